@@ -1,0 +1,50 @@
+"""Which shard a privacy unit belongs to: a function of that unit alone.
+
+HMAC-SHA256(key, unit id) mod shards, for class-pure shards together with the unit's own label. Sizes, order
+and labels of other records never enter, so emptying a record changes exactly one shard (soundness R1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Labels
+
+Shards = NDArray[np.int64]
+
+
+def assign_shards(
+    key: bytes, unit_ids: NDArray[np.int64], num_shards: int, labels: Labels | None = None, num_classes: int = 1
+) -> Shards:
+    """Shard of every unit.
+
+    Args:
+        key: Secret of the data set.
+        unit_ids: (n,) identities; by default the position in the upload.
+        num_shards: N, the public number of teachers.
+        labels: (n,) own labels for class-pure shards; None mixes the classes.
+        num_classes: Declared classes; N/num_classes shards belong to each.
+
+    Returns:
+        int64 (n,) in [0, num_shards).
+    """
+    digests = np.array([_digest(key, int(unit)) for unit in unit_ids], dtype=np.uint64)
+    if labels is None:
+        return (digests % np.uint64(num_shards)).astype(np.int64)
+    per_class = num_shards // num_classes
+    return labels * per_class + (digests % np.uint64(per_class)).astype(np.int64)
+
+
+def members(shards: Shards, num_shards: int) -> list[NDArray[np.int64]]:
+    """Row numbers of each shard, in ascending order; a shard may be empty."""
+    order = np.argsort(shards, kind="stable")
+    boundaries = np.searchsorted(shards[order], np.arange(1, num_shards))
+    return np.split(order, boundaries)
+
+
+def _digest(key: bytes, unit: int) -> int:
+    return int.from_bytes(hmac.digest(key, unit.to_bytes(8, "big"), hashlib.sha256)[:8], "big")

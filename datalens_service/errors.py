@@ -1,0 +1,140 @@
+"""Every error this product raises on purpose.
+
+    DatalensError
+    ├── InvalidInput                what the caller sent cannot be used
+    │   ├── InvalidSpec             a training request contradicts itself or its data set
+    │   │   ├── InvalidDelta        δ is not below 1/n
+    │   │   └── InfeasiblePlan      the budget does not pay for a single step
+    │   └── InvalidDataset          an upload is not a usable labelled image set
+    ├── BudgetExceeded              the data set's remaining budget does not cover the request
+    ├── NotFound                    no such object, or not yours
+    ├── StateConflict               the object is in a state that forbids the operation
+    ├── Unauthorized                no valid API key
+    ├── StaleLease                  another worker took this job over; stop without releasing anything
+    ├── JobStopped                  a cancel request was seen between two steps
+    ├── LedgerCorrupt               the account contradicts itself; nothing may be released
+    ├── CheckpointMismatch          a checkpoint belongs to another job
+    └── WorkerUnavailable           the machine lacks what the operation needs (for example torch)
+
+Each class carries the `slug` and `title` of its RFC 9457 problem type; `api/problems.py` adds the status.
+A `detail` says what to change and never contains a private value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class DatalensError(Exception):
+    """Base of all deliberate errors.
+
+    Args:
+        detail: One sentence for the person who caused it: what is wrong and what to change.
+        extra: Public members added to the problem document, for example a budget.
+    """
+
+    slug: ClassVar[str] = "internal-error"
+    title: ClassVar[str] = "Internal error"
+
+    def __init__(self, detail: str, *, extra: dict[str, Any] | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.extra: dict[str, Any] = extra or {}
+
+
+class InvalidInput(DatalensError):
+    """What the caller sent cannot be used."""
+
+    slug = "invalid-input"
+    title = "Invalid input"
+
+
+class InvalidSpec(InvalidInput):
+    """A training request contradicts itself or its data set."""
+
+    slug = "invalid-spec"
+    title = "Invalid training request"
+
+
+class InvalidDelta(InvalidSpec):
+    """δ must lie below 1/n, or the guarantee permits publishing whole records."""
+
+    slug = "invalid-delta"
+    title = "δ is too large for this data set"
+
+
+class InfeasiblePlan(InvalidSpec):
+    """The named budget does not pay for a single step of the method."""
+
+    slug = "epsilon-infeasible"
+    title = "The budget does not pay for one step"
+
+
+class InvalidDataset(InvalidInput):
+    """An upload is not a usable labelled image set."""
+
+    slug = "dataset-invalid"
+    title = "Not a usable labelled image set"
+
+
+class BudgetExceeded(DatalensError):
+    """The remaining privacy budget does not cover the request."""
+
+    slug = "privacy-budget-exceeded"
+    title = "Privacy budget exceeded"
+
+
+class NotFound(DatalensError):
+    """No such object, or not visible to this key."""
+
+    slug = "not-found"
+    title = "Not found"
+
+
+class StateConflict(DatalensError):
+    """The object is in a state that forbids the operation."""
+
+    slug = "state-conflict"
+    title = "The object's state forbids this"
+
+
+class Unauthorized(DatalensError):
+    """The request carries no valid API key."""
+
+    slug = "unauthorized"
+    title = "A valid API key is needed"
+
+
+class StaleLease(DatalensError):
+    """Another worker holds the job now."""
+
+    slug = "stale-lease"
+    title = "The job was taken over"
+
+
+class JobStopped(DatalensError):
+    """A cancel request was seen between two steps."""
+
+    slug = "job-stopped"
+    title = "The job was stopped on request"
+
+
+class LedgerCorrupt(DatalensError):
+    """The privacy account contradicts itself; nothing may be released from it."""
+
+    slug = "ledger-corrupt"
+    title = "The privacy ledger failed its check"
+
+
+class CheckpointMismatch(DatalensError):
+    """A checkpoint belongs to another job or another version of it."""
+
+    slug = "checkpoint-mismatch"
+    title = "The checkpoint belongs to another job"
+
+
+class WorkerUnavailable(DatalensError):
+    """This machine lacks what the operation needs."""
+
+    slug = "worker-unavailable"
+    title = "No worker can do this now"

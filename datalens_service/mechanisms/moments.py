@@ -1,0 +1,133 @@
+"""Moments: noisy sums of bounded vectors and of their outer products, per class or pooled.
+
+Vectors are rounded to an integer grid; the rounding is inside the sensitivity, so the sum is an exact integer
+and the noise an exact discrete Gaussian. Claim, proof and tests: docs/mechanisms/moments.md.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Literal, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from datalens_service.mechanisms.base import Integers, Mechanism
+from datalens_service.privacy.accounting import NeighboringRelation
+
+Floats = NDArray[np.float64]
+
+# Sums stay exact in float64 (and int64) up to this many records at the largest radius: 2^53 / 2^24.
+_LARGEST_RADIUS = 2**12
+
+
+class Vectors(NamedTuple):
+    """Private contributions: one row per record."""
+
+    values: Floats
+    """(records, dimensions); rows longer than 1 are scaled back to length 1, rows not finite become 0."""
+    groups: Integers
+    """(records,) class of each record, in [0, num_groups); all 0 when pooled."""
+
+
+class _BoundedSum(Mechanism[Vectors, Floats]):
+    """What first and second moments share: the grid and its radius."""
+
+    num_groups: int = Field(ge=1, description="Classes that are summed apart; 1 = pooled.")
+    dimensions: int = Field(ge=1)
+    grid: int = Field(default=2048, ge=1, le=_LARGEST_RADIUS // 2, description="Grid steps per unit length.")
+
+    @property
+    def radius(self) -> int:
+        """Integer L2 bound of a vector on the grid: rounding moves it by at most √d/2."""
+        return self.grid + math.isqrt(self.dimensions) // 2 + 1
+
+    def queries_per_unit(self, relation: NeighboringRelation) -> int:
+        """A release is one query."""
+        return 1
+
+    def on_grid(self, values: Floats) -> Floats:
+        """Rows as whole numbers (held in float64) with L2 norm at most `radius`."""
+        finite = np.isfinite(values).all(axis=1, keepdims=True)
+        values = np.where(finite, values, 0.0)
+        norms = np.linalg.norm(values, axis=1, keepdims=True)
+        rounded = np.rint(values * (self.grid / np.maximum(norms, 1.0)))
+        # The proof of the bound does not trust floating point: rows that break it in exact integers vanish.
+        squared = np.einsum("ij,ij->i", rounded, rounded)
+        return np.asarray(np.where(squared[:, None] <= float(self.radius**2), rounded, 0.0))
+
+    def _parts(self, contributions: Vectors) -> list[Floats]:
+        rows = self.on_grid(contributions.values)
+        return [rows[contributions.groups == group] for group in range(self.num_groups)]
+
+
+@final
+class VectorSum(_BoundedSum):
+    """Noisy number of records and noisy sum of vectors, per group.
+
+    Formal guarantee: a record adds (count_weight, x) to the block of its own group, with ‖x‖ ≤ radius.
+    Zero-out: Δ² = radius² + count_weight². Replace-one: the two blocks are orthogonal if the groups differ
+    (2Δ²), else x − x' has length at most 2·radius and the counts cancel: Δ² ≤ 4·radius² + 2·count_weight².
+    """
+
+    name: Literal["vector_sum"] = "vector_sum"
+    count_weight: int = Field(default=0, ge=0, description="Grid steps that one record counts; 0 = no count.")
+
+    def label(self) -> str:
+        """Name of the release in the ledger."""
+        return "moments.means"
+
+    def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
+        """See the class."""
+        if relation is NeighboringRelation.REPLACE_ONE:
+            return Fraction(4 * self.radius**2 + 2 * self.count_weight**2)
+        return Fraction(self.radius**2 + self.count_weight**2)
+
+    def total(self, contributions: Vectors) -> Integers:
+        """int64 array (num_groups, 1 + dimensions): weighted count, then the vector sum."""
+        parts = self._parts(contributions)
+        counts = np.array([[self.count_weight * len(part)] for part in parts], dtype=np.int64)
+        sums = np.stack([part.sum(axis=0) for part in parts]).astype(np.int64)
+        return np.concatenate([counts, sums], axis=1)
+
+    def decode(self, noisy: Integers) -> Floats:
+        """(num_groups, 1 + dimensions): noisy count (0 without a count), noisy sum in units of length."""
+        counts = noisy[:, :1] / max(1, self.count_weight)
+        return np.concatenate([counts, noisy[:, 1:] / self.grid], axis=1)
+
+
+@final
+class OuterProductSum(_BoundedSum):
+    """Noisy Σ x·xᵀ per group, upper triangle.
+
+    Formal guarantee: ‖x·xᵀ‖_F = ‖x‖², and the upper triangle is no longer than the whole matrix.
+    Zero-out: Δ² = radius⁴. Replace-one: ‖xxᵀ − yyᵀ‖_F² = ‖x‖⁴ + ‖y‖⁴ − 2(x·y)² ≤ 2·radius⁴, and 2·radius⁴
+    when the records belong to different groups.
+    """
+
+    name: Literal["outer_product_sum"] = "outer_product_sum"
+
+    def label(self) -> str:
+        """Name of the release in the ledger."""
+        return "moments.subspace" if self.num_groups == 1 else "moments.covariances"
+
+    def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
+        """See the class."""
+        factor = 2 if relation is NeighboringRelation.REPLACE_ONE else 1
+        return Fraction(factor * self.radius**4)
+
+    def total(self, contributions: Vectors) -> Integers:
+        """int64 array (num_groups, d(d+1)/2)."""
+        upper = np.triu_indices(self.dimensions)
+        products = [part.T @ part for part in self._parts(contributions)]
+        return np.stack([product[upper] for product in products]).astype(np.int64)
+
+    def decode(self, noisy: Integers) -> Floats:
+        """(num_groups, d, d) symmetric matrices in squared units of length."""
+        upper = np.triu_indices(self.dimensions)
+        result = np.zeros((self.num_groups, self.dimensions, self.dimensions))
+        result[:, upper[0], upper[1]] = noisy / self.grid**2
+        result[:, upper[1], upper[0]] = noisy / self.grid**2
+        return result

@@ -1,0 +1,1 @@
+"""Accounting, budget and randomness: what every mechanism stands on."""

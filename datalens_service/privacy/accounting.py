@@ -1,0 +1,178 @@
+"""Exact accounting for Gaussian mechanisms.
+
+A sum with L2 sensitivity Δ and Gaussian noise of standard deviation σ on every coordinate is exactly
+μ-GDP with μ = Δ/σ. Under fully adaptive, concurrent composition μ² adds up (Dong, Roth & Su 2022,
+Theorem 3.2; Smith & Thakurta 2022, Theorem 3.1), and a μ-GDP mechanism is (ε, δ)-DP exactly for
+
+    δ(ε) = Φ(μ/2 − ε/μ) − e^ε · Φ(−μ/2 − ε/μ)          (Balle & Wang 2018, Theorem 8)
+
+The account is kept in integers: one unit is 1e-15 of μ². Costs are rounded up, limits are rounded down,
+so no float takes part in any decision whether something may be released.
+
+Noise is discrete: N_Z(v, σ²) is, up to a factor 1 ± 2.8e-77 per coordinate, a post-processing of the
+continuous N(v, σ² − 9). Charging Δ²/(σ² − 9) therefore covers it (docs/mechanisms/discrete_gaussian.md).
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from fractions import Fraction
+
+from scipy.special import log_ndtr
+
+from datalens_service.errors import InvalidDelta, InvalidSpec
+
+UNITS_PER_MU_SQUARED = 10**15
+SMOOTHING_VARIANCE = 9
+MINIMUM_NOISE_STDDEV = 100
+DEFAULT_DELTA_CEILING = 1e-5
+
+# Relative slack that covers the rounding of log_ndtr and exp (below 1e-12) many times over.
+_SLACK = 1e-10
+_BISECTIONS = 200
+
+
+class NeighboringRelation(StrEnum):
+    """Which two data sets the guarantee makes hard to tell apart; n is public in both."""
+
+    ZERO_OUT = "zero_out"
+    REPLACE_ONE = "replace_one"
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Smallest δ for which a μ-GDP mechanism is (ε, δ)-DP, rounded up.
+
+    Args:
+        mu: Privacy parameter of the Gaussian trade-off curve, at least 0.
+        epsilon: At least 0.
+
+    Returns:
+        δ in [0, 1] (Balle & Wang 2018, Theorem 8).
+    """
+    if mu <= 0:
+        return 0.0
+    log_first = float(log_ndtr(mu / 2 - epsilon / mu))
+    log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    # A difference of equals can come out positive by rounding; δ is then too small to represent.
+    gap = min(0.0, log_second - log_first)
+    return min(1.0, math.exp(log_first) * (-math.expm1(gap)) * (1 + _SLACK) + math.exp(log_first) * 1e-14)
+
+
+def epsilon_for_mu(mu: float, delta: float) -> float:
+    """Smallest ε for which a μ-GDP mechanism is (ε, δ)-DP, rounded up.
+
+    Args:
+        mu: At least 0.
+        delta: In (0, 1).
+
+    Returns:
+        ε; 0 when δ alone already covers the mechanism.
+    """
+    if gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while gaussian_delta(mu, high) > delta:
+        low, high = high, 2 * high
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_delta(mu, middle) > delta else (low, middle)
+    return high
+
+
+def mu_for_epsilon(epsilon: float, delta: float) -> float:
+    """Largest μ that is still (ε, δ)-DP, rounded down.
+
+    Args:
+        epsilon: Above 0, finite.
+        delta: In (0, 1).
+
+    Raises:
+        InvalidSpec: ε or δ is outside its range.
+    """
+    if not (epsilon > 0 and math.isfinite(epsilon)):
+        raise InvalidSpec("epsilon must be a finite number above 0.")
+    if not 0 < delta < 1:
+        raise InvalidDelta("delta must lie strictly between 0 and 1.")
+    low, high = 0.0, 1.0
+    while gaussian_delta(high, epsilon) <= delta:
+        low, high = high, 2 * high
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_delta(middle, epsilon) <= delta else (low, middle)
+    return low
+
+
+def cost_units(sensitivity_squared: int | Fraction, noise_stddev: int, queries: int = 1) -> int:
+    """Ledger units of `queries` discrete Gaussian releases, rounded up per query.
+
+    Args:
+        sensitivity_squared: Squared L2 sensitivity Δ² of one query, exact.
+        noise_stddev: σ of the discrete Gaussian, an integer of at least 100.
+        queries: How many such queries one privacy unit can influence.
+
+    Raises:
+        InvalidSpec: σ is below 100, where lattice and closed form part ways.
+    """
+    if noise_stddev < MINIMUM_NOISE_STDDEV:
+        raise InvalidSpec(f"noise_stddev must be an integer of at least {MINIMUM_NOISE_STDDEV}.")
+    mu_squared = Fraction(sensitivity_squared) / (noise_stddev**2 - SMOOTHING_VARIANCE)
+    return queries * math.ceil(mu_squared * UNITS_PER_MU_SQUARED)
+
+
+def limit_units(epsilon: float, delta: float) -> int:
+    """Ledger units that the budget (ε, δ) holds, rounded down."""
+    return math.floor(Fraction(mu_for_epsilon(epsilon, delta)) ** 2 * UNITS_PER_MU_SQUARED)
+
+
+def mu_of_units(units: int) -> float:
+    """μ that `units` stand for, rounded up."""
+    return math.nextafter(math.sqrt(Fraction(units, UNITS_PER_MU_SQUARED)), math.inf) if units else 0.0
+
+
+def epsilon_of_units(units: int, delta: float) -> float:
+    """ε at δ of everything charged so far, rounded up."""
+    return epsilon_for_mu(mu_of_units(units), delta)
+
+
+def round_up(value: float, digits: int = 4) -> float:
+    """Round towards +∞: for every ε and δ that is shown."""
+    return math.ceil(Fraction(value) * 10**digits) / 10**digits
+
+
+def round_down(value: float, digits: int = 4) -> float:
+    """Round towards −∞: for every remaining budget that is shown."""
+    return math.floor(Fraction(value) * 10**digits) / 10**digits
+
+
+def default_delta(num_units: int) -> float:
+    """δ when the owner names none: min(1e-5, n^-1.1)."""
+    return min(DEFAULT_DELTA_CEILING, num_units**-1.1)
+
+
+def check_delta(delta: float, num_units: int) -> None:
+    """Refuse a δ at or above 1/n.
+
+    Raises:
+        InvalidDelta: With the largest admissible value in the sentence.
+    """
+    if not 0 < delta < 1 / num_units:
+        raise InvalidDelta(
+            f"delta must lie strictly between 0 and 1/n = {round_down(1 / num_units, 9):g} "
+            f"for {num_units} privacy units; leave it out to get {default_delta(num_units):.3g}."
+        )
+
+
+def smallest_noise_stddev(sensitivity_squared: int | Fraction, queries: int, units: int) -> int:
+    """Smallest integer σ ≥ 100 with which `queries` releases fit into `units`.
+
+    Args:
+        sensitivity_squared: Squared L2 sensitivity of one query.
+        queries: How many queries one privacy unit influences.
+        units: Ledger units to spend, above 0.
+    """
+    variance = Fraction(sensitivity_squared) * queries * UNITS_PER_MU_SQUARED / units + SMOOTHING_VARIANCE
+    candidate = max(MINIMUM_NOISE_STDDEV, math.isqrt(math.ceil(variance)))
+    while cost_units(sensitivity_squared, candidate, queries) > units:
+        candidate += 1
+    return candidate

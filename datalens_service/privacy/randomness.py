@@ -1,0 +1,166 @@
+"""Two sources of randomness of two types that cannot be exchanged.
+
+`NoiseSource` is for privacy: discrete Gaussian noise, exact, from the operating system's entropy. It has no
+seed, no state and therefore nothing to copy on fork, to store in a checkpoint or to repeat on resume.
+
+`TrainingRandomness` is for everything the guarantee does not rest on (initial weights, batches, stochastic
+rounding): seeded, addressed by purpose and step, so that a resumed run repeats it without stored state.
+
+The sampler is Canonne, Kamath & Steinke 2020 ("The Discrete Gaussian for Differential Privacy"), Algorithms
+1 to 3, with t = σ in Algorithm 3 and vectorised by rounds. Only integers take part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.errors import InvalidSpec
+
+# 2·K·σ² must stay below 2^63 in every round K of Algorithm 1; rounds beyond 2^8 have probability below 1e-500.
+MAXIMUM_NOISE_STDDEV: Final = 2**26
+_LARGEST_ROUND: Final = 2**8
+# Multiples of σ in |Y| beyond this have probability e^-512 and would leave the range of int64.
+_LARGEST_MULTIPLE: Final = 512
+_CHUNK: Final = 2**18
+
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+
+
+@final
+class NoiseSource:
+    """Exact discrete Gaussian noise from OS entropy; the only noise a mechanism may add."""
+
+    def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> Integers:
+        """Independent draws from N_Z(0, noise_stddev²), one for every coordinate of `shape`.
+
+        Args:
+            shape: Of the array to return.
+            noise_stddev: σ, an integer from 1 to 2^26.
+
+        Returns:
+            int64 array of `shape`.
+
+        Raises:
+            InvalidSpec: σ is outside the range in which int64 arithmetic is exact.
+        """
+        if not 1 <= noise_stddev <= MAXIMUM_NOISE_STDDEV:
+            raise InvalidSpec(f"noise_stddev must lie between 1 and {MAXIMUM_NOISE_STDDEV}.")
+        size = math.prod(shape)
+        draws = np.empty(size, dtype=np.int64)
+        for start in range(0, size, _CHUNK):
+            stop = min(start + _CHUNK, size)
+            draws[start:stop] = _discrete_gaussian(stop - start, noise_stddev)
+        return draws.reshape(shape)
+
+
+def _discrete_gaussian(size: int, stddev: int) -> Integers:
+    """Algorithm 3: rejection from the discrete Laplace of scale t = σ."""
+    accepted: list[Integers] = []
+    missing = size
+    while missing:
+        # About 76 % of the proposals are accepted; a small surplus avoids many short rounds.
+        remainder, multiple, negative = _discrete_laplace(missing + missing // 2 + 16, stddev)
+        keep = _accept(remainder, multiple, stddev)
+        magnitude = remainder[keep] + stddev * multiple[keep]
+        draws = np.where(negative[keep], -magnitude, magnitude)[:missing]
+        accepted.append(draws)
+        missing -= len(draws)
+    return np.concatenate(accepted) if accepted else np.empty(0, dtype=np.int64)
+
+
+def _accept(remainder: Integers, multiple: Integers, stddev: int) -> Booleans:
+    """Bernoulli(exp(−(|Y| − σ)² / 2σ²)) for |Y| = remainder + σ·multiple, without leaving int64.
+
+    With w = multiple − 1 the exponent is w²/2 + (r² + 2rσw) / 2σ². Its whole part is paid by as many
+    Bernoulli(exp(−1)), the rest by Algorithm 1.
+    """
+    offset = multiple - 1
+    denominator = 2 * stddev * stddev
+    numerator = remainder * remainder + 2 * remainder * stddev * offset + (offset * offset % 2) * stddev * stddev
+    # For |Y| < σ the mixed term is negative: borrow one from w²/2 (w = −1, so w² is odd and covers it).
+    whole = offset * offset // 2 + numerator // denominator
+    alive = _bernoulli_exp(numerator % denominator, denominator)
+    while (todo := np.flatnonzero(alive & (whole > 0))).size:
+        alive[todo] = _bernoulli_exp(np.ones(todo.size, dtype=np.int64), 1)
+        whole[todo] -= 1
+    return alive
+
+
+def _discrete_laplace(size: int, scale: int) -> tuple[Integers, Integers, Booleans]:
+    """Algorithm 2: (remainder, multiple, negative) of draws with P(x) ∝ exp(−|x|/scale); fewer than `size`."""
+    remainder = _uniform_below(scale, size)
+    remainder = remainder[_bernoulli_exp(remainder, scale)]
+    multiple = _geometric(len(remainder))
+    negative = _uniform_below(2, len(remainder)) == 1
+    keep = ~(negative & (remainder == 0) & (multiple == 0))
+    return remainder[keep], multiple[keep], negative[keep]
+
+
+def _geometric(size: int) -> Integers:
+    """Number of successes of Bernoulli(exp(−1)) before the first failure."""
+    count = np.zeros(size, dtype=np.int64)
+    active = np.arange(size)
+    while active.size:
+        active = active[_bernoulli_exp(np.ones(active.size, dtype=np.int64), 1)]
+        count[active] += 1
+    if size and int(count.max()) > _LARGEST_MULTIPLE:
+        raise ArithmeticError("The entropy source is broken: an event of probability below 1e-200 occurred.")
+    return count
+
+
+def _bernoulli_exp(numerator: Integers, denominator: int) -> Booleans:
+    """Algorithm 1: True with probability exp(−numerator/denominator), for 0 ≤ numerator ≤ denominator."""
+    result = np.zeros(numerator.size, dtype=np.bool_)
+    active = np.arange(numerator.size)
+    for k in range(1, _LARGEST_ROUND):
+        if not active.size:
+            return result
+        going_on = _uniform_below(k * denominator, active.size) < numerator[active]
+        result[active[~going_on]] = k % 2 == 1
+        active = active[going_on]
+    raise ArithmeticError("The entropy source is broken: an event of probability below 1e-500 occurred.")
+
+
+def _uniform_below(bound: int, size: int) -> Integers:
+    """Uniform integers in [0, bound), by rejection from 64-bit words of OS entropy."""
+    if bound == 1:
+        return np.zeros(size, dtype=np.int64)
+    if bound & (bound - 1) == 0:
+        return (_words(size) & np.uint64(bound - 1)).astype(np.int64)
+    limit = np.uint64(2**64 // bound * bound - 1)
+    words = _words(size)
+    while (rejected := np.flatnonzero(words > limit)).size:
+        words[rejected] = _words(rejected.size)
+    return (words % np.uint64(bound)).astype(np.int64)
+
+
+def _words(size: int) -> NDArray[np.uint64]:
+    return np.frombuffer(os.urandom(8 * size), dtype=np.uint64).copy()
+
+
+@final
+class TrainingRandomness:
+    """Seeds for everything the guarantee does not rest on, one per purpose and step.
+
+    Args:
+        seed: Public; the same seed repeats initial weights, batches and rounding.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def seed(self, purpose: str, step: int = 0) -> int:
+        """A 63-bit seed that depends on (seed, purpose, step) only."""
+        digest = hashlib.sha256(f"{self._seed}/{purpose}/{step}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") >> 1
+
+    def numpy(self, purpose: str, step: int = 0) -> np.random.Generator:
+        """A NumPy generator for (purpose, step)."""
+        return np.random.default_rng(self.seed(purpose, step))
