@@ -1,0 +1,52 @@
+"""Zip of class folders with PNG files, for torchvision's ImageFolder and everything that imitates it."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+import zipfile
+from pathlib import Path
+from typing import Any, Final
+
+from datalens_service.data.dataset import Images, Labels, Schema
+from datalens_service.data.export.fixed_zip import fixed_entry
+from datalens_service.data.export.png import encode_png
+from datalens_service.data.export.provenance import provenance
+
+_NAME_LENGTH: Final = 64
+
+
+def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict[str, Any]) -> None:
+    """Write `<class>/<number>.png`, `classes.json` (names and folders in label order) and `card.json`.
+
+    PNG does not get smaller by packing, so entries are stored.
+    """
+    folders = class_folders(schema.class_names)
+    classes = {"class_names": list(schema.class_names), "folders": list(folders)}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(fixed_entry("card.json", zipfile.ZIP_STORED), provenance(card))
+        archive.writestr(fixed_entry("classes.json", zipfile.ZIP_STORED), json.dumps(classes, ensure_ascii=False))
+        for number, (image, label) in enumerate(zip(images, labels, strict=True)):
+            entry = fixed_entry(f"{folders[label]}/{number:08d}.png", zipfile.ZIP_STORED)
+            archive.writestr(entry, encode_png(image))
+
+
+def class_folders(class_names: tuple[str, ...]) -> tuple[str, ...]:
+    """One folder name per class, so that numbering the sorted folders gives our labels.
+
+    Class names are used as they are where they are safe and already sorted; otherwise each gets its label,
+    zero-padded, in front.
+    """
+    safe = [_safe(name) for name in class_names]
+    distinct = len({name.casefold() for name in safe}) == len(safe)
+    if safe == list(class_names) and safe == sorted(safe) and distinct:
+        return tuple(safe)
+    digits = len(str(len(safe) - 1))
+    return tuple(f"{label:0{digits}d}_{name}".rstrip("_") for label, name in enumerate(safe))
+
+
+def _safe(name: str) -> str:
+    """Letters, digits, hyphens and underscores: nothing that hides a folder, climbs out of it or is a file."""
+    composed = unicodedata.normalize("NFKC", name)
+    return re.sub(r"[^\w-]+", "_", composed)[:_NAME_LENGTH].strip("_-")

@@ -1,0 +1,33 @@
+"""NPZ in the keys of MedMNIST: what most papers' code reads."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Images, Labels, Schema
+from datalens_service.data.export.fixed_zip import fixed_entry
+from datalens_service.data.export.provenance import provenance
+
+
+def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict[str, Any]) -> None:
+    """Write `train_images`, `train_labels`, `class_names` and `provenance` (JSON text).
+
+    Grey images lose their channel axis, as in MedMNIST: (n, height, width).
+    """
+    arrays: dict[str, NDArray[Any]] = {
+        "train_images": images.squeeze(-1) if schema.channels == 1 else images,
+        "train_labels": labels,
+        "class_names": np.array(schema.class_names, dtype=np.str_),
+        "provenance": np.array(provenance(card), dtype=np.str_),
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, values in arrays.items():
+            entry = fixed_entry(f"{name}.npy", zipfile.ZIP_DEFLATED)
+            with archive.open(entry, "w", force_zip64=True) as stream:
+                npy.write_array(stream, np.ascontiguousarray(values), version=(1, 0), allow_pickle=False)

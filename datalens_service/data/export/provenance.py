@@ -1,0 +1,24 @@
+"""What every exported file says about itself: that it is synthetic, and the card."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+TRAINED_ALGORITHMIC_MEDIA: Final = "http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia"
+"""IPTC Digital Source Type of media made by a trained model."""
+
+XMP: Final = (
+    '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>'
+    '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+    '<rdf:Description rdf:about="" xmlns:Iptc4xmpExt="http://iptc.org/std/Iptc4xmpExt/2008-02-29/">'
+    f"<Iptc4xmpExt:DigitalSourceType>{TRAINED_ALGORITHMIC_MEDIA}</Iptc4xmpExt:DigitalSourceType>"
+    '</rdf:Description></rdf:RDF></x:xmpmeta><?xpacket end="r"?>'
+)
+"""XMP packet that says the same inside a PNG."""
+
+
+def provenance(card: dict[str, Any]) -> str:
+    """The card as canonical JSON, with `synthetic` and `digital_source_type` set whatever the card says."""
+    statement = {**card, "synthetic": True, "digital_source_type": TRAINED_ALGORITHMIC_MEDIA}
+    return json.dumps(statement, sort_keys=True, ensure_ascii=False, allow_nan=False)
