@@ -73,6 +73,10 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
     def decode(self, noisy: Integers) -> Released:
         """What is handed out: a function of the noisy sum and public values alone."""
 
+    def images_voted_on(self) -> int:
+        """Synthetic images that teachers vote on in one release; 0 for statistics."""
+        return 0
+
     @final
     def cost(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> int:
         """Ledger units of one release under `relation`."""

@@ -50,6 +50,10 @@ class TopAgg(Mechanism["Iterable[torch.Tensor]", NDArray[np.float32]]):
         """Name of the release in the ledger."""
         return "votes.topagg"
 
+    def images_voted_on(self) -> int:
+        """All images of the step."""
+        return self.images
+
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """Δ² = 4k per image and teacher that may change; attained by flipping every sign."""
         return Fraction(4 * self.top_k)

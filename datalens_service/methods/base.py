@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data.dataset import Schema
-from datalens_service.mechanisms.base import Account, Mechanism
+from datalens_service.mechanisms import Account, AnyMechanism
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
@@ -24,12 +24,12 @@ class PlannedRelease(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    label: str
-    count: int = Field(ge=1)
-    units_each: int = Field(ge=1, description="Ledger units of one release under zero-out.")
-    units_each_replace_one: int = Field(ge=1)
-    images_each: int = Field(default=0, ge=0, description="Images that teachers vote on in one release.")
-    mechanism: dict[str, Any]
+    mechanism: AnyMechanism = Field(discriminator="name")
+    count: int = Field(default=1, ge=1)
+
+    def units(self, relation: NeighboringRelation) -> int:
+        """Ledger units of all of them: what the mechanism itself will charge."""
+        return self.count * self.mechanism.cost(relation)
 
 
 class Plan(BaseModel):
@@ -47,29 +47,11 @@ class Plan(BaseModel):
     @property
     def images(self) -> int:
         """Images voted on in the whole run."""
-        return sum(release.count * release.images_each for release in self.releases)
+        return sum(release.count * release.mechanism.images_voted_on() for release in self.releases)
 
-    @property
-    def units(self) -> int:
-        """Ledger units of the whole run under zero-out: what is reserved and charged."""
-        return sum(release.count * release.units_each for release in self.releases)
-
-    @property
-    def units_replace_one(self) -> int:
-        """The same under replace-one: shown beside it."""
-        return sum(release.count * release.units_each_replace_one for release in self.releases)
-
-
-def planned(mechanism: Mechanism[Any, Any], count: int = 1, images_each: int = 0) -> PlannedRelease:
-    """The plan entry of `count` releases of `mechanism`, from the same numbers that will be charged."""
-    return PlannedRelease(
-        label=mechanism.label(),
-        count=count,
-        units_each=mechanism.cost(NeighboringRelation.ZERO_OUT),
-        units_each_replace_one=mechanism.cost(NeighboringRelation.REPLACE_ONE),
-        images_each=images_each,
-        mechanism=mechanism.describe(),
-    )
+    def units(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> int:
+        """Ledger units of the whole run; those under zero-out are reserved and charged."""
+        return sum(release.units(relation) for release in self.releases)
 
 
 class Loop(Protocol):

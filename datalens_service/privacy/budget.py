@@ -1,0 +1,56 @@
+"""A budget filter that lives in memory: for notebooks and tests, and the model of the durable one."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.errors import BudgetExceeded, StateConflict
+
+
+@final
+class MemoryAccount:
+    """Account of one run without a database.
+
+    The filter refuses a charge that would pass the limit, before anything is drawn. Nothing survives the
+    process: a service uses `store.ledger.JobAccount`.
+
+    Args:
+        limit_units: Ledger units that may be charged.
+    """
+
+    def __init__(self, limit_units: int) -> None:
+        self.limit_units = limit_units
+        self.charges: list[tuple[int, str, int]] = []
+        self._stored: dict[int, NDArray[np.int64]] = {}
+
+    @property
+    def charged_units(self) -> int:
+        """Units charged so far."""
+        return sum(units for _, _, units in self.charges)
+
+    def replay(self, step: int) -> NDArray[np.int64] | None:
+        """The noisy sum stored under `step`, or None."""
+        return self._stored.get(step)
+
+    def charge(self, step: int, label: str, units: int) -> None:
+        """Book `units`.
+
+        Raises:
+            BudgetExceeded: The limit would be passed; nothing was booked.
+        """
+        if self.charged_units + units > self.limit_units:
+            raise BudgetExceeded("The next release would exceed the budget of this run.")
+        self.charges.append((step, label, units))
+
+    def store(self, step: int, noisy: NDArray[np.int64]) -> None:
+        """Keep a noisy sum.
+
+        Raises:
+            StateConflict: `step` already has one.
+        """
+        if step in self._stored:
+            raise StateConflict(f"Step {step} already has an aggregate.")
+        self._stored[step] = noisy
