@@ -13,6 +13,7 @@
     ├── StaleLease                  another worker took this job over; stop without releasing anything
     ├── JobStopped                  a cancel request was seen between two steps
     ├── LedgerCorrupt               the account contradicts itself; nothing may be released
+    ├── StoreUnavailable            the database cannot be trusted or written now; nothing was released
     ├── CheckpointMismatch          a checkpoint belongs to another job
     └── WorkerUnavailable           the machine lacks what the operation needs (for example torch)
 
@@ -124,6 +125,13 @@ class LedgerCorrupt(DatalensError):
 
     slug = "ledger-corrupt"
     title = "The privacy ledger failed its check"
+
+
+class StoreUnavailable(DatalensError):
+    """The database is unreachable, full or unsafe; whatever was being written did not happen."""
+
+    slug = "store-unavailable"
+    title = "The database cannot do this now"
 
 
 class CheckpointMismatch(DatalensError):

@@ -1,0 +1,59 @@
+"""A job's account at the ledger: what `Mechanism.release` charges, stores and replays through."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.store import aggregates, ledger
+from datalens_service.store.database import Database
+from datalens_service.store.mirror import LogLine
+
+Integers = NDArray[np.int64]
+
+
+class JobAccount:
+    """The `Account` of one job under one lease (see `mechanisms.base.Account`).
+
+    Args:
+        database: Of the ledger, with its log.
+        job_id: The running job.
+        lease_token: Of the lease this worker holds; with a later one the worker is refused.
+    """
+
+    def __init__(self, database: Database, job_id: str, lease_token: int) -> None:
+        self._database = database
+        self._job_id = job_id
+        self._lease_token = lease_token
+
+    def replay(self, step: int) -> Integers | None:
+        """The noisy sum already stored under `step`, or None.
+
+        Raises:
+            LedgerCorrupt: The stored bytes were altered.
+        """
+        with self._database.session() as session:
+            return aggregates.replay(session, self._job_id, step)
+
+    def charge(self, step: int, label: str, units: int) -> None:
+        """Book `units`: first in the log, then in the database; both are on the disk when this returns.
+
+        Raises:
+            BudgetExceeded: The reservation does not cover the charge; nothing was booked.
+            StaleLease: Another worker holds the job; nothing was booked.
+            StoreUnavailable: Nothing may be drawn; at worst the charge is counted without a draw.
+        """
+        with self._database.transaction() as session:
+            entry = ledger.charge(session, self._job_id, self._lease_token, step, label, units)
+            if self._database.log is not None:
+                self._database.log.append(LogLine.of(entry))
+
+    def store(self, step: int, noisy: Integers) -> None:
+        """Keep the noisy sum durably under `step`; at most one is ever accepted.
+
+        Raises:
+            StaleLease: Another worker holds the job; the sum must not be used.
+            StateConflict: The step is stored already or was not charged by this worker.
+        """
+        with self._database.transaction() as session:
+            aggregates.store_aggregate(session, self._job_id, self._lease_token, step, noisy)

@@ -1,0 +1,208 @@
+"""The database: one engine, two kinds of transaction, migrations, and a check that refuses unsafe settings.
+
+Reads see one consistent snapshot and cannot write. Writes hold the write lock from their first statement
+(`BEGIN IMMEDIATE`) on SQLite; on PostgreSQL they run READ COMMITTED and lock the rows they decide on.
+When `transaction()` returns, its content has reached the disk; when it raises, none of it has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import alembic.command
+import alembic.config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
+
+import migrations
+from datalens_service.errors import InvalidInput, StoreUnavailable
+from datalens_service.store.mirror import LedgerLog
+
+_BUSY_SECONDS = 30
+# A process that is frozen in the middle of a transaction must not hold the row locks of an account for ever.
+_POSTGRESQL_OPTIONS = "-c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
+_MIGRATION_LOCK = 0x646C_6D69
+_WRITES = "datalens_writes"
+
+TRIGGERS = frozenset(
+    {
+        "ledger_entries_no_update",
+        "ledger_entries_no_delete",
+        "datasets_no_delete",
+        "accounts_no_delete",
+        "accounts_no_refund",
+        "record_fingerprints_no_update",
+        "record_fingerprints_no_delete",
+        "aggregates_no_update",
+    }
+)
+
+
+class Database:
+    """Where everything durable lives.
+
+    Args:
+        url: SQLAlchemy URL of an SQLite file or a PostgreSQL database.
+        log: Where every charge is written before it is committed; None keeps no second record.
+
+    Raises:
+        InvalidInput: Another database, or an SQLite database in memory.
+    """
+
+    def __init__(self, url: str, log: LedgerLog | None = None) -> None:
+        self.url = url
+        self.log = log
+        self._engine = _engine(_checked(url))
+        self._reader = self._engine.execution_options(**_reading(self._engine))
+        self._writer = self._engine.execution_options(**{_WRITES: True})
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`."""
+        return self._engine.dialect.name
+
+    @contextmanager
+    def session(self) -> Generator[Session]:
+        """A consistent snapshot that cannot write.
+
+        Raises:
+            StoreUnavailable: The database does not answer.
+        """
+        with _translated(), Session(self._reader, autoflush=False) as session:
+            yield session
+
+    @contextmanager
+    def transaction(self) -> Generator[Session]:
+        """All or nothing; durable when the block has been left without an exception.
+
+        Raises:
+            StoreUnavailable: The database does not answer, is locked or its disk is full.
+        """
+        with _translated(), Session(self._writer, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def migrate(self) -> None:
+        """Bring the schema up to date; safe to call from several processes at once."""
+        with _translated(), self._writer.begin() as connection:
+            if self.dialect == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+            alembic.command.upgrade(_alembic_config(connection), "head")
+
+    def check(self) -> None:
+        """Refuse to start on a database that could forget or alter a charge.
+
+        Raises:
+            StoreUnavailable: Naming the first setting that is unsafe and its remedy.
+        """
+        with _translated(), self._engine.connect() as connection:
+            for setting, found, accepted in _durability(connection):
+                if found not in accepted:
+                    raise StoreUnavailable(
+                        f"The database setting {setting} is {found!r} and can lose charges; set it to {accepted[0]!r}."
+                    )
+            _check_revision(connection)
+            _check_triggers(connection)
+
+    def dispose(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+
+@contextmanager
+def _translated() -> Generator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        raise StoreUnavailable(
+            "The database did not take the operation, so it did not happen; check its disk and connection, then repeat."
+        ) from error
+
+
+def _checked(url: str) -> URL:
+    parsed = make_url(url)
+    if parsed.drivername in ("postgresql", "postgres"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername not in ("sqlite", "postgresql+psycopg"):
+        raise InvalidInput(f"database_url must be sqlite or postgresql, not {parsed.drivername}.")
+    if parsed.drivername == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise InvalidInput("database_url must name a file: a database in memory forgets what was spent.")
+    return parsed
+
+
+def _engine(url: URL) -> Engine:
+    if url.drivername != "sqlite":
+        return create_engine(url, pool_pre_ping=True, connect_args={"options": _POSTGRESQL_OPTIONS})
+    engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _reading(engine: Engine) -> dict[str, str | bool]:
+    if engine.dialect.name == "sqlite":
+        return {}
+    return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    # The driver must not open transactions on its own; _begin_sqlite does.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA fullfsync=ON")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql(f"PRAGMA query_only={'OFF' if writes else 'ON'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _durability(connection: Connection) -> list[tuple[str, str, tuple[str, ...]]]:
+    """(setting, value found, values accepted) of everything durability rests on."""
+    if connection.dialect.name == "sqlite":
+        wanted = {"journal_mode": ("wal",), "synchronous": ("2", "3"), "foreign_keys": ("1",)}
+        return [(name, str(connection.scalar(text(f"PRAGMA {name}"))), values) for name, values in wanted.items()]
+    wanted = {
+        "synchronous_commit": ("on", "remote_apply"),
+        "fsync": ("on",),
+        "full_page_writes": ("on",),
+        "session_replication_role": ("origin",),
+    }
+    return [(name, str(connection.scalar(text(f"SHOW {name}"))), values) for name, values in wanted.items()]
+
+
+def _alembic_config(connection: Connection) -> alembic.config.Config:
+    config = alembic.config.Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _check_revision(connection: Connection) -> None:
+    head = ScriptDirectory.from_config(_alembic_config(connection)).get_current_head()
+    found = MigrationContext.configure(connection).get_current_revision()
+    if found != head:
+        raise StoreUnavailable(f"The database schema is at revision {found}, this version needs {head}; migrate it.")
+
+
+def _check_triggers(connection: Connection) -> None:
+    names = {
+        "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
+        "postgresql": "SELECT tgname FROM pg_trigger WHERE tgenabled IN ('O', 'A')",
+    }
+    missing = TRIGGERS - set(connection.scalars(text(names[connection.dialect.name])))
+    if missing:
+        raise StoreUnavailable(
+            f"The trigger {min(missing)} is missing, so the ledger is not protected; restore the database."
+        )

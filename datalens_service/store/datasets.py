@@ -1,0 +1,251 @@
+"""Data sets: uploads, the account that pays for each, and tombstones that keep what was spent.
+
+Records that were uploaded before bring their account with them (docs/decisions/0003-one-account-per-content.md):
+
+    no record is known        a new account with the named ε and δ
+    one account knows some    that account pays for this data set too; naming another ε or δ is refused
+    several accounts do       the upload is refused: two budgets cannot be made one after the fact
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from uuid import uuid4
+
+from sqlalchemy import exists, select
+from sqlalchemy.orm import Session
+
+from datalens_service.data.dataset import Images, Schema
+from datalens_service.errors import InvalidDataset, InvalidSpec, NotFound, StateConflict
+from datalens_service.privacy.accounting import check_delta, default_delta
+from datalens_service.store import ledger
+from datalens_service.store.chain import utc_now
+from datalens_service.store.database import Database
+from datalens_service.store.fingerprints import fingerprints, installation_key, known_records, remember
+from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.tables import AccountRow, DatasetRow, JobRow
+
+_KEY_BYTES = 32
+
+
+class DatasetState(StrEnum):
+    """Whether the records are still there."""
+
+    READY = "ready"
+    """Records and partition key are there."""
+    DELETED = "deleted"
+    """A tombstone: the key is gone, the caller removes the records, account and fingerprints stay."""
+
+
+@dataclass(frozen=True)
+class StoredDataset:
+    """A data set as it was when it was read.
+
+    Attributes:
+        records_path: Where the private records lie; for the training process only.
+        partition_key: Secret of the assignment of records to shards; None once deleted.
+    """
+
+    id: str
+    account_id: str
+    name: str
+    state: DatasetState
+    schema: Schema
+    format: str
+    has_test: bool
+    records_path: str
+    partition_key: bytes | None
+    created_at: datetime
+    deleted_at: datetime | None
+
+    def __repr__(self) -> str:
+        return f"StoredDataset({self.id}, {self.state})"
+
+    @classmethod
+    def of(cls, row: DatasetRow) -> StoredDataset:
+        """A copy of the row."""
+        return cls(
+            id=row.id,
+            account_id=row.account_id,
+            name=row.name,
+            state=DatasetState(row.state),
+            schema=Schema.model_validate(row.schema),
+            format=row.format,
+            has_test=row.has_test,
+            records_path=row.records_path,
+            partition_key=row.partition_key,
+            created_at=row.created_at,
+            deleted_at=row.deleted_at,
+        )
+
+
+def new_id() -> str:
+    """An id for a data set that is about to be created, for example to name its folder by."""
+    return f"ds_{uuid4().hex}"
+
+
+def create(
+    database: Database,
+    *,
+    dataset_id: str,
+    name: str,
+    schema: Schema,
+    images: Images,
+    format: str,
+    has_test: bool,
+    records_path: str,
+    epsilon: float | None = None,
+    delta: float | None = None,
+) -> StoredDataset:
+    """Register an upload with the account that pays for it.
+
+    Args:
+        database: Where.
+        dataset_id: From `new_id`.
+        name: For people.
+        schema: Public declaration; its `num_units` bounds δ.
+        images: The training records, uint8 (n, height, width, channels); only their fingerprints are kept here.
+        format: Name of the reader that can load `records_path`.
+        has_test: Whether the owner's hold-out lies beside the training records.
+        records_path: Where the caller has put the records.
+        epsilon: Lifetime budget; needed unless the records have an account already.
+        delta: Of the lifetime budget; None takes the default for n, or the account's.
+
+    Raises:
+        InvalidSpec: ε is missing or cannot be counted.
+        InvalidDelta: δ, named or inherited, is not below 1/n.
+        StateConflict: The records have an account with another ε or δ.
+        InvalidDataset: The records belong to several accounts.
+    """
+    with database.session() as session:
+        key = installation_key(session, lock=False)
+    prints = fingerprints(key, images)
+    with database.transaction() as session:
+        installation_key(session, lock=True)
+        known = known_records(session, prints)
+        account = _account(session, dataset_id, set(known.values()), schema, epsilon, delta)
+        remember(session, prints - known.keys(), account.id)
+        row = DatasetRow(
+            id=dataset_id,
+            account_id=account.id,
+            name=name,
+            state=DatasetState.READY,
+            schema=schema.model_dump(mode="json"),
+            format=format,
+            has_test=has_test,
+            records_path=records_path,
+            partition_key=secrets.token_bytes(_KEY_BYTES),
+            created_at=utc_now(),
+        )
+        session.add(row)
+        session.flush()
+        return StoredDataset.of(row)
+
+
+def get(database: Database, dataset_id: str) -> StoredDataset:
+    """One data set, deleted ones included.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    with database.session() as session:
+        return StoredDataset.of(_row(session, dataset_id))
+
+
+def list_datasets(database: Database, *, limit: int = 50, cursor: str | None = None) -> Page[StoredDataset]:
+    """Data sets, newest first, deleted ones included.
+
+    Raises:
+        InvalidInput: `limit` or `cursor` is not usable.
+    """
+    query = select(DatasetRow).order_by(DatasetRow.created_at.desc(), DatasetRow.id.desc())
+    if cursor is not None:
+        query = query.where(after(cursor, DatasetRow.created_at, DatasetRow.id))
+    with database.session() as session:
+        rows = session.scalars(query.limit(check_limit(limit) + 1)).all()
+    more = len(rows) > limit
+    return Page(
+        items=tuple(StoredDataset.of(row) for row in rows[:limit]),
+        next_cursor=cursor_of(rows[limit - 1].created_at, rows[limit - 1].id) if more else None,
+    )
+
+
+def linked(database: Database, dataset_id: str) -> tuple[str, ...]:
+    """Ids of the other data sets that the same account pays for, oldest first, deleted ones included.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    with database.session() as session:
+        row = _row(session, dataset_id)
+        query = select(DatasetRow.id).where(DatasetRow.account_id == row.account_id, DatasetRow.id != dataset_id)
+        return tuple(session.scalars(query.order_by(DatasetRow.created_at, DatasetRow.id)))
+
+
+def delete(database: Database, dataset_id: str) -> StoredDataset:
+    """Turn a data set into a tombstone; the caller then removes what lies at `records_path`. Repeatable.
+
+    Raises:
+        StateConflict: A job on it is queued or running.
+        NotFound: No such data set.
+    """
+    with database.transaction() as session:
+        account = ledger.lock_account(session, _row(session, dataset_id).account_id)
+        row = _row(session, dataset_id)
+        session.refresh(row)
+        if row.state == DatasetState.DELETED:
+            return StoredDataset.of(row)
+        _check_no_open_job(session, dataset_id)
+        row.state = DatasetState.DELETED
+        row.partition_key = None
+        row.deleted_at = utc_now()
+        ledger.note_deletion(session, account, dataset_id)
+        return StoredDataset.of(row)
+
+
+def _row(session: Session, dataset_id: str) -> DatasetRow:
+    row = session.get(DatasetRow, dataset_id)
+    if row is None:
+        raise NotFound("There is no such data set.")
+    return row
+
+
+def _account(
+    session: Session, dataset_id: str, known: set[str], schema: Schema, epsilon: float | None, delta: float | None
+) -> AccountRow:
+    if len(known) > 1:
+        raise InvalidDataset(
+            "Records of this upload belong to several data sets with budgets of their own; "
+            "upload the parts separately, so that each keeps its own budget."
+        )
+    if known:
+        return _joined(session, dataset_id, known.pop(), schema, epsilon, delta)
+    if epsilon is None:
+        raise InvalidSpec("Name epsilon: the lifetime privacy budget of this data set.")
+    delta = default_delta(schema.num_units) if delta is None else delta
+    check_delta(delta, schema.num_units)
+    return ledger.open_account(session, dataset_id, epsilon, delta)
+
+
+def _joined(
+    session: Session, dataset_id: str, account_id: str, schema: Schema, epsilon: float | None, delta: float | None
+) -> AccountRow:
+    account = ledger.lock_account(session, account_id)
+    if epsilon not in (None, account.epsilon) or delta not in (None, account.delta):
+        raise StateConflict(
+            f"Records of this upload have a budget already: epsilon {account.epsilon:g} at delta {account.delta:g}; "
+            "leave both out to go on with what remains of it.",
+            extra={"epsilon": account.epsilon, "delta": account.delta},
+        )
+    check_delta(account.delta, schema.num_units)
+    ledger.join(session, account, dataset_id)
+    return account
+
+
+def _check_no_open_job(session: Session, dataset_id: str) -> None:
+    unfinished = exists().where(JobRow.dataset_id == dataset_id, JobRow.state.in_(("queued", "running")))
+    if session.scalar(select(unfinished)):
+        raise StateConflict("A job on this data set is queued or running; cancel it and wait for its end first.")

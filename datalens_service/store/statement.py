@@ -1,0 +1,118 @@
+"""What an account says of itself: the statement, the journal, and which account pays for a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from datalens_service.errors import NotFound
+from datalens_service.privacy import accounting
+from datalens_service.store.chain import Entry
+from datalens_service.store.tables import AccountRow, DatasetRow, LedgerEntryRow
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What an account holds, in units and as ε at its δ: spends rounded up, what remains rounded down."""
+
+    account_id: str
+    epsilon: float
+    delta: float
+    limit_units: int
+    reserved_units: int
+    charged_units: int
+    entries: int
+    head_hash: str
+    frozen_reason: str | None
+
+    @property
+    def remaining_units(self) -> int:
+        """Units that a new job may reserve."""
+        return self.limit_units - self.reserved_units - self.charged_units
+
+    @property
+    def epsilon_spent(self) -> float:
+        """ε of everything charged, over all jobs and data sets of the account, deleted ones included."""
+        return self.epsilon_of(self.charged_units)
+
+    @property
+    def epsilon_reserved(self) -> float:
+        """ε of everything reserved and not yet charged."""
+        return self.epsilon_of(self.reserved_units)
+
+    @property
+    def epsilon_remaining(self) -> float:
+        """Largest ε of four digits that a new job may ask for."""
+        digits = accounting.round_down(accounting.epsilon_of_units(self.remaining_units, self.delta))
+        while digits > 0 and accounting.limit_units(digits, self.delta) > self.remaining_units:
+            digits = accounting.round_down(digits - 1e-4)
+        return digits
+
+    def epsilon_of(self, units: int) -> float:
+        """ε of `units` at the account's δ, rounded up to four digits."""
+        return accounting.round_up(accounting.epsilon_of_units(units, self.delta))
+
+    def figures(self) -> dict[str, float]:
+        """The account as ε at δ, for problem documents and reports; public."""
+        return {
+            "limit": self.epsilon,
+            "spent": self.epsilon_spent,
+            "reserved": self.epsilon_reserved,
+            "remaining": self.epsilon_remaining,
+            "delta": self.delta,
+        }
+
+
+def statement(session: Session, dataset_id: str) -> Statement:
+    """Limit, reserved, charged and remaining of the account that pays for a data set.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    return of_account(account_of(session, dataset_id))
+
+
+def entries(session: Session, dataset_id: str) -> list[Entry]:
+    """The whole journal of the account that pays for a data set, oldest first; public.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    return list(journal(session, account_of(session, dataset_id).id))
+
+
+def account_of(session: Session, dataset_id: str) -> AccountRow:
+    """The account that pays for a data set, not locked.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    account = session.scalars(select(AccountRow).join(DatasetRow).where(DatasetRow.id == dataset_id)).one_or_none()
+    if account is None:
+        raise NotFound("There is no such data set.")
+    return account
+
+
+def of_account(account: AccountRow) -> Statement:
+    """The statement of one account."""
+    return Statement(
+        account_id=account.id,
+        epsilon=account.epsilon,
+        delta=account.delta,
+        limit_units=account.limit_units,
+        reserved_units=account.reserved_units,
+        charged_units=account.charged_units,
+        entries=account.head_seq,
+        head_hash=account.head_hash,
+        frozen_reason=account.frozen_reason,
+    )
+
+
+def journal(session: Session, account_id: str) -> Iterator[Entry]:
+    """The entries of an account, oldest first, read in portions."""
+    query = select(LedgerEntryRow).where(LedgerEntryRow.account_id == account_id).order_by(LedgerEntryRow.seq)
+    for row in session.scalars(query.execution_options(yield_per=1000)):
+        yield Entry.model_validate(row)

@@ -1,0 +1,247 @@
+"""The tables. Types and constraints only; what may change when is in the modules beside this one.
+
+`accounts` is the privacy budget of a set of records, `ledger_entries` its append-only journal, and
+`record_fingerprints` ties every record ever uploaded to exactly one account. Triggers (see `migrations/`)
+refuse to change or delete journal rows, to delete data sets, accounts and fingerprints, and to lower a spend.
+
+All numbers of privacy are BIGINT ledger units (1e-15 of μ²).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    MetaData,
+    String,
+    TypeDecorator,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+ID_LENGTH = 40
+HASH_LENGTH = 64
+LARGEST_UNITS = 2**63 - 1
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An instant; refuses naive values, reads back as UTC on every database."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        """Store as UTC."""
+        if value is not None and value.tzinfo is None:
+            raise ValueError("An instant needs a time zone.")
+        return value and value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        """SQLite forgets the zone; it was UTC."""
+        if value is not None and value.tzinfo is None:
+            return value.replace(tzinfo=UTC)
+        return value and value.astimezone(UTC)
+
+
+class Base(DeclarativeBase):
+    """Common naming of constraints, so that migrations can address them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012 (read by SQLAlchemy when the class is made)
+        datetime: UtcDateTime(),
+        int: BigInteger(),
+        dict[str, Any]: JSON(none_as_null=True),
+        bytes: LargeBinary(),
+    }
+
+
+class InstallationRow(Base):
+    """The one row of secrets that belong to the database itself; written by the first migration."""
+
+    __tablename__ = "installation"
+    __table_args__ = (CheckConstraint("id = 1", name="one_row"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    fingerprint_key: Mapped[bytes]
+
+
+class AccountRow(Base):
+    """The lifetime budget of a set of records, and the head of its journal."""
+
+    __tablename__ = "accounts"
+    __table_args__ = (
+        CheckConstraint("limit_units > 0", name="limit_positive"),
+        CheckConstraint("charged_units >= 0 AND charged_units <= limit_units", name="charged_within_limit"),
+        # Written as a difference: a sum of two BIGINTs could overflow, this cannot.
+        CheckConstraint(
+            "reserved_units >= 0 AND reserved_units <= limit_units - charged_units", name="reserved_within_limit"
+        ),
+        CheckConstraint("head_seq >= 0", name="head_not_negative"),
+    )
+
+    id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    epsilon: Mapped[float]
+    delta: Mapped[float]
+    limit_units: Mapped[int]
+    reserved_units: Mapped[int] = mapped_column(default=0)
+    charged_units: Mapped[int] = mapped_column(default=0)
+    head_seq: Mapped[int] = mapped_column(default=0)
+    head_hash: Mapped[str] = mapped_column(String(HASH_LENGTH))
+    frozen_reason: Mapped[str | None]
+    created_at: Mapped[datetime]
+
+
+class DatasetRow(Base):
+    """An upload: its public schema, where its records lie, and the account that pays for it."""
+
+    __tablename__ = "datasets"
+    __table_args__ = (
+        CheckConstraint("state IN ('ready', 'deleted')", name="state_known"),
+        CheckConstraint("(partition_key IS NULL) = (state = 'deleted')", name="key_dies_with_data"),
+        Index(None, "account_id"),
+        Index(None, "created_at", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
+    name: Mapped[str]
+    state: Mapped[str] = mapped_column(String(16))
+    schema: Mapped[dict[str, Any]]
+    format: Mapped[str] = mapped_column(String(32))
+    has_test: Mapped[bool]
+    records_path: Mapped[str]
+    partition_key: Mapped[bytes | None]
+    created_at: Mapped[datetime]
+    deleted_at: Mapped[datetime | None]
+
+
+class RecordFingerprintRow(Base):
+    """Keyed hash of one record ever uploaded; the primary key lets it belong to one account only."""
+
+    __tablename__ = "record_fingerprints"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 (read by SQLAlchemy when the class is made)
+
+    fingerprint: Mapped[bytes] = mapped_column(primary_key=True)
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
+
+
+class JobRow(Base):
+    """A training job: what was asked, what is reserved and charged for it, and who runs it."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        CheckConstraint("state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')", name="state_known"),
+        CheckConstraint("reserved_units >= 0 AND charged_units >= 0", name="units_not_negative"),
+        CheckConstraint("NOT settled OR reserved_units = 0", name="settled_holds_nothing"),
+        Index(None, "account_id"),
+        Index(None, "dataset_id"),
+        Index(None, "state", "created_at"),
+        Index(None, "created_at", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"))
+    state: Mapped[str] = mapped_column(String(16))
+    spec: Mapped[dict[str, Any]]
+    plan: Mapped[dict[str, Any]]
+    idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
+    request_fingerprint: Mapped[str] = mapped_column(String(HASH_LENGTH))
+    reserved_units: Mapped[int] = mapped_column(default=0)
+    charged_units: Mapped[int] = mapped_column(default=0)
+    settled: Mapped[bool] = mapped_column(default=False)
+    lease_token: Mapped[int] = mapped_column(default=0)
+    lease_owner: Mapped[str | None]
+    lease_until: Mapped[datetime | None]
+    attempts: Mapped[int] = mapped_column(default=0)
+    max_attempts: Mapped[int]
+    cancel_requested: Mapped[bool] = mapped_column(default=False)
+    phase: Mapped[str | None] = mapped_column(String(64))
+    progress_value: Mapped[int] = mapped_column(default=0)
+    progress_maximum: Mapped[int] = mapped_column(default=0)
+    error: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+
+class LedgerEntryRow(Base):
+    """One line of an account's journal. Never changed, never deleted; `hash` covers all other columns.
+
+    `job_id` is no foreign key: the journal outlives what it speaks of.
+    """
+
+    __tablename__ = "ledger_entries"
+    __table_args__ = (CheckConstraint("units >= 0", name="units_not_negative"), Index(None, "job_id", "step"))
+
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"), primary_key=True)
+    seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    kind: Mapped[str] = mapped_column(String(16))
+    dataset_id: Mapped[str | None] = mapped_column(String(ID_LENGTH))
+    job_id: Mapped[str | None] = mapped_column(String(ID_LENGTH))
+    step: Mapped[int | None]
+    label: Mapped[str]
+    units: Mapped[int]
+    lease_token: Mapped[int | None]
+    at: Mapped[datetime]
+    recovers: Mapped[str | None] = mapped_column(String(HASH_LENGTH))
+    previous_hash: Mapped[str] = mapped_column(String(HASH_LENGTH))
+    hash: Mapped[str] = mapped_column(String(HASH_LENGTH), unique=True)
+
+
+class AggregateRow(Base):
+    """The noisy sum of one step: already paid for, so public; replayed on resume instead of drawn again."""
+
+    __tablename__ = "aggregates"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    lease_token: Mapped[int]
+    encoding: Mapped[str] = mapped_column(String(16))
+    payload: Mapped[bytes]
+    sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))
+    created_at: Mapped[datetime]
+
+
+class ArtifactRow(Base):
+    """A file a job made; `releasable` says whether anyone but the owner may ever get it."""
+
+    __tablename__ = "artifacts"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(String(128), primary_key=True)
+    path: Mapped[str]
+    sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))
+    size: Mapped[int]
+    media_type: Mapped[str] = mapped_column(String(128))
+    releasable: Mapped[bool]
+    created_at: Mapped[datetime]
+
+
+class ApiKeyRow(Base):
+    """An API key: its SHA-256 and a prefix to find it by, never the key."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    name: Mapped[str]
+    prefix: Mapped[str] = mapped_column(String(16), unique=True)
+    sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))
+    created_at: Mapped[datetime]
+    revoked_at: Mapped[datetime | None]

@@ -1,0 +1,124 @@
+"""Databases for tests: an SQLite file always, a private PostgreSQL cluster where its binaries are installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import sqlalchemy
+
+from datalens_service.store.database import Database
+from datalens_service.store.mirror import LedgerLog
+
+TEMPLATE = "datalens_template"
+
+
+class Cluster:
+    """A PostgreSQL server of our own in a temporary folder, reached through a Unix socket only."""
+
+    def __init__(self, binaries: Path, folder: Path) -> None:
+        self._binaries = binaries
+        self._folder = folder
+        # The server refuses to run as root.
+        self._as_postgres = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+
+    def start(self) -> None:
+        if self._as_postgres:
+            shutil.chown(self._folder, "postgres", "postgres")
+        data = str(self._folder / "data")
+        self._run("initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8")
+        options = f"-k {self._folder} -c listen_addresses='' -c max_connections=200"
+        self._run("pg_ctl", "-D", data, "-w", "-o", options, "-l", str(self._folder / "log"), "start")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", str(self._folder / "data"), "-m", "immediate", "stop")
+
+    def url(self, name: str) -> str:
+        return f"postgresql+psycopg://postgres@/{name}?host={self._folder}"
+
+    def new_database(self, template: str | None = None) -> str:
+        name = f"test_{uuid4().hex}" if template else TEMPLATE
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template or 'template0'}")
+        return self.url(name)
+
+    def execute(self, statement: str) -> None:
+        engine = sqlalchemy.create_engine(self.url("postgres"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.exec_driver_sql(statement)
+        engine.dispose()
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [*self._as_postgres, str(self._binaries / program), *arguments]
+        # pg_ctl hands its output to the server: a pipe would stay open for as long as the server runs.
+        subprocess.run(command, check=True, cwd=self._folder, stdout=subprocess.DEVNULL)
+
+
+def _postgresql_binaries() -> Path | None:
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    found = shutil.which("initdb")
+    return versions[-1].parent if versions else Path(found).parent if found else None
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Cluster]:
+    binaries = _postgresql_binaries()
+    if binaries is None:
+        pytest.skip("PostgreSQL is not installed (no initdb in /usr/lib/postgresql/*/bin or on the PATH)")
+    # Not pytest's folder: the path of a Unix socket must stay below 108 bytes.
+    folder = Path(tempfile.mkdtemp(prefix="dlpg"))
+    cluster = Cluster(binaries, folder)
+    cluster.start()
+    try:
+        template = Database(cluster.new_database())
+        template.migrate()
+        template.dispose()
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def sqlite_database(tmp_path: Path) -> Iterator[Database]:
+    """A migrated SQLite database with a ledger log."""
+    yield from _opened(f"sqlite:///{tmp_path / 'datalens.db'}", tmp_path)
+
+
+@pytest.fixture
+def postgresql_database(postgresql: Cluster, tmp_path: Path) -> Iterator[Database]:
+    """A migrated PostgreSQL database with a ledger log."""
+    yield from _opened(postgresql.new_database(TEMPLATE), tmp_path)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def database(request: pytest.FixtureRequest) -> Database:
+    """The same test on both databases."""
+    found: Database = request.getfixturevalue(f"{request.param}_database")
+    return found
+
+
+@pytest.fixture
+def reopen(database: Database) -> Generator[Callable[[], Database]]:
+    """Further connections to the same database, as another process would have."""
+    opened: list[Database] = []
+
+    def open_again() -> Database:
+        opened.append(Database(database.url, database.log))
+        return opened[-1]
+
+    yield open_again
+    for other in opened:
+        other.dispose()
+
+
+def _opened(url: str, folder: Path) -> Iterator[Database]:
+    database = Database(url, LedgerLog(folder / "ledger.log"))
+    database.migrate()
+    yield database
+    database.dispose()
