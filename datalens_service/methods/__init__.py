@@ -1,0 +1,9 @@
+"""The methods; this union is the registry that REST, CLI, contract tests and documentation walk through."""
+
+from datalens_service.methods.base import Loop, Method, Plan
+from datalens_service.methods.moments import Moments
+from datalens_service.methods.teacher_gradients import DataLens
+
+AnyMethod = DataLens | Moments
+
+__all__ = ["AnyMethod", "DataLens", "Loop", "Method", "Moments", "Plan"]

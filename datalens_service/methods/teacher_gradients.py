@@ -1,0 +1,143 @@
+"""DataLens: teacher discriminators vote per image, the noisy vote moves a student generator.
+
+DataLens (CCS 2021), as stated in algorithms.md, section 1; options of our own from sections 4 and 4b.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.errors import InfeasiblePlan, InvalidSpec
+from datalens_service.mechanisms import TopAgg
+from datalens_service.mechanisms.topagg import Threshold
+from datalens_service.methods.base import Loop, Method, Plan, PlannedRelease
+from datalens_service.methods.moments import Moments
+from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, NeighboringRelation, smallest_noise_stddev
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
+
+DEFAULT_STEPS = 150
+
+
+def _named(value: Any) -> Any:
+    """`"moments"` is short for `{"name": "moments"}`."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+class DataLens(Method):
+    """Parameters of DataLens; the defaults are the original's for MNIST at ε = 1.
+
+    Exactly what the budget pays for is derived: with `noise_stddev` given, the number of steps; with `steps`
+    given, the noise; with both, the smaller run.
+    """
+
+    name: Literal["datalens"] = "datalens"
+    num_teachers: int = Field(default=4000, ge=1, le=100_000, description="N; one shard of records each.")
+    teacher: Literal["conv", "dense"] = Field(default="conv", description="The original's network or a fast one.")
+    shards: Literal["mixed", "class_pure"] = Field(
+        default="mixed", description="class_pure: a teacher holds, and votes on, one class only."
+    )
+    teacher_batch: int = Field(default=15, ge=1, le=1024, description="Records of its shard a teacher trains on.")
+    teacher_steps: int = Field(default=2, ge=1, le=100, description="Optimiser steps of a teacher per vote.")
+    teacher_warmup_steps: int = Field(default=10, ge=1, le=1000, description="The same before the first vote.")
+    teacher_learning_rate: float = Field(default=1e-3, gt=0, le=1)
+    images_per_step: int = Field(default=15, ge=1, le=1024, description="Synthetic images voted on per step.")
+    top_k: int = Field(default=200, ge=1, description="k: coordinates of an image that a teacher votes on.")
+    clip: float = Field(default=1e-5, gt=0, description="Clipping bound of a gradient coordinate.")
+    stochastic: bool = Field(default=True, description="Stochastic signs, as in TopkStoSignGrad.")
+    threshold: Threshold = Field(default=0.7, description="β as a fraction of num_teachers, or 'none'.")
+    vote_basis: Literal["pixels", "dct"] = Field(
+        default="pixels", description="dct: vote on low-frequency cosine coefficients instead of pixels."
+    )
+    vote_dimensions: int = Field(default=64, ge=1, description="Coefficients of the dct basis.")
+    noise_stddev: int | None = Field(default=None, ge=MINIMUM_NOISE_STDDEV, le=MAXIMUM_NOISE_STDDEV)
+    steps: int | None = Field(default=None, ge=1, le=100_000, description="Votes on a batch; 150 if nothing is said.")
+    z_dim: int = Field(default=50, ge=1, le=1024, description="Length of the student's latent vector.")
+    image_step_size: float = Field(default=1e-3, gt=0, description="γ: how far a vote moves an image.")
+    student_learning_rate: float = Field(default=1e-3, gt=0, le=1)
+    student_updates: int = Field(default=1, ge=1, le=100, description="Student steps per released vote.")
+    student_averaging: float = Field(default=0.0, ge=0, lt=1, description="Decay of the average of student weights.")
+    warm_start: Annotated[Moments | None, BeforeValidator(_named)] = Field(
+        default=None, description="Start from released moments and let votes refine them."
+    )
+    warm_start_share: float = Field(default=0.9, gt=0, lt=1, description="Share of μ² for the warm start.")
+
+    @model_validator(mode="after")
+    def _votes_fit_their_basis(self) -> DataLens:
+        if self.vote_basis == "dct" and self.top_k > self.vote_dimensions:
+            raise ValueError("top_k must not exceed vote_dimensions.")
+        if self.threshold != "none" and not 0 < self.threshold <= 1:
+            raise ValueError("threshold must be 'none' or lie in (0, 1].")
+        return self
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """Releases of the warm start, if any, then as many votes as the rest pays for.
+
+        Raises:
+            InfeasiblePlan: The budget does not pay for one step.
+            InvalidSpec: More teachers than units, or votes that do not fit the images.
+        """
+        self._check(schema)
+        if self.warm_start is None:
+            return Plan(releases=(self._votes(schema, units),))
+        start = self.warm_start.plan(schema, math.floor(self.warm_start_share * units))
+        return Plan(releases=(*start.releases, self._votes(schema, units - start.units())))
+
+    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, device: str) -> Loop:
+        """A loop over the releases of `plan`."""
+        from datalens_service.methods.teacher_loop import TeacherLoop
+
+        return TeacherLoop(self, plan, dataset, randomness, device)
+
+    def dimensions(self, schema: Schema) -> int:
+        """Coordinates of one vote."""
+        return schema.dimensions if self.vote_basis == "pixels" else self.vote_dimensions
+
+    def _check(self, schema: Schema) -> None:
+        if self.num_teachers > schema.num_units:
+            raise InvalidSpec(
+                f"num_teachers = {self.num_teachers} exceeds the {schema.num_units} units of this data set: "
+                f"name at most {schema.num_units}, better about {max(1, schema.num_units // 15)}."
+            )
+        if self.top_k > self.dimensions(schema):
+            raise InvalidSpec(f"top_k must not exceed the {self.dimensions(schema)} coordinates of a vote.")
+        if self.vote_basis == "dct" and self.vote_dimensions > schema.dimensions:
+            raise InvalidSpec(f"vote_dimensions must not exceed the {schema.dimensions} numbers of an image.")
+        classes = schema.num_classes
+        if self.shards == "class_pure" and (self.num_teachers % classes or self.images_per_step % classes):
+            raise InvalidSpec(f"class_pure: num_teachers and images_per_step must be multiples of {classes} classes.")
+
+    def _votes(self, schema: Schema, units: int) -> PlannedRelease:
+        mechanism = TopAgg(
+            num_teachers=self.num_teachers,
+            images=self.images_per_step,
+            dimensions=self.dimensions(schema),
+            top_k=self.top_k,
+            clip=self.clip,
+            stochastic=self.stochastic,
+            threshold=self.threshold,
+            classes_voted_apart=schema.num_classes if self.shards == "class_pure" else 1,
+            noise_stddev=self.noise_stddev or MAXIMUM_NOISE_STDDEV,
+        )
+        if self.noise_stddev is None:
+            mechanism = self._calibrated(mechanism, units)
+        affordable = units // mechanism.cost()
+        count = affordable if self.steps is None and self.noise_stddev else min(affordable, self.steps or DEFAULT_STEPS)
+        if count == 0:
+            raise InfeasiblePlan(
+                "epsilon does not pay for one step of votes: raise epsilon or noise_stddev, "
+                "or lower top_k or images_per_step."
+            )
+        return PlannedRelease(mechanism=mechanism, count=count)
+
+    def _calibrated(self, mechanism: TopAgg, units: int) -> TopAgg:
+        steps = self.steps or DEFAULT_STEPS
+        if units < steps:
+            return mechanism
+        queries = mechanism.queries_per_unit(NeighboringRelation.ZERO_OUT)
+        each = mechanism.sensitivity_squared(NeighboringRelation.ZERO_OUT)
+        stddev = min(MAXIMUM_NOISE_STDDEV, smallest_noise_stddev(each, queries * steps, units))
+        return mechanism.model_copy(update={"noise_stddev": stddev})

@@ -1,0 +1,111 @@
+"""The whole job: plan, then one charged release after the other, then a generator.
+
+This is the file to read first. Everything private stays in `loop`; everything that leaves it went through a
+mechanism's `release`, which charged `account` before it drew noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from datalens_service.checkpoint import Checkpoints
+from datalens_service.data.dataset import Dataset
+from datalens_service.errors import BudgetExceeded
+from datalens_service.mechanisms import Account
+from datalens_service.methods import Loop, Plan
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.spec import PlanSummary, TrainingSpec, summarize
+
+if TYPE_CHECKING:
+    from datalens_service.models.generator import Generator
+
+Observer = Callable[[str, int, int], None]
+"""Called with (phase, value, maximum) before each step; public numbers only. Raises JobStopped to stop."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run hands out; all of it may leave the house.
+
+    Attributes:
+        generator: Draws synthetic images, free of further cost.
+        plan: What was planned to be charged.
+        cost: The plan's price at the spec's δ.
+        steps_made: Releases made; fewer than planned if crashes used up part of the budget.
+    """
+
+    generator: Generator
+    plan: Plan
+    cost: PlanSummary
+    steps_made: int
+
+
+def run(
+    spec: TrainingSpec,
+    dataset: Dataset,
+    *,
+    account: Account | None = None,
+    observe: Observer | None = None,
+    checkpoints: Checkpoints | None = None,
+    device: str = "cpu",
+) -> Result:
+    """Train a differentially private generator.
+
+    Guarantee: the result is ε-δ private for `spec.epsilon` and the spec's resolved δ, under zero-out of one
+    unit of `dataset`, together with everything else charged to the same account.
+
+    Args:
+        spec: Method, budget, seed.
+        dataset: Public schema, private records.
+        account: The books; by default in memory and limited to `spec.epsilon`.
+        observe: Progress and cancellation.
+        checkpoints: Where to keep private state between steps, or None.
+        device: "cpu", "cuda", "cuda:1", …
+
+    Raises:
+        InvalidSpec: Spec and data set do not fit together; nothing was charged.
+        BudgetExceeded: The account does not pay for the releases without which there is no generator.
+    """
+    resolved = spec.resolved(dataset.schema)
+    plan = resolved.plan(dataset.schema)
+    account = account or MemoryAccount(resolved.limit_units(dataset.schema))
+    loop = resolved.method.start(plan, dataset, TrainingRandomness(spec.seed), device)
+    steps_made = _train(loop, account, observe or _silent, checkpoints)
+    cost = summarize(plan, resolved.epsilon, resolved.delta or 0.0)
+    return Result(loop.generator(), plan, cost, steps_made)
+
+
+def _train(loop: Loop, account: Account, observe: Observer, checkpoints: Checkpoints | None) -> int:
+    step = _resume(loop, checkpoints)
+    noise = NoiseSource()
+    while step < loop.steps:
+        observe("training", step, loop.steps)
+        try:
+            loop.step(step, account, noise)
+        except BudgetExceeded:
+            if not loop.may_stop_before(step):
+                raise
+            break
+        step += 1
+        if checkpoints is not None and checkpoints.due():
+            checkpoints.save(step, loop.state())
+    observe("training", loop.steps, loop.steps)
+    return step
+
+
+def _resume(loop: Loop, checkpoints: Checkpoints | None) -> int:
+    saved = checkpoints.load() if checkpoints is not None else None
+    if saved is None:
+        return 0
+    step, state = saved
+    if not state:
+        return 0
+    loop.restore(state)
+    return step
+
+
+def _silent(phase: str, value: int, maximum: int) -> None:
+    """Observe nothing."""

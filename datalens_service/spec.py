@@ -1,0 +1,147 @@
+"""What a client asks for. One frozen model is REST body, job row, command-line input and card.
+
+Nothing here imports torch, so that the API can validate and price a request without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import InfeasiblePlan
+from datalens_service.evaluation.settings import EvaluationSettings
+from datalens_service.methods import AnyMethod, Plan
+from datalens_service.privacy.accounting import (
+    NeighboringRelation,
+    check_delta,
+    cost_units,
+    default_delta,
+    epsilon_of_units,
+    limit_units,
+    mu_of_units,
+    round_up,
+)
+
+
+def _named(value: Any) -> Any:
+    """`"moments"` is short for `{"name": "moments"}`."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+class TrainingSpec(BaseModel):
+    """A training job: method, its parameters, the budget it may spend, seed and evaluation."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: Annotated[AnyMethod, Field(discriminator="name"), BeforeValidator(_named)]
+    epsilon: float = Field(gt=0, le=100, allow_inf_nan=False, description="ε this job may spend at δ.")
+    delta: float | None = Field(
+        default=None, gt=0, lt=1, description="δ; left out, it is min(1e-5, n^-1.1). Must be below 1/n."
+    )
+    seed: int = Field(default=0, ge=0, lt=2**63, description="Of training randomness; noise never has a seed.")
+    synthetic_images: int = Field(
+        default=10_000, ge=1, le=1_000_000, description="Images drawn and packed when the job ends; more are free."
+    )
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    def resolved(self, schema: Schema) -> TrainingSpec:
+        """The spec with every default that depends on public values filled in.
+
+        Raises:
+            InvalidDelta: δ ≥ 1/n.
+        """
+        delta = default_delta(schema.num_units) if self.delta is None else self.delta
+        check_delta(delta, schema.num_units)
+        return self.model_copy(update={"delta": delta})
+
+    def plan(self, schema: Schema) -> Plan:
+        """Everything a run of this spec will charge.
+
+        Raises:
+            InvalidDelta: δ ≥ 1/n.
+            InfeasiblePlan: ε does not pay for one step.
+            InvalidSpec: The method's parameters do not fit the schema.
+        """
+        return self.method.plan(schema, self.limit_units(schema))
+
+    def limit_units(self, schema: Schema) -> int:
+        """Ledger units that this job may spend at most."""
+        delta = self.resolved(schema).delta
+        if delta is None:
+            raise AssertionError("resolved() fills in delta")
+        return limit_units(self.epsilon, delta)
+
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON; names the spec in cards and checkpoints."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+class PlanSummary(BaseModel):
+    """What a plan costs, for people and programs; every number is public and rounded towards privacy."""
+
+    model_config = ConfigDict(frozen=True)
+
+    images: int = Field(description="Images that teachers vote on.")
+    steps: int = Field(description="Releases, each charged before its noise is drawn.")
+    mu: float = Field(description="μ of the Gaussian trade-off curve under zero-out, rounded up.")
+    epsilon_at_plan: float = Field(description="ε at δ of the whole plan under zero-out, rounded up.")
+    epsilon_replace_one: float = Field(description="The same when one unit is replaced by another.")
+    delta: float
+    epsilon_limit: float
+    units: int = Field(description="Ledger units: 1e-15 of μ².")
+    releases: list[dict[str, Any]]
+
+
+def summarize(plan: Plan, epsilon: float, delta: float) -> PlanSummary:
+    """Price a plan at δ."""
+    units = plan.units()
+    replace_one = plan.units(NeighboringRelation.REPLACE_ONE)
+    return PlanSummary(
+        images=plan.images,
+        steps=plan.steps,
+        mu=round_up(mu_of_units(units), 6),
+        epsilon_at_plan=round_up(epsilon_of_units(units, delta), 6),
+        epsilon_replace_one=round_up(epsilon_of_units(replace_one, delta), 6),
+        delta=delta,
+        epsilon_limit=epsilon,
+        units=units,
+        releases=[{**release.mechanism.describe(), "count": release.count} for release in plan.releases],
+    )
+
+
+class VoteAllowance(BaseModel):
+    """How many single-image votes a budget pays for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    images: int
+    mu: float
+    epsilon_at_plan: float
+    delta: float
+
+
+def vote_allowance(top_k: int, noise_stddev: int, epsilon: float, delta: float) -> VoteAllowance:
+    """Images that teachers may vote on under (ε, δ), independent of any data set.
+
+    Args:
+        top_k: Non-zero coordinates of one vote; a vote costs μ² = 4k/(σ² − 9).
+        noise_stddev: σ of the discrete Gaussian.
+        epsilon: Budget.
+        delta: Budget.
+
+    Raises:
+        InfeasiblePlan: Not even one image fits.
+    """
+    each = cost_units(4 * top_k, noise_stddev)
+    images = limit_units(epsilon, delta) // each
+    if images == 0:
+        raise InfeasiblePlan("The budget does not pay for a single vote: raise epsilon or noise_stddev.")
+    return VoteAllowance(
+        images=images,
+        mu=round_up(mu_of_units(images * each), 6),
+        epsilon_at_plan=round_up(epsilon_of_units(images * each, delta), 6),
+        delta=delta,
+    )
