@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from datalens_service.errors import LedgerCorrupt, StoreUnavailable
 from datalens_service.store.chain import Entry
+from datalens_service.store.disk import sync_folder
 
 
 class LogLine(BaseModel):
@@ -32,6 +33,7 @@ class LogLine(BaseModel):
     step: int
     label: str
     units: int
+    lease_token: int
     seq: int
     hash: str
 
@@ -86,7 +88,7 @@ class LedgerLog:
                 raise OSError("The ledger log took only a part of a line.")
             os.fsync(file.fileno())
         if created:
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
 
 
 def _seek_to_last_complete_line(file: BinaryIO) -> None:
@@ -97,14 +99,6 @@ def _seek_to_last_complete_line(file: BinaryIO) -> None:
     tail = file.read(end - start)
     file.truncate(start + tail.rfind(b"\n") + 1)
     file.seek(0, os.SEEK_END)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _parse(number: int, raw: bytes) -> LogLine:

@@ -45,11 +45,11 @@ class Statement:
 
     @property
     def epsilon_remaining(self) -> float:
-        """Largest ε of four digits that a new job may ask for."""
-        digits = accounting.round_down(accounting.epsilon_of_units(self.remaining_units, self.delta))
-        while digits > 0 and accounting.limit_units(digits, self.delta) > self.remaining_units:
-            digits = accounting.round_down(digits - 1e-4)
-        return digits
+        """Largest ε of four digits whose units are still there: what a new job may ask for."""
+        shown = self.epsilon_of(self.remaining_units)
+        while shown > 0 and accounting.limit_units(shown, self.delta) > self.remaining_units:
+            shown = accounting.round_down(shown - 5e-5)
+        return shown
 
     def epsilon_of(self, units: int) -> float:
         """ε of `units` at the account's δ, rounded up to four digits."""

@@ -18,7 +18,15 @@ def verify_chain(session: Session, dataset_id: str) -> Balance:
         LedgerCorrupt: Names the first entry, total, job or step that does not fit.
         NotFound: No such data set.
     """
-    account = account_of(session, dataset_id)
+    return verify_account(session, account_of(session, dataset_id))
+
+
+def verify_account(session: Session, account: AccountRow) -> Balance:
+    """The same for the account itself.
+
+    Raises:
+        LedgerCorrupt: Names the first entry, total, job or step that does not fit.
+    """
     balance = follow(journal(session, account.id))
     _check_head(account, balance)
     _check_totals(account, balance)

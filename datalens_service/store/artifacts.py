@@ -1,0 +1,198 @@
+"""Files that jobs make, on local disk: `data_dir/artifacts/<job>/<digest>/<name>`.
+
+A file is complete on the disk before its row is committed, under a path that holds its digest: whatever a crash
+leaves behind, a row never points to other bytes. Private files (`releasable=False`) never leave through
+`releasable`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from datalens_service.errors import InvalidInput, NotFound, StoreUnavailable
+from datalens_service.store import ledger
+from datalens_service.store.chain import utc_now
+from datalens_service.store.database import Database
+from datalens_service.store.disk import sync_folder
+from datalens_service.store.leases import Lease
+from datalens_service.store.tables import ArtifactRow
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_DIGEST_LENGTH = 16
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A stored file.
+
+    Attributes:
+        job_id: Who made it.
+        name: File name, unique within the job.
+        path: Where it lies now.
+        sha256: Of its content, hexadecimal.
+        size: In bytes.
+        media_type: For downloads.
+        releasable: Whether anyone but the owner may get it.
+    """
+
+    job_id: str
+    name: str
+    path: Path
+    sha256: str
+    size: int
+    media_type: str
+    releasable: bool
+    created_at: datetime
+
+
+class ArtifactStore:
+    """The files of all jobs.
+
+    Args:
+        database: With the rows.
+        data_dir: Files go to its folder `artifacts`.
+    """
+
+    def __init__(self, database: Database, data_dir: Path) -> None:
+        self._database = database
+        self._root = data_dir / "artifacts"
+
+    def put(self, lease: Lease, name: str, content: Path | bytes, *, releasable: bool, media_type: str) -> Artifact:
+        """Store a file under the lease of its job; the same name replaces what was there.
+
+        Args:
+            lease: Of the worker that made it.
+            name: Letters, digits, dot, dash and underscore.
+            content: Bytes, or a file to copy.
+            releasable: False for everything that depends on private records outside a release.
+            media_type: For downloads.
+
+        Raises:
+            StaleLease: Another worker holds the job; nothing is visible.
+            StoreUnavailable: The disk did not take it.
+            InvalidInput: `name` is not usable.
+        """
+        path, digest = self._placed(lease.job_id, _checked(name), content)
+        row = ArtifactRow(
+            job_id=lease.job_id,
+            name=name,
+            path=str(path.relative_to(self._root)),
+            sha256=digest,
+            size=path.stat().st_size,
+            media_type=media_type,
+            releasable=releasable,
+            created_at=utc_now(),
+        )
+        with self._database.transaction() as session:
+            _, job = ledger.lock(session, lease.job_id)
+            ledger.check_lease(job, lease.token)
+            return self._artifact(session.merge(row))
+
+    def get(self, job_id: str, name: str) -> Artifact:
+        """One file of a job, private ones included: for the owner.
+
+        Raises:
+            NotFound: No such file.
+        """
+        with self._database.session() as session:
+            return self._artifact(_row(session, job_id, name))
+
+    def releasable(self, job_id: str, name: str) -> Artifact:
+        """One file of a job that anybody may get.
+
+        Raises:
+            NotFound: No such file, or a private one.
+        """
+        artifact = self.get(job_id, name)
+        if not artifact.releasable:
+            raise NotFound("There is no such file.")
+        return artifact
+
+    def list_artifacts(self, job_id: str) -> tuple[Artifact, ...]:
+        """All files of a job by name, private ones included: for the owner."""
+        with self._database.session() as session:
+            rows = session.scalars(select(ArtifactRow).where(ArtifactRow.job_id == job_id).order_by(ArtifactRow.name))
+            return tuple(self._artifact(row) for row in rows)
+
+    def delete_private(self, job_id: str) -> None:
+        """Remove every file of a job that is not releasable, superseded ones included."""
+        kept = {artifact.path for artifact in self.list_artifacts(job_id) if artifact.releasable}
+        with self._database.transaction() as session:
+            session.execute(delete(ArtifactRow).where(ArtifactRow.job_id == job_id, ~ArtifactRow.releasable))
+        for path in (self._root / job_id).rglob("*"):
+            if path.is_file() and path not in kept:
+                path.unlink()
+
+    def _placed(self, job_id: str, name: str, content: Path | bytes) -> tuple[Path, str]:
+        """Complete and synced on the disk under its digest."""
+        try:
+            folder = self._root / job_id
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            temporary, digest = _written(folder, content)
+            path = folder / digest[:_DIGEST_LENGTH] / name
+            path.parent.mkdir(exist_ok=True, mode=0o700)
+            temporary.replace(path)
+            sync_folder(path.parent)
+            sync_folder(folder)
+        except OSError as error:
+            raise StoreUnavailable("The artifact could not be written; free the disk of data_dir.") from error
+        return path, digest
+
+    def _artifact(self, row: ArtifactRow) -> Artifact:
+        return Artifact(
+            job_id=row.job_id,
+            name=row.name,
+            path=self._root / row.path,
+            sha256=row.sha256,
+            size=row.size,
+            media_type=row.media_type,
+            releasable=row.releasable,
+            created_at=row.created_at,
+        )
+
+
+def _row(session: Session, job_id: str, name: str) -> ArtifactRow:
+    row = session.get(ArtifactRow, (job_id, name))
+    if row is None:
+        raise NotFound("There is no such file.")
+    return row
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise InvalidInput("An artifact's name consists of letters, digits, dot, dash and underscore.")
+    return name
+
+
+def _written(folder: Path, content: Path | bytes) -> tuple[Path, str]:
+    """A synced temporary file in `folder` and the SHA-256 of what it holds."""
+    descriptor, name = tempfile.mkstemp(prefix=".tmp-", dir=folder)
+    try:
+        with os.fdopen(descriptor, "w+b") as file:
+            _copy(content, file)
+            file.flush()
+            os.fsync(descriptor)
+            file.seek(0)
+            return Path(name), hashlib.file_digest(file, "sha256").hexdigest()
+    except BaseException:
+        Path(name).unlink()
+        raise
+
+
+def _copy(content: Path | bytes, target: BinaryIO) -> None:
+    if isinstance(content, bytes):
+        target.write(content)
+        return
+    with content.open("rb") as source:
+        shutil.copyfileobj(source, target)
