@@ -1,0 +1,133 @@
+"""Golden values (algorithms.md, section 1; anchors 1.2), an independent accountant, and directed rounding."""
+
+from __future__ import annotations
+
+import math
+import random
+from fractions import Fraction
+
+import mpmath
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from datalens_service.errors import InvalidDelta, InvalidSpec
+from datalens_service.privacy import accounting
+
+GOLDEN_IMAGES = [(200, 5000, 1.0, 2245), (300, 800, 10.0, 2134), (350, 1000, 10.0, 2858), (700, 9000, 1.0, 2078), (500, 700, 10.0, 980)]
+GOLDEN_MU = {0.5: 0.14221056, 1: 0.26805112, 2: 0.50155169, 3: 0.71911744, 5: 1.12124182, 8: 1.66603060, 10: 2.00044562}
+
+
+def exact_delta(mu: float, epsilon: float) -> mpmath.mpf:
+    """Balle & Wang 2018, Theorem 8, with 60 digits."""
+    with mpmath.workdps(60):
+        m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+        return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+
+
+@pytest.mark.parametrize(("top_k", "noise_stddev", "epsilon", "images"), GOLDEN_IMAGES)
+def test_budget_pays_for_exactly_the_golden_number_of_images(top_k, noise_stddev, epsilon, images):
+    each = accounting.cost_units(4 * top_k, noise_stddev)
+    limit = accounting.limit_units(epsilon, 1e-5)
+    assert images * each <= limit < (images + 1) * each
+
+
+def test_golden_cost_and_limit():
+    assert accounting.cost_units(4 * 200, 5000) == 32_000_011_521
+    assert accounting.limit_units(1.0, 1e-5) == pytest.approx(71_851_404_654_918, rel=1e-9)
+
+
+def test_cost_of_a_private_accuracy_count():
+    cost = accounting.cost_units(1, 100)
+    assert cost * 9991 >= 10**15 > (cost - 1) * 9991
+
+
+@pytest.mark.parametrize(("epsilon", "mu"), GOLDEN_MU.items())
+def test_mu_budget_agrees_with_the_golden_table(epsilon, mu):
+    assert accounting.mu_for_epsilon(epsilon, 1e-5) == pytest.approx(mu, abs=5e-9)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-5, 1e-3])
+@pytest.mark.parametrize("epsilon", [0.01, 0.2, 1.0, 3.0, 10.0, 40.0])
+def test_conversions_bound_the_exact_curve_from_the_safe_side(epsilon, delta):
+    mu = accounting.mu_for_epsilon(epsilon, delta)
+    assert exact_delta(mu, epsilon) <= delta
+    assert exact_delta(mu * (1 + 1e-6), epsilon) > delta, "the bound is tight"
+    shown = accounting.epsilon_for_mu(mu, delta)
+    assert exact_delta(mu, shown) <= delta
+    assert shown == pytest.approx(epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.3, 1.0, 2.0])
+@pytest.mark.parametrize("delta", [1e-6, 1e-5, 1e-4])
+def test_epsilon_agrees_with_googles_pld_accountant(mu, delta):
+    reference = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-5).get_epsilon_for_delta(delta)
+    assert accounting.epsilon_for_mu(mu, delta) == pytest.approx(reference, rel=1e-4, abs=2e-5)
+
+
+def test_two_jobs_at_epsilon_one_compose_to_less_than_two():
+    spent = 2 * accounting.limit_units(1.0, 1e-5)
+    assert accounting.round_up(accounting.epsilon_of_units(spent, 1e-5)) == pytest.approx(1.4652, abs=1e-4)
+
+
+def test_integer_ledger_never_passes_the_limit_under_random_charges():
+    rng = random.Random(7)  # noqa: S311
+    for _ in range(60):
+        limit = accounting.limit_units(rng.uniform(0.05, 20), 1e-5)
+        exact, charged = Fraction(0), 0
+        while True:
+            top_k, stddev = rng.randint(1, 900), rng.randint(100, 9000)
+            cost = accounting.cost_units(4 * top_k, stddev)
+            if charged + cost > limit:
+                break
+            charged += cost
+            exact += Fraction(4 * top_k, stddev**2 - 9)
+        assert exact * 10**15 <= charged <= limit
+
+
+def test_charged_delta_covers_the_lattice_sum():
+    """The worst case of the discrete mechanism, summed over the lattice: k coordinates, each moved by 2."""
+    top_k, stddev, epsilon = 4, 100, 1.0
+    # The privacy loss of k·T coordinates shifted by 2 depends on their sum, a discrete Gaussian of k·T·σ².
+    repeats = 40
+    variance = top_k * repeats * stddev**2
+    shift = 2 * top_k * repeats
+    lattice = range(-12 * math.isqrt(variance), 12 * math.isqrt(variance))
+    weights = [math.exp(-(x**2) / (2 * variance)) for x in lattice]
+    moved = [math.exp(-((x - shift) ** 2) / (2 * variance)) for x in lattice]
+    delta = sum(max(0.0, a - math.exp(epsilon) * b) for a, b in zip(moved, weights, strict=True)) / sum(weights)
+    units = repeats * accounting.cost_units(4 * top_k, stddev)
+    charged = accounting.gaussian_delta(accounting.mu_of_units(units), epsilon)
+    assert charged >= delta
+    assert charged == pytest.approx(delta, rel=0.05)
+
+
+def test_small_noise_is_refused():
+    with pytest.raises(InvalidSpec, match="at least 100"):
+        accounting.cost_units(4, 99)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
+def test_epsilon_outside_its_range_is_refused(epsilon):
+    with pytest.raises(InvalidSpec):
+        accounting.mu_for_epsilon(epsilon, 1e-5)
+
+
+def test_delta_policy():
+    assert accounting.default_delta(60_000) == pytest.approx(5.5466e-6, rel=1e-4)
+    assert accounting.default_delta(100) == 1e-5
+    accounting.check_delta(1e-5, 60_000)
+    for delta in (1 / 60_000, 0.5, 0.0):
+        with pytest.raises(InvalidDelta):
+            accounting.check_delta(delta, 60_000)
+
+
+def test_smallest_noise_is_the_smallest():
+    limit = accounting.limit_units(1.0, 1e-5)
+    stddev = accounting.smallest_noise_stddev(800, 2245, limit)
+    assert accounting.cost_units(800, stddev, 2245) <= limit < accounting.cost_units(800, stddev - 1, 2245)
+
+
+def test_display_rounds_towards_privacy():
+    assert accounting.round_up(0.123401) == 0.1235
+    assert accounting.round_down(0.123499) == 0.1234
+    assert accounting.round_up(0.5) == 0.5

@@ -1,0 +1,92 @@
+"""The noise has the stated distribution, is exact, and never repeats."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import multiprocessing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import datalens_service
+from datalens_service.errors import InvalidSpec
+from datalens_service.privacy import randomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+
+SOURCE = NoiseSource()
+
+
+@pytest.mark.parametrize("stddev", [1, 2, 3, 7, 20, 50])
+def test_distribution_is_the_discrete_gaussian(stddev):
+    draws = SOURCE.discrete_gaussian((400_000,), stddev)
+    support = np.arange(-4 * stddev, 4 * stddev + 1)
+    probability = np.exp(-(support**2) / (2 * stddev**2))
+    everywhere = np.arange(-12 * stddev, 12 * stddev + 1)
+    probability /= np.exp(-(everywhere**2) / (2 * stddev**2)).sum()
+    observed = np.array([(draws == value).sum() for value in support])
+    tail = draws.size - observed.sum()
+    expected = np.append(probability, 1 - probability.sum()) * draws.size
+    assert stats.chisquare(np.append(observed, tail), expected).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("stddev", [800, 5000, MAXIMUM_NOISE_STDDEV])
+def test_scale_is_right_and_two_percent_would_show(stddev):
+    draws = SOURCE.discrete_gaussian((1_000_000,), stddev) / stddev
+    standard_error = np.sqrt(2 / draws.size)
+    assert abs(draws.var() - 1) < 5 * standard_error
+    assert abs(0.98**2 - 1) > 5 * standard_error, "the test has the power it claims"
+    assert stats.kstest(draws[:100_000], "norm").pvalue > 1e-6
+
+
+def test_every_coordinate_gets_its_own_draw():
+    draws = SOURCE.discrete_gaussian((200, 2000), 5000).astype(np.float64)
+    correlations = np.corrcoef(draws)[np.triu_indices(200, 1)]
+    assert np.abs(correlations).max() < 6 / np.sqrt(2000)
+    assert (draws != 0).mean() > 0.99
+
+
+def _prefix(_: int) -> bytes:
+    return NoiseSource().discrete_gaussian((16,), 5000).tobytes()
+
+
+def test_forked_processes_never_repeat_noise():
+    with multiprocessing.get_context("fork").Pool(8) as pool:
+        prefixes = pool.map(_prefix, range(16), chunksize=1)
+    assert len(set(prefixes)) == 16
+
+
+def test_noise_source_has_no_seed_and_no_state():
+    assert list(inspect.signature(NoiseSource).parameters) == []
+    assert set(inspect.signature(NoiseSource.discrete_gaussian).parameters) == {"self", "shape", "noise_stddev"}
+    assert vars(NoiseSource()) == {}
+
+
+def test_no_other_generator_in_privacy_and_mechanisms():
+    """Only TrainingRandomness may touch a seeded generator, and no mechanism may draw noise by itself."""
+    root = Path(datalens_service.__file__).parent
+    for path in [*(root / "privacy").glob("*.py"), *(root / "mechanisms").glob("*.py")]:
+        names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+        banned = {"normal", "standard_normal", "randn", "randn_like", "laplace", "RandomState"}
+        assert not names & banned, path.name
+    assert "default_rng" not in inspect.getsource(NoiseSource)
+
+
+@pytest.mark.parametrize("stddev", [0, -1, MAXIMUM_NOISE_STDDEV + 1])
+def test_scales_that_int64_cannot_carry_are_refused(stddev):
+    with pytest.raises(InvalidSpec):
+        SOURCE.discrete_gaussian((1,), stddev)
+
+
+def test_broken_entropy_is_noticed(monkeypatch):
+    monkeypatch.setattr(randomness, "_words", lambda size: np.zeros(size, dtype=np.uint64))
+    with pytest.raises(ArithmeticError, match="entropy"):
+        SOURCE.discrete_gaussian((10,), 100)
+
+
+def test_training_randomness_is_addressed_by_purpose_and_step():
+    first, again, other = TrainingRandomness(3), TrainingRandomness(3), TrainingRandomness(4)
+    assert first.seed("votes", 5) == again.seed("votes", 5)
+    assert len({first.seed("votes", 5), first.seed("votes", 6), first.seed("z", 5), other.seed("votes", 5)}) == 4
