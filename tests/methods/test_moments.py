@@ -1,0 +1,101 @@
+"""The moments method: planned equals charged, resume repeats, and without noise it is the textbook fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
+from datalens_service.methods import Moments
+from datalens_service.privacy.accounting import limit_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+
+CLASSES, SIDE, COUNT = 3, 6, 600
+
+
+class NoNoise:
+    """For comparing with the textbook; a job cannot be given one."""
+
+    def discrete_gaussian(self, shape, noise_stddev):
+        return np.zeros(shape, dtype=np.int64)
+
+
+def blobs(seed: int = 0) -> Dataset:
+    """Three classes of images, each a bright bar at its own place plus variation."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(CLASSES, size=COUNT)
+    images = rng.normal(40, 12, (COUNT, SIDE, SIDE, 1))
+    for label in range(CLASSES):
+        images[labels == label, 2 * label : 2 * label + 2] += 80
+    schema = Schema(channels=1, height=SIDE, width=SIDE, class_names=("a", "b", "c"), num_units=COUNT)
+    return Dataset(schema, Split(images.clip(0, 255).astype(np.uint8), labels), None, b"k" * 32)
+
+
+def fitted(dataset: Dataset, noise, method: Moments, units: int, account: MemoryAccount | None = None):
+    plan = method.plan(dataset.schema, units)
+    account = account or MemoryAccount(units)
+    loop = method.start(plan, dataset, TrainingRandomness(0), "cpu")
+    for step in range(loop.steps):
+        loop.step(step, account, noise)
+    return plan, account, loop
+
+
+def test_planned_is_charged_in_order():
+    units = limit_units(5.0, 1e-4)
+    plan, account, _ = fitted(blobs(), NoiseSource(), Moments(subspace_dimensions=4), units)
+    planned = [(index, item.mechanism.label(), item.mechanism.cost()) for index, item in enumerate(plan.releases)]
+    assert account.charges == planned
+    assert plan.units() <= units
+    assert plan.units() > 0.999 * units
+
+
+def test_without_noise_the_means_are_the_class_means():
+    dataset = blobs()
+    rank = SIDE * SIDE
+    method = Moments(subspace_dimensions=rank, clip_norm=1.0, residual_norm=1.0)
+    _, _, loop = fitted(dataset, NoNoise(), method, limit_units(50_000.0, 1e-4))
+    tensors = loop.generator().tensors
+    pixels = dataset.train.images.reshape(COUNT, -1) / 255.0
+    for label in range(CLASSES):
+        own = pixels[dataset.train.labels == label]
+        mean = tensors["basis"] @ tensors["means"][label]
+        np.testing.assert_allclose(mean, own.mean(axis=0), atol=2e-3)
+
+
+def test_samples_look_like_their_class():
+    dataset = blobs()
+    _, _, loop = fitted(dataset, NoiseSource(), Moments(subspace_dimensions=6), limit_units(10.0, 1e-4))
+    images, labels = loop.generator().sample(300, seed=1)
+    bars = np.stack([images[:, 2 * label : 2 * label + 2].mean(axis=(1, 2, 3)) for label in range(CLASSES)], axis=1)
+    assert (bars.argmax(axis=1) == labels).mean() > 0.95
+
+
+def test_resume_replays_what_was_released():
+    dataset, method, units = blobs(), Moments(subspace_dimensions=4), limit_units(5.0, 1e-4)
+    _, account, first = fitted(dataset, NoiseSource(), method, units)
+    charged = list(account.charges)
+    _, _, second = fitted(dataset, NoiseSource(), method, units, account)
+    assert account.charges == charged
+    for name, value in first.generator().tensors.items():
+        np.testing.assert_array_equal(value, second.generator().tensors[name])
+
+
+def test_there_is_no_generator_without_all_three_releases():
+    dataset, method, units = blobs(), Moments(subspace_dimensions=4), limit_units(5.0, 1e-4)
+    loop = method.start(method.plan(dataset.schema, units), dataset, TrainingRandomness(0), "cpu")
+    assert not any(loop.may_stop_before(step) for step in range(loop.steps))
+    with pytest.raises(BudgetExceeded):
+        fitted(dataset, NoiseSource(), method, units, MemoryAccount(units // 2))
+
+
+def test_requests_that_cannot_work_are_refused():
+    schema = blobs().schema
+    with pytest.raises(InfeasiblePlan, match="raise epsilon"):
+        Moments().plan(schema, 10)
+    with pytest.raises(InvalidSpec, match="shares|share"):
+        Moments(subspace_share=0.6, means_share=0.5).plan(schema, limit_units(1.0, 1e-4))
+    large = Schema(channels=3, height=64, width=64, class_names=("a",), num_units=10)
+    with pytest.raises(InvalidSpec, match="at most"):
+        Moments().plan(large, limit_units(1.0, 1e-3))
