@@ -65,13 +65,19 @@ def _postgresql_binaries() -> Path | None:
     return versions[-1].parent if versions else Path(found).parent if found else None
 
 
+def _roomy_memory() -> Path | None:
+    """A memory file system: the cluster syncs every commit, which a shared disk makes slow."""
+    memory = Path("/dev/shm")  # noqa: S108
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 2**30 else None
+
+
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Cluster]:
     binaries = _postgresql_binaries()
     if binaries is None:
         pytest.skip("PostgreSQL is not installed (no initdb in /usr/lib/postgresql/*/bin or on the PATH)")
     # Not pytest's folder: the path of a Unix socket must stay below 108 bytes.
-    folder = Path(tempfile.mkdtemp(prefix="dlpg"))
+    folder = Path(tempfile.mkdtemp(prefix="dlpg", dir=_roomy_memory()))
     cluster = Cluster(binaries, folder)
     cluster.start()
     try:
@@ -84,16 +90,28 @@ def postgresql() -> Iterator[Cluster]:
         shutil.rmtree(folder)
 
 
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "datalens.db"
+    database = Database(f"sqlite:///{path}")
+    database.migrate()
+    database.dispose()
+    return path
+
+
 @pytest.fixture
-def sqlite_database(tmp_path: Path) -> Iterator[Database]:
+def sqlite_database(sqlite_template: Path, tmp_path: Path) -> Iterator[Database]:
     """A migrated SQLite database with a ledger log."""
+    shutil.copy(sqlite_template, tmp_path)
     yield from _opened(f"sqlite:///{tmp_path / 'datalens.db'}", tmp_path)
 
 
 @pytest.fixture
 def postgresql_database(postgresql: Cluster, tmp_path: Path) -> Iterator[Database]:
     """A migrated PostgreSQL database with a ledger log."""
-    yield from _opened(postgresql.new_database(TEMPLATE), tmp_path)
+    url = postgresql.new_database(TEMPLATE)
+    yield from _opened(url, tmp_path)
+    postgresql.execute(f"DROP DATABASE {sqlalchemy.make_url(url).database} WITH (FORCE)")
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
@@ -119,6 +137,5 @@ def reopen(database: Database) -> Generator[Callable[[], Database]]:
 
 def _opened(url: str, folder: Path) -> Iterator[Database]:
     database = Database(url, LedgerLog(folder / "ledger.log"))
-    database.migrate()
     yield database
     database.dispose()

@@ -1,0 +1,116 @@
+"""Short ways to the objects that most tests of the store begin with."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import create_engine, text
+
+from datalens_service.data.dataset import Schema
+from datalens_service.store import datasets, jobs, leases
+from datalens_service.store.account import JobAccount
+from datalens_service.store.chain import Balance, Entry
+from datalens_service.store.database import Database
+from datalens_service.store.datasets import StoredDataset
+from datalens_service.store.jobs import Job
+from datalens_service.store.leases import Lease
+from datalens_service.store.statement import Statement, entries, statement
+from datalens_service.store.verification import verify_chain
+
+Images = NDArray[np.uint8]
+
+EPSILON = 1.0
+DELTA = 1e-5
+LEASE_SECONDS = 30
+LATER = timedelta(hours=1)
+
+
+def images(seed: int = 0, count: int = 20) -> Images:
+    """Random records; other seeds share none."""
+    return np.random.default_rng(seed).integers(0, 256, (count, 6, 5, 1)).astype(np.uint8)
+
+
+def schema(count: int = 20) -> Schema:
+    return Schema(channels=1, height=6, width=5, class_names=("cat", "dog"), num_units=count)
+
+
+def new_dataset(database: Database, records: Images | None = None, **changes: Any) -> StoredDataset:
+    records = images() if records is None else records
+    named = {"epsilon": EPSILON, "delta": DELTA, **changes}
+    return datasets.create(
+        database,
+        dataset_id=datasets.new_id(),
+        name="pets",
+        schema=schema(max(2, len(records))),
+        images=records,
+        format="npz",
+        has_test=False,
+        records_path="/nowhere",
+        **named,
+    )
+
+
+def new_job(database: Database, dataset_id: str, units: int, **changes: Any) -> Job:
+    return jobs.create(database, dataset_id=dataset_id, spec={"method": "moments"}, plan={}, units=units, **changes)
+
+
+def claimed(database: Database, job_id: str, **changes: Any) -> Lease:
+    lease = leases.claim(database, job_id, "worker", LEASE_SECONDS, **changes)
+    assert lease is not None
+    return lease
+
+
+def account_of(database: Database, lease: Lease) -> JobAccount:
+    return JobAccount(database, lease.job_id, lease.token)
+
+
+def running_job(database: Database, units: int = 1000, **changes: Any) -> tuple[StoredDataset, Lease, JobAccount]:
+    """A data set with a job that a worker has just claimed."""
+    dataset = new_dataset(database)
+    lease = claimed(database, new_job(database, dataset.id, units, **changes).id)
+    return dataset, lease, account_of(database, lease)
+
+
+def later() -> datetime:
+    """When every lease has run out."""
+    return datetime.now(UTC) + LATER
+
+
+def state_of(database: Database, dataset_id: str) -> Statement:
+    with database.session() as session:
+        return statement(session, dataset_id)
+
+
+def journal_of(database: Database, dataset_id: str) -> list[Entry]:
+    with database.session() as session:
+        return entries(session, dataset_id)
+
+
+def verified(database: Database, dataset_id: str) -> Balance:
+    with database.session() as session:
+        return verify_chain(session, dataset_id)
+
+
+def by_hand(database: Database, *statements: str, **parameters: Any) -> None:
+    """What somebody with the database's password and another program could do."""
+    engine = create_engine(database.url)
+    with engine.begin() as connection:
+        for statement_text in statements:
+            connection.execute(text(statement_text), parameters)
+    engine.dispose()
+
+
+def without_guards(database: Database, table: str) -> None:
+    """Drop the triggers of a table, as an owner of the database can."""
+    if database.dialect == "postgresql":
+        by_hand(database, f"ALTER TABLE {table} DISABLE TRIGGER USER")
+        return
+    engine = create_engine(database.url)
+    with engine.begin() as connection:
+        query = text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :table")
+        for name in connection.scalars(query, {"table": table}).all():
+            connection.execute(text(f"DROP TRIGGER {name}"))
+    engine.dispose()

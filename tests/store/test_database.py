@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import CheckConstraint, create_engine, event, inspect, make_url, select, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from datalens_service.errors import InvalidInput, StoreUnavailable
+from datalens_service.store.database import TRIGGERS, Database
+from datalens_service.store.tables import Base, InstallationRow
+
+from .books import by_hand, new_dataset, running_job, state_of, without_guards
+
+
+def test_migrations_build_exactly_the_models(database: Database) -> None:
+    engine = create_engine(database.url)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+    engine.dispose()
+
+
+def test_migrations_build_every_check_constraint_of_the_models(database: Database) -> None:
+    engine = create_engine(database.url)
+    inspector = inspect(engine)
+    for table in Base.metadata.sorted_tables:
+        wanted = {c.name for c in table.constraints if isinstance(c, CheckConstraint)}
+        assert {c["name"] for c in inspector.get_check_constraints(table.name)} == wanted
+    engine.dispose()
+
+
+def test_migrating_twice_keeps_the_installation_key(database: Database) -> None:
+    before = _installation_key(database)
+    database.migrate()
+    assert _installation_key(database) == before
+    assert len(before) == 32
+
+
+def test_processes_that_start_together_migrate_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/fresh.db"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: Database(url).migrate(), range(4)))
+    Database(url).check()
+
+
+def test_a_migrated_database_passes_the_check(database: Database) -> None:
+    database.check()
+
+
+def test_the_check_knows_every_trigger(database: Database) -> None:
+    for trigger in sorted(TRIGGERS):
+        table = trigger.rpartition("_no_")[0]
+        on = f" ON {table}" if database.dialect == "postgresql" else ""
+        by_hand(database, f"DROP TRIGGER {trigger}{on}")
+        with pytest.raises(StoreUnavailable, match="trigger"):
+            database.check()
+
+
+def test_the_check_refuses_a_schema_that_is_not_migrated(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="revision None"):
+        Database(f"sqlite:///{tmp_path}/empty.db").check()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("value", ["off", "local", "remote_write"])
+def test_the_check_refuses_postgresql_that_forgets_commits(postgresql_database: Database, value: str) -> None:
+    name = make_url(postgresql_database.url).database
+    by_hand(postgresql_database, f"ALTER DATABASE {name} SET synchronous_commit = {value}")
+    postgresql_database.dispose()
+    with pytest.raises(StoreUnavailable, match=f"synchronous_commit is '{value}'"):
+        postgresql_database.check()
+
+
+@pytest.mark.postgres
+def test_the_check_refuses_disabled_triggers(postgresql_database: Database) -> None:
+    without_guards(postgresql_database, "ledger_entries")
+    with pytest.raises(StoreUnavailable, match="trigger ledger_entries_no_delete"):
+        postgresql_database.check()
+
+
+@pytest.mark.parametrize("pragma", ["synchronous=NORMAL", "foreign_keys=OFF"])
+def test_the_check_refuses_sqlite_that_forgets_commits(sqlite_database: Database, pragma: str) -> None:
+    event.listen(sqlite_database._engine, "connect", lambda raw, _record: raw.execute(f"PRAGMA {pragma}"))
+    sqlite_database.dispose()
+    with pytest.raises(StoreUnavailable, match=pragma.partition("=")[0]):
+        sqlite_database.check()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://localhost/x"])
+def test_databases_that_cannot_keep_a_ledger_are_refused(url: str) -> None:
+    with pytest.raises(InvalidInput, match="database_url"):
+        Database(url)
+
+
+def test_plain_postgresql_urls_get_the_driver_that_is_installed() -> None:
+    assert Database("postgresql://nowhere/x").dialect == "postgresql"
+
+
+def test_a_server_that_does_not_answer_is_a_named_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable), Database(f"postgresql://postgres@/x?host={tmp_path}").session() as session:
+        session.execute(text("SELECT 1"))
+
+
+def test_an_exception_undoes_the_whole_transaction(database: Database) -> None:
+    dataset = new_dataset(database)
+
+    def spend_and_fail() -> None:
+        with database.transaction() as session:
+            session.execute(text("UPDATE accounts SET charged_units = 7"))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        spend_and_fail()
+    assert state_of(database, dataset.id).charged_units == 0
+
+
+def test_a_reading_session_cannot_write(database: Database) -> None:
+    dataset = new_dataset(database)
+    with database.session() as session, pytest.raises(DBAPIError):
+        session.execute(text("UPDATE accounts SET charged_units = 7"))
+    assert state_of(database, dataset.id).charged_units == 0
+
+
+def test_a_reading_session_sees_one_moment(database: Database, reopen: Callable[[], Database]) -> None:
+    dataset = new_dataset(database)
+    count = text("SELECT count(*) FROM datasets")
+    with database.session() as session:
+        before = session.scalar(count)
+        new_dataset(reopen())
+        assert session.scalar(count) == before
+    assert dataset
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE ledger_entries SET units = 0",
+        "DELETE FROM ledger_entries",
+        "DELETE FROM datasets",
+        "DELETE FROM accounts",
+        "DELETE FROM record_fingerprints",
+        "UPDATE record_fingerprints SET account_id = account_id",
+        "UPDATE aggregates SET step = 9",
+        "UPDATE accounts SET charged_units = charged_units - 1",
+        "UPDATE accounts SET head_seq = head_seq - 1",
+        "UPDATE accounts SET reserved_units = limit_units - charged_units + 1",
+        "UPDATE accounts SET limit_units = charged_units - 1",
+        "UPDATE accounts SET reserved_units = -1",
+        "UPDATE jobs SET reserved_units = -1",
+        "UPDATE datasets SET partition_key = NULL",
+    ],
+)
+def test_the_database_itself_refuses_to_forget(database: Database, statement: str) -> None:
+    _with_one_of_everything(database)
+    with pytest.raises(IntegrityError):
+        by_hand(database, statement)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("table", ["ledger_entries", "datasets", "accounts", "record_fingerprints"])
+def test_postgresql_refuses_to_truncate(postgresql_database: Database, table: str) -> None:
+    with pytest.raises(IntegrityError):
+        by_hand(postgresql_database, f"TRUNCATE {table} CASCADE")
+
+
+def test_the_largest_account_neither_overflows_nor_overspends(database: Database) -> None:
+    _with_one_of_everything(database)
+    full = "UPDATE accounts SET limit_units = :largest, charged_units = :largest, reserved_units = 0"
+    by_hand(database, full, largest=2**63 - 1)
+    with pytest.raises(IntegrityError):
+        by_hand(database, "UPDATE accounts SET reserved_units = 1")
+
+
+def _with_one_of_everything(database: Database) -> None:
+    _, _, account = running_job(database)
+    account.charge(0, "votes", 10)
+    account.store(0, np.arange(4, dtype=np.int64))
+
+
+def _installation_key(database: Database) -> bytes:
+    with database.session() as session:
+        return session.scalars(select(InstallationRow)).one().fingerprint_key

@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec, NotFound, StaleLease, StateConflict
+from datalens_service.privacy import accounting
+from datalens_service.store import jobs, leases, ledger
+from datalens_service.store.account import JobAccount
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import JobState
+from datalens_service.store.statement import Statement
+
+from .books import (
+    DELTA,
+    EPSILON,
+    account_of,
+    claimed,
+    images,
+    journal_of,
+    later,
+    new_dataset,
+    new_job,
+    running_job,
+    state_of,
+    verified,
+)
+
+NOISY = np.array([[3, -5], [2**40, -(2**62)]], dtype=np.int64)
+
+
+def test_a_new_account_holds_exactly_its_epsilon(database: Database) -> None:
+    found = state_of(database, new_dataset(database).id)
+    assert found.limit_units == found.remaining_units == accounting.limit_units(EPSILON, DELTA)
+    assert (found.epsilon_spent, found.epsilon_reserved, found.epsilon_remaining) == (0.0, 0.0, EPSILON)
+
+
+def test_the_whole_budget_can_be_reserved_and_not_one_unit_more(database: Database) -> None:
+    dataset = new_dataset(database)
+    limit = state_of(database, dataset.id).limit_units
+    with pytest.raises(BudgetExceeded):
+        new_job(database, dataset.id, limit + 1)
+    new_job(database, dataset.id, limit)
+    with pytest.raises(BudgetExceeded):
+        new_job(database, dataset.id, 1)
+    assert state_of(database, dataset.id).remaining_units == 0
+
+
+def test_a_refused_job_leaves_nothing_behind(database: Database) -> None:
+    dataset = new_dataset(database)
+    before = state_of(database, dataset.id)
+    with pytest.raises(BudgetExceeded):
+        new_job(database, dataset.id, before.limit_units + 1)
+    assert state_of(database, dataset.id) == before
+    assert jobs.list_jobs(database).items == ()
+
+
+def test_a_refusal_says_what_remains_as_epsilon(database: Database) -> None:
+    dataset = new_dataset(database)
+    new_job(database, dataset.id, accounting.limit_units(0.4, DELTA))
+    with pytest.raises(BudgetExceeded) as error:
+        new_job(database, dataset.id, accounting.limit_units(0.95, DELTA))
+    extra = error.value.extra
+    assert extra == {
+        "limit": 1.0, "spent": 0.0, "reserved": 0.4, "requested": 0.95, "remaining": extra["remaining"], "delta": DELTA
+    }  # fmt: skip
+    # μ² adds up, ε does not: more than 1 - 0.4 remains.
+    assert extra["remaining"] == 0.8927
+
+
+def test_what_is_said_to_remain_can_be_reserved(database: Database) -> None:
+    dataset = new_dataset(database)
+    new_job(database, dataset.id, accounting.limit_units(0.4, DELTA))
+    remaining = state_of(database, dataset.id).epsilon_remaining
+    new_job(database, dataset.id, accounting.limit_units(remaining, DELTA))
+
+
+@given(st.integers(0, 10**16), st.floats(1e-9, 1e-3))
+@settings(max_examples=100, deadline=None)
+def test_spent_is_rounded_up_and_remaining_is_rounded_down(units: int, delta: float) -> None:
+    account = Statement("a", 30.0, delta, units, 0, 0, 1, "", None)
+    assert accounting.gaussian_delta(accounting.mu_of_units(units), account.epsilon_of(units)) <= delta
+    shown = account.epsilon_remaining
+    assert shown == 0 or accounting.limit_units(shown, delta) <= units
+    assert accounting.limit_units(shown + 2e-4, delta) > units
+
+
+def test_two_jobs_of_epsilon_one_spend_1_4652_not_2(database: Database) -> None:
+    dataset = new_dataset(database, epsilon=2.0)
+    units = accounting.limit_units(1.0, DELTA)
+    for _ in range(2):
+        lease = claimed(database, new_job(database, dataset.id, units).id)
+        account_of(database, lease).charge(0, "moments.means", units)
+        leases.finish(database, lease, JobState.SUCCEEDED)
+    assert state_of(database, dataset.id).epsilon_spent == 1.4652
+
+
+def test_a_charge_moves_units_from_reserved_to_charged(database: Database) -> None:
+    dataset, _, account = running_job(database, units=1000)
+    account.charge(0, "votes", 300)
+    found = state_of(database, dataset.id)
+    assert (found.reserved_units, found.charged_units) == (700, 300)
+    assert found.remaining_units == found.limit_units - 1000
+
+
+def test_a_charge_beyond_the_reservation_books_nothing(database: Database) -> None:
+    dataset, _, account = running_job(database, units=1000)
+    account.charge(0, "votes", 1000)
+    before = journal_of(database, dataset.id)
+    with pytest.raises(BudgetExceeded):
+        account.charge(1, "votes", 1)
+    assert journal_of(database, dataset.id) == before
+
+
+def test_a_step_that_was_charged_but_not_stored_is_charged_again(database: Database) -> None:
+    dataset, lease, account = running_job(database, units=1000)
+    account.charge(0, "votes", 100)
+    second = claimed(database, lease.job_id, now=later())
+    account_of(database, second).charge(0, "votes", 100)
+    assert state_of(database, dataset.id).charged_units == 200
+
+
+def test_a_stored_step_is_replayed_and_never_charged_again(database: Database) -> None:
+    dataset, lease, account = running_job(database, units=1000)
+    assert account.replay(0) is None
+    account.charge(0, "votes", 100)
+    account.store(0, NOISY)
+    second = account_of(database, claimed(database, lease.job_id, now=later()))
+    with pytest.raises(StateConflict, match="stored already"):
+        second.charge(0, "votes", 100)
+    replayed = second.replay(0)
+    assert replayed is not None
+    np.testing.assert_array_equal(replayed, NOISY)
+    assert replayed.dtype == np.int64
+    assert state_of(database, dataset.id).charged_units == 100
+
+
+@pytest.mark.parametrize("units", [0, -1, -(10**12)])
+def test_a_charge_that_would_refund_is_refused(database: Database, units: int) -> None:
+    dataset, _, account = running_job(database)
+    before = state_of(database, dataset.id)
+    with pytest.raises(InvalidInput):
+        account.charge(0, "votes", units)
+    with pytest.raises(InvalidInput):
+        new_job(database, dataset.id, units)
+    assert state_of(database, dataset.id) == before
+
+
+def test_a_charge_that_is_not_a_whole_number_is_refused(database: Database) -> None:
+    _, _, account = running_job(database)
+    with pytest.raises(TypeError):
+        account.charge(0, "votes", 1.5)  # type: ignore[arg-type]
+
+
+def test_a_negative_step_is_refused(database: Database) -> None:
+    _, _, account = running_job(database)
+    with pytest.raises(InvalidInput):
+        account.charge(-1, "votes", 1)
+
+
+def test_a_job_that_nobody_claimed_cannot_charge(database: Database) -> None:
+    job = new_job(database, new_dataset(database).id, 1000)
+    with pytest.raises(StaleLease):
+        JobAccount(database, job.id, 0).charge(0, "votes", 1)
+
+
+def test_an_unknown_job_cannot_charge(database: Database) -> None:
+    with pytest.raises(NotFound):
+        JobAccount(database, "job_of_nobody", 1).charge(0, "votes", 1)
+
+
+def test_settling_returns_what_was_not_spent_and_nothing_else(database: Database) -> None:
+    dataset, lease, account = running_job(database, units=1000)
+    account.charge(0, "votes", 300)
+    with database.transaction() as session:
+        assert ledger.settle(session, lease.job_id, lease.token) == 700
+    found = state_of(database, dataset.id)
+    assert (found.reserved_units, found.charged_units) == (0, 300)
+
+
+def test_settling_twice_returns_nothing_the_second_time(database: Database) -> None:
+    dataset, lease, _ = running_job(database, units=1000)
+    new_job(database, dataset.id, 50)
+    for expected in (1000, 0):
+        with database.transaction() as session:
+            assert ledger.settle(session, lease.job_id, lease.token) == expected
+    assert state_of(database, dataset.id).reserved_units == 50
+
+
+def test_a_stale_worker_cannot_settle(database: Database) -> None:
+    dataset, lease, _ = running_job(database, units=1000)
+    claimed(database, lease.job_id, now=later())
+    with database.transaction() as session, pytest.raises(StaleLease):
+        ledger.settle(session, lease.job_id, lease.token)
+    assert state_of(database, dataset.id).reserved_units == 1000
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED, JobState.SUCCEEDED])
+def test_no_way_for_a_job_to_end_takes_a_charge_back(database: Database, state: JobState) -> None:
+    dataset, lease, account = running_job(database, units=1000)
+    account.charge(0, "votes", 300)
+    leases.finish(database, lease, state)
+    found = state_of(database, dataset.id)
+    assert (found.reserved_units, found.charged_units) == (0, 300)
+
+
+def test_a_sum_that_was_not_charged_by_this_worker_is_not_kept(database: Database) -> None:
+    _, lease, account = running_job(database)
+    with pytest.raises(StateConflict, match="not charged"):
+        account.store(0, NOISY)
+    account.charge(0, "votes", 1)
+    second = account_of(database, claimed(database, lease.job_id, now=later()))
+    with pytest.raises(StateConflict, match="not charged"):
+        second.store(0, NOISY)
+    with pytest.raises(StateConflict, match="not charged"):
+        second.store(1, NOISY)
+
+
+def test_at_most_one_sum_per_step(database: Database) -> None:
+    _, _, account = running_job(database)
+    account.charge(0, "votes", 1)
+    account.store(0, NOISY)
+    with pytest.raises(StateConflict, match="stored already"):
+        account.store(0, NOISY + 1)
+    replayed = account.replay(0)
+    assert replayed is not None
+    np.testing.assert_array_equal(replayed, NOISY)
+
+
+def test_only_int64_sums_are_kept(database: Database) -> None:
+    _, _, account = running_job(database)
+    account.charge(0, "votes", 1)
+    for dtype in (np.float64, np.int32, object):
+        with pytest.raises(InvalidInput):
+            account.store(0, NOISY.astype(dtype))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (2, 3, 4)])
+def test_sums_of_any_shape_come_back_as_they_were(database: Database, shape: tuple[int, ...]) -> None:
+    _, _, account = running_job(database)
+    noisy = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, shape, dtype=np.int64, endpoint=True)
+    noisy = np.asarray(noisy, dtype=np.int64)
+    account.charge(0, "votes", 1)
+    account.store(0, noisy)
+    replayed = account.replay(0)
+    assert replayed is not None
+    np.testing.assert_array_equal(replayed, noisy)
+    assert replayed.shape == shape
+
+
+def test_the_journal_tells_the_whole_story(database: Database) -> None:
+    dataset, lease, account = running_job(database, units=1000)
+    account.charge(7, "votes.topagg", 300)
+    account.store(7, NOISY)
+    leases.finish(database, lease, JobState.SUCCEEDED)
+    told = [
+        (entry.seq, entry.kind, entry.job_id, entry.step, entry.label, entry.units, entry.lease_token)
+        for entry in journal_of(database, dataset.id)
+    ]
+    assert told == [
+        (1, "open", None, None, "epsilon=1.0 delta=1e-05", accounting.limit_units(EPSILON, DELTA), None),
+        (2, "reserve", lease.job_id, None, "", 1000, None),
+        (3, "charge", lease.job_id, 7, "votes.topagg", 300, 1),
+        (4, "settle", lease.job_id, None, "", 700, None),
+    ]
+    assert {entry.dataset_id for entry in journal_of(database, dataset.id)} == {dataset.id}
+
+
+def test_accounts_do_not_mix(database: Database) -> None:
+    first, lease, account = running_job(database)
+    second = new_dataset(database, images(seed=1))
+    account.charge(0, "votes", 300)
+    assert state_of(database, second.id).charged_units == 0
+    assert [entry.kind for entry in journal_of(database, second.id)] == ["open"]
+    assert verified(database, first.id).charged[lease.job_id] == 300
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-13, 1e-14), (1e6, 1e-5)])
+def test_budgets_that_integers_cannot_hold_are_refused(database: Database, epsilon: float, delta: float) -> None:
+    with pytest.raises(InvalidSpec):
+        new_dataset(database, epsilon=epsilon, delta=delta)
+    assert new_dataset(database, epsilon=200.0)
+
+
+def test_another_connection_sees_a_charge_as_soon_as_it_returned(
+    database: Database, reopen: Callable[[], Database]
+) -> None:
+    dataset, _, account = running_job(database)
+    other = reopen()
+    for step in range(3):
+        account.charge(step, "votes", 10)
+        assert state_of(other, dataset.id).charged_units == 10 * (step + 1)
