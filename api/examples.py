@@ -1,0 +1,128 @@
+"""Examples for the API description, computed by the same code that answers requests."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from api.schemas import BudgetRead, DatasetRead, JobRead, PlanRead, PrivacyRead
+from datalens_service.data.dataset import Schema
+from datalens_service.methods import DataLens, Moments
+from datalens_service.privacy.accounting import default_delta, limit_units
+from datalens_service.spec import TrainingSpec, summarize
+from datalens_service.store.chain import GENESIS, Entry, budget_label
+from datalens_service.store.datasets import DatasetState, StoredDataset
+from datalens_service.store.jobs import Job, JobState, Progress
+from datalens_service.store.statement import Statement
+
+_DATASET_ID: Final = "ds_5b0c2a1e7f3d4c6b8a9e0f1d2c3b4a59"
+_JOB_ID: Final = "job_0f8e2d4c6b1a49d3a7c5e9f10b2d3c4e"
+_ACCOUNT_ID: Final = "acc_8d1f3b5a7c9e4f2d6b0a1c3e5f7a9b2d"
+_AT: Final = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+_SCHEMA: Final = Schema(
+    channels=1, height=28, width=28, class_names=tuple(str(digit) for digit in range(10)), num_units=60_000
+)
+_EPSILON: Final = 10.0
+_DELTA: Final = default_delta(_SCHEMA.num_units)
+_SPEC: Final = TrainingSpec(method=Moments(), epsilon=1.0, delta=_DELTA)
+_COST: Final = summarize(_SPEC.plan(_SCHEMA), _SPEC.epsilon, _DELTA)
+_LIMIT: Final = limit_units(_EPSILON, _DELTA)
+
+
+def _statement(reserved: int, charged: int) -> Statement:
+    return Statement(
+        account_id=_ACCOUNT_ID,
+        epsilon=_EPSILON,
+        delta=_DELTA,
+        limit_units=_LIMIT,
+        reserved_units=reserved,
+        charged_units=charged,
+        entries=1,
+        head_hash=GENESIS,
+        frozen_reason=None,
+    )
+
+
+def page(item: dict[str, Any]) -> dict[str, Any]:
+    """A list of one."""
+    return {"items": [item], "has_more": False, "next_cursor": None}
+
+
+_OPENED: Final = Entry.sealed(
+    account_id=_ACCOUNT_ID,
+    seq=1,
+    kind="open",
+    dataset_id=_DATASET_ID,
+    label=budget_label(_EPSILON, _DELTA),
+    units=_LIMIT,
+    at=_AT,
+    previous_hash=GENESIS,
+)
+
+FORM: Final = {"file": "@mnist.npz", "epsilon": _EPSILON, "name": "MNIST"}
+
+DATASET: Final = DatasetRead.of(
+    StoredDataset(
+        id=_DATASET_ID,
+        account_id=_ACCOUNT_ID,
+        name="MNIST",
+        state=DatasetState.READY,
+        schema=_SCHEMA,
+        format="npz",
+        has_test=True,
+        records_path="",
+        partition_key=None,
+        created_at=_AT,
+        deleted_at=None,
+    ),
+    _statement(0, 0),
+).model_dump(mode="json", by_alias=True)
+
+PRIVACY: Final = PrivacyRead.with_journal(_statement(0, 0), [], [_OPENED]).model_dump(mode="json")
+
+REQUESTS: Final[dict[str, Any]] = {
+    "moments": {
+        "summary": "Moments: seconds on one core",
+        "value": {"dataset_id": _DATASET_ID, "spec": {"method": "moments", "epsilon": 1.0}},
+    },
+    "datalens": {
+        "summary": "DataLens, started from moments and refined by votes",
+        "value": {
+            "dataset_id": _DATASET_ID,
+            "spec": {
+                "method": DataLens(num_teachers=2000, teacher="dense", warm_start=Moments()).model_dump(
+                    mode="json", exclude_defaults=True
+                )
+                | {"name": "datalens"},
+                "epsilon": 10.0,
+                "seed": 7,
+            },
+        },
+    },
+}
+
+PLAN: Final = PlanRead(cost=_COST, fits=True, budget_after=BudgetRead.of(_statement(_COST.units, 0))).model_dump(
+    mode="json"
+)
+
+JOB: Final = JobRead.of(
+    Job(
+        id=_JOB_ID,
+        dataset_id=_DATASET_ID,
+        state=JobState.RUNNING,
+        spec=_SPEC.model_dump(mode="json"),
+        plan=_COST.model_dump(mode="json"),
+        reserved_units=_COST.units,
+        charged_units=0,
+        lease_token=1,
+        attempts=1,
+        cancel_requested=False,
+        progress=Progress("training", 1, _COST.steps),
+        error=None,
+        created_at=_AT,
+        started_at=_AT,
+        finished_at=None,
+    )
+).model_dump(mode="json", by_alias=True)
+
+REPORT: Final = {"audience": "owner", "privacy": {"epsilon": 1.0, "delta": _DELTA}}

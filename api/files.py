@@ -1,0 +1,50 @@
+"""Files as answers: a strong ETag from their content, ranges, and 304 for what the client has already."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Final
+
+from fastapi import Request, Response
+from fastapi.responses import FileResponse
+
+# Reports are HTML: whatever gets into one, it cannot load or run anything.
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
+
+
+def file_response(
+    request: Request, path: Path, sha256: str, *, media_type: str, name: str, inline: bool = False
+) -> Response:
+    """Send a file, or the part of it that the request names.
+
+    Args:
+        request: Its `If-None-Match`, `Range` and `If-Range` are respected.
+        path: The file.
+        sha256: Of its content, hexadecimal.
+        media_type: Of its content.
+        name: For saving it.
+        inline: Whether a browser may show it instead.
+    """
+    etag = f'"{sha256}"'
+    headers = {
+        "ETag": etag,
+        "Cache-Control": "private, no-cache",
+        "X-Content-Type-Options": "nosniff",
+        "Content-Security-Policy": _POLICY,
+    }
+    if _matches(request.headers.get("if-none-match", ""), etag):
+        return Response(status_code=304, headers=headers)
+    digest = base64.b64encode(bytes.fromhex(sha256)).decode()
+    return FileResponse(
+        path,
+        headers={**headers, "Repr-Digest": f"sha-256=:{digest}:"},
+        media_type=media_type,
+        filename=name,
+        content_disposition_type="inline" if inline else "attachment",
+    )
+
+
+def _matches(if_none_match: str, etag: str) -> bool:
+    wanted = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+    return "*" in wanted or etag in wanted

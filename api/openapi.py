@@ -1,0 +1,155 @@
+"""The API description: what operations say about their answers, and the document made from all of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+
+from api.catalogue import CATALOGUE, ProblemType
+from api.problems import MEDIA_TYPE, Problem, document
+
+Json = dict[str, Any]
+Responses = dict[int | str, Json]
+
+TITLE: Final = "DataLens Service"
+DESCRIPTION: Final = (
+    "Private labelled images in, differentially private synthetic images out.\n\n"
+    "Upload a data set with a lifetime privacy budget, price a training request, submit it, follow the job, "
+    "download synthetic images and the report. ε that was spent is rounded up, ε that remains is rounded down. "
+    "Every error is `application/problem+json` (RFC 9457) with a stable `type`."
+)
+TAGS: Final = (
+    {"name": "datasets", "description": "Private image sets and their budgets."},
+    {"name": "plans", "description": "What a training request would cost."},
+    {"name": "jobs", "description": "Training jobs."},
+    {"name": "downloads", "description": "What a job has made."},
+    {"name": "health", "description": "For load balancers and operators; need no key."},
+    {"name": "problems", "description": "What the errors mean; needs no key."},
+)
+JOB_LINKS: Final[Json] = {
+    operation: {"operationId": operation, "parameters": {"job_id": "$response.body#/id"}}
+    for operation in ("getJob", "cancelJob", "getJobReport", "getJobSamples", "getJobSynthetic", "getJobGenerator")
+}
+_SCHEMAS: Final = "#/components/schemas/"
+_REQUEST_ID: Final = "00000000-0000-4000-8000-000000000000"
+_HEADERS: Final[dict[str, Json]] = {
+    "Location": {"description": "Path of the new object.", "schema": {"type": "string"}},
+    "Retry-After": {"description": "Seconds after which to look again.", "schema": {"type": "integer"}},
+    "ETag": {"description": "SHA-256 of the whole file, in quotes.", "schema": {"type": "string"}},
+    "Repr-Digest": {"description": "The same as RFC 9530 writes it.", "schema": {"type": "string"}},
+    "Accept-Ranges": {"description": "bytes", "schema": {"type": "string"}},
+}
+
+
+def ok(
+    status: int, description: str, example: Json, *, headers: Sequence[str] = (), links: Json | None = None
+) -> Responses:
+    """A successful JSON answer with an example.
+
+    Args:
+        status: HTTP status.
+        description: When it is given.
+        example: A body.
+        headers: Names out of those this module knows.
+        links: OpenAPI links to what can be done next.
+    """
+    answer: Json = {"description": description, "content": {"application/json": {"example": example}}}
+    if headers:
+        answer["headers"] = {name: _HEADERS[name] for name in headers}
+    return {status: answer if links is None else {**answer, "links": links}}
+
+
+def file_content(description: str, media_types: Mapping[str, Any]) -> Responses:
+    """A file as the answer, whole, in part or not at all because the client has it.
+
+    Args:
+        description: What it is.
+        media_types: Those it may have, with an example or None for bytes.
+    """
+    content = {name: _file_media(name, example) for name, example in media_types.items()}
+    headers = {name: _HEADERS[name] for name in ("ETag", "Repr-Digest", "Accept-Ranges")}
+    return {
+        200: {"description": description, "content": content, "headers": headers},
+        206: {"description": "The bytes that `Range` names.", "content": content, "headers": headers},
+        304: {"description": "The client has it: `If-None-Match` holds its ETag."},
+    }
+
+
+def problems(*slugs: str) -> Responses:
+    """The errors an operation may answer with, by status, each type with an example."""
+    by_status: defaultdict[int, list[ProblemType]] = defaultdict(list)
+    for slug in slugs:
+        problem = CATALOGUE[slug]
+        by_status[problem.status or 500].append(problem)
+    return {status: _problem_answer(types) for status, types in by_status.items()}
+
+
+def form_body(form: type[BaseModel], file_field: str, file_description: str, example: Json) -> Json:
+    """`openapi_extra` of an operation that takes a file and the fields of `form`."""
+    schema = form.model_json_schema()
+    file = {"type": "string", "format": "binary", "description": file_description}
+    # In a form all values are text; tuples are sent as one field with commas.
+    fields = {name: _as_text(member) for name, member in schema["properties"].items()}
+    body = {
+        "type": "object",
+        "title": form.__name__,
+        "properties": {file_field: file, **fields},
+        "required": [file_field],
+        "additionalProperties": False,
+    }
+    media = {"schema": body, "example": example}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": media}}}
+
+
+def describe(app: FastAPI) -> Json:
+    """The OpenAPI document of the application."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=TITLE,
+            version=version("datalens-service"),
+            description=DESCRIPTION,
+            routes=app.routes,
+            tags=[dict(tag) for tag in TAGS],
+            servers=[{"url": "/", "description": "This service."}],
+            license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        )
+        schemas = document["components"]["schemas"]
+        schemas.update(_problem_schemas())
+        for unused in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(unused, None)
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _problem_schemas() -> Json:
+    schema = Problem.model_json_schema(ref_template=_SCHEMAS + "{model}")
+    return {**schema.pop("$defs"), "Problem": schema}
+
+
+def _problem_answer(types: Sequence[ProblemType]) -> Json:
+    examples = {
+        problem.slug: {"summary": problem.title, "value": document(problem, problem.remedy, _REQUEST_ID)}
+        for problem in types
+    }
+    content = {MEDIA_TYPE: {"schema": {"$ref": f"{_SCHEMAS}Problem"}, "examples": examples}}
+    return {"description": " Or: ".join(f"{problem.meaning}" for problem in types), "content": content}
+
+
+def _file_media(media_type: str, example: object) -> Json:
+    if media_type == "application/json":
+        return {"schema": {"type": "object"}, "example": example}
+    if example is not None:
+        return {"schema": {"type": "string"}, "example": example}
+    return {"schema": {"type": "string", "format": "binary"}}
+
+
+def _as_text(member: Json) -> Json:
+    [kind] = [one for one in member["anyOf"] if one.get("type") != "null"]
+    kind = {"type": "string"} if kind["type"] == "array" else kind
+    return {**kind, "description": member["description"]}

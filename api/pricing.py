@@ -1,0 +1,61 @@
+"""What a training request costs the account of its data set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from api.schemas import BudgetRead, PlanRead
+from datalens_service.errors import InvalidDelta, StateConflict
+from datalens_service.spec import PlanSummary, TrainingSpec, summarize
+from datalens_service.store import datasets, statement
+from datalens_service.store.database import Database
+from datalens_service.store.datasets import DatasetState
+from datalens_service.store.statement import Statement
+
+
+@dataclass(frozen=True)
+class Quote:
+    """A training request with its price.
+
+    Attributes:
+        spec: With the δ of the account filled in.
+        cost: Of the whole plan.
+        account: As it was when the price was found.
+    """
+
+    spec: TrainingSpec
+    cost: PlanSummary
+    account: Statement
+
+    def as_plan(self) -> PlanRead:
+        """The answer to a dry run."""
+        fits = self.cost.units <= self.account.remaining_units
+        reserved = self.account.reserved_units + (self.cost.units if fits else 0)
+        after = replace(self.account, reserved_units=reserved)
+        return PlanRead(cost=self.cost, fits=fits, budget_after=BudgetRead.of(after))
+
+
+def quote(database: Database, dataset_id: str, spec: TrainingSpec) -> Quote:
+    """Price a training request; nothing is reserved.
+
+    Raises:
+        NotFound: No such data set.
+        StateConflict: The data set was deleted.
+        InvalidDelta: The request names another δ than the account.
+        InvalidSpec: The method does not fit the data set, or ε pays for no step.
+    """
+    dataset = datasets.get(database, dataset_id)
+    if dataset.state is not DatasetState.READY:
+        raise StateConflict("The data set was deleted; upload it again to train on it.")
+    with database.session() as session:
+        account = statement.statement(session, dataset_id)
+    resolved = _with_delta(spec, account.delta)
+    plan = resolved.plan(dataset.schema)
+    return Quote(resolved, summarize(plan, resolved.epsilon, account.delta), account)
+
+
+def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:
+    """One account has one δ: statements at different δ do not add up."""
+    if spec.delta not in (None, delta):
+        raise InvalidDelta(f"The budget of this data set is kept at delta {delta!r}; name that one or leave it out.")
+    return spec.model_copy(update={"delta": delta})

@@ -1,0 +1,170 @@
+"""What a succeeded job has made: report, sample grid, synthetic images, generator."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import AfterValidator
+
+from api import examples
+from api.deps import Services, ServicesDep, caller
+from api.files import file_response
+from api.openapi import file_content, problems
+from api.synthetic import GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES
+from datalens_service.data.export import WRITERS
+from datalens_service.errors import StateConflict
+from datalens_service.store import datasets, jobs
+from datalens_service.store.jobs import Job, JobState
+
+router = APIRouter(
+    prefix="/v1/jobs/{job_id}",
+    tags=["downloads"],
+    dependencies=[Depends(caller)],
+    default_response_class=Response,
+    responses=problems(
+        "unauthorized",
+        "not-found",
+        "state-conflict",
+        "invalid-input",
+        "range-not-satisfiable",
+        "store-unavailable",
+        "internal-error",
+    ),
+)
+
+
+class Audience(StrEnum):
+    """For whom a report is."""
+
+    OWNER = "owner"
+    RELEASABLE = "releasable"
+
+
+class ReportFormat(StrEnum):
+    """Format of a report."""
+
+    JSON = "json"
+    HTML = "html"
+
+
+_REPORT_NAMES: Final = {Audience.OWNER: "report", Audience.RELEASABLE: "report-releasable"}
+
+
+def succeeded(job_id: str, opened: ServicesDep) -> Job:
+    """The job, if it has something to download.
+
+    Raises:
+        NotFound: No such job.
+        StateConflict: It has not succeeded.
+    """
+    job = jobs.get(opened.database, job_id)
+    if job.state is not JobState.SUCCEEDED:
+        raise StateConflict(f"There is nothing to download: the job is {job.state}, not succeeded.")
+    return job
+
+
+def _known(format: str) -> str:
+    if format not in WRITERS:
+        raise ValueError(f"Must be one of {', '.join(WRITERS)}.")
+    return format
+
+
+Succeeded = Annotated[Job, Depends(succeeded)]
+FormatName = Annotated[
+    str, AfterValidator(_known), Query(json_schema_extra={"enum": list(WRITERS)}, description="Of the file.")
+]
+
+
+@router.get(
+    "/report",
+    operation_id="getJobReport",
+    summary="Read the report of a job",
+    responses=file_content("The report.", {"application/json": examples.REPORT, "text/html": "<!doctype html>…"}),
+)
+def get_report(
+    job: Succeeded,
+    request: Request,
+    opened: ServicesDep,
+    audience: Annotated[
+        Audience,
+        Query(
+            description="- `owner`: everything, including numbers the guarantee does not cover: not to be passed on"
+            "\n- `releasable`: only what may be published"
+        ),
+    ] = Audience.OWNER,
+    format: Annotated[
+        ReportFormat, Query(description="- `json`: for programs\n- `html`: for people")
+    ] = ReportFormat.JSON,
+) -> Response:
+    """Each number says whether the guarantee covers it, it is public, or it is for the owner alone."""
+    name = f"{_REPORT_NAMES[audience]}.{format}"
+    return _artifact(request, opened, job, name, inline=True, private=audience is Audience.OWNER)
+
+
+@router.get(
+    "/samples.png",
+    operation_id="getJobSamples",
+    summary="See samples of every class",
+    responses=file_content("A grid, one class per row.", {"image/png": None}),
+)
+def get_samples(job: Succeeded, request: Request, opened: ServicesDep) -> Response:
+    """Synthetic images; free to publish."""
+    return _artifact(request, opened, job, "samples.png", inline=True)
+
+
+@router.get(
+    "/generator",
+    operation_id="getJobGenerator",
+    summary="Download the generator",
+    responses=file_content("The generator as safetensors.", {"application/octet-stream": None}),
+)
+def get_generator(job: Succeeded, request: Request, opened: ServicesDep) -> Response:
+    """Released numbers only; drawing from it is free and repeatable by seed."""
+    return _artifact(request, opened, job, GENERATOR)
+
+
+@router.get(
+    "/synthetic",
+    operation_id="getJobSynthetic",
+    summary="Download synthetic images",
+    responses={
+        **file_content(
+            "A file that says it is synthetic and carries the card.",
+            {"application/vnd.apache.parquet": None, "application/octet-stream": None, "application/zip": None},
+        ),
+        **problems("worker-unavailable", "store-unavailable"),
+    },
+)
+def get_synthetic(
+    job: Succeeded,
+    request: Request,
+    opened: ServicesDep,
+    format: FormatName = "parquet",
+    n: Annotated[int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed.")] = None,
+    seed: Annotated[
+        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed.")
+    ] = None,
+) -> Response:
+    """Drawing more is free: it reads the generator, never the records."""
+    schema = datasets.get(opened.database, job.dataset_id).schema
+    made = opened.synthetic.get(job, schema, format, n, seed)
+    name = f"{job.id}-synthetic.{SUFFIXES.get(format, format)}"
+    media_type = MEDIA_TYPES.get(format, "application/octet-stream")
+    return file_response(request, made.path, made.sha256, media_type=media_type, name=name)
+
+
+def _artifact(
+    request: Request, opened: Services, job: Job, name: str, *, inline: bool = False, private: bool = False
+) -> Response:
+    """A stored file; private ones only where the operation says so."""
+    artifact = (opened.artifacts.get if private else opened.artifacts.releasable)(job.id, name)
+    return file_response(
+        request,
+        artifact.path,
+        artifact.sha256,
+        media_type=artifact.media_type,
+        name=f"{job.id}-{name}",
+        inline=inline,
+    )

@@ -1,0 +1,60 @@
+"""Is the process alive, and can it do its work?"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from api.deps import ServicesDep
+from api.openapi import ok, problems
+from datalens_service.errors import StoreUnavailable
+
+router = APIRouter(tags=["health"])
+
+
+class Alive(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Ready(Alive):
+    """The service can do its work."""
+
+    executor: str
+
+
+@router.get(
+    "/livez",
+    operation_id="getLiveness",
+    summary="Is the process alive?",
+    responses=ok(200, "It answers.", {"status": "ok"}),
+)
+def livez() -> Alive:
+    """Looks at nothing else: a restart would not help a database that is away."""
+    return Alive()
+
+
+@router.get(
+    "/readyz",
+    operation_id="getReadiness",
+    summary="Can the service do its work?",
+    responses={
+        **ok(
+            200,
+            "Database, data folder and, if one is configured, broker are there.",
+            {"status": "ok", "executor": "local"},
+        ),
+        **problems("store-unavailable", "worker-unavailable"),
+    },
+)
+def readyz(opened: ServicesDep) -> Ready:
+    """Checks the database with its schema and safety settings, the data folder, and the broker if there is one."""
+    opened.database.check()
+    if not os.access(opened.settings.data_dir, os.R_OK | os.W_OK | os.X_OK):
+        raise StoreUnavailable("The service may not write into its data folder; correct its owner or mode.")
+    opened.dispatcher.check()
+    return Ready(executor=opened.settings.executor)

@@ -1,0 +1,37 @@
+"""Plans: what a training request would cost, before anything runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Depends
+
+from api import examples, pricing
+from api.deps import ServicesDep, caller
+from api.openapi import ok, problems
+from api.schemas import PlanRead, TrainingRequest
+
+router = APIRouter(
+    prefix="/v1/plans",
+    tags=["plans"],
+    dependencies=[Depends(caller)],
+    responses=problems("unauthorized", "store-unavailable", "internal-error"),
+)
+
+
+@router.post(
+    "",
+    operation_id="createPlan",
+    summary="Price a training request without reserving anything",
+    responses={
+        **ok(200, "The cost.", examples.PLAN),
+        **problems(
+            "invalid-input", "invalid-spec", "invalid-delta", "epsilon-infeasible", "not-found", "state-conflict"
+        ),
+    },
+)
+def create_plan(
+    wanted: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)], opened: ServicesDep
+) -> PlanRead:
+    """Every release of the run with its noise, and what all of it costs the account of the data set."""
+    return pricing.quote(opened.database, wanted.dataset_id, wanted.spec).as_plan()

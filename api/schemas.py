@@ -1,0 +1,299 @@
+"""What requests and answers look like. ε that was spent is rounded up, ε that remains is rounded down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Any, Final, Generic, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+from api.catalogue import CATALOGUE, INTERNAL
+from datalens_service.data.dataset import Schema
+from datalens_service.data.upload import check_class_names
+from datalens_service.errors import InvalidDataset
+from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units, round_up
+from datalens_service.spec import PlanSummary, TrainingSpec
+from datalens_service.store.chain import Entry
+from datalens_service.store.datasets import DatasetState, StoredDataset
+from datalens_service.store.jobs import Job, JobState
+from datalens_service.store.statement import Statement
+
+Item = TypeVar("Item")
+
+JOB_STATES: Final = {
+    JobState.QUEUED: "accepted, its budget reserved, waiting for a worker",
+    JobState.RUNNING: "a worker holds its lease",
+    JobState.SUCCEEDED: "generator, samples and report are there",
+    JobState.FAILED: "`error` says why; what was charged stays charged",
+    JobState.CANCELLED: "stopped on request; what was charged stays charged",
+}
+DATASET_STATES: Final = {
+    DatasetState.READY: "jobs can train on it",
+    DatasetState.DELETED: "its records are gone; what was spent on them stays spent",
+}
+
+
+def _states(meanings: dict[Any, str]) -> str:
+    return "\n".join(f"- `{state}`: {meaning}" for state, meaning in meanings.items())
+
+
+class Units(BaseModel):
+    """The account in exact integers: 1e-15 of μ², which add up where ε does not."""
+
+    limit: int
+    charged: int = Field(description="Spent by releases that were made.")
+    reserved: int = Field(description="Set aside for jobs that have not ended.")
+    remaining: int = Field(description="What a new job may reserve.")
+
+
+class BudgetRead(BaseModel):
+    """The lifetime budget of a data set, shared by all data sets with the same records."""
+
+    epsilon_limit: float = Field(description="ε of the whole lifetime at `delta`.")
+    delta: float = Field(description="δ of every statement about this data set, and of every job on it.")
+    epsilon_spent: float = Field(description="ε at `delta` of everything released so far, rounded up.")
+    epsilon_reserved: float = Field(description="ε at `delta` of what is set aside for jobs, rounded up.")
+    epsilon_remaining: float = Field(
+        description="Largest ε a new job may name, rounded down. It is not limit minus spent: μ² adds up, ε does not."
+    )
+    mu_spent: float = Field(description="μ of the Gaussian trade-off curve of everything released, rounded up.")
+    units: Units
+    frozen_reason: str | None = Field(description="Why nothing can be spent: the account failed its audit.")
+
+    @classmethod
+    def of(cls, statement: Statement) -> Self:
+        """What a statement shows."""
+        return cls(
+            epsilon_limit=statement.epsilon,
+            delta=statement.delta,
+            epsilon_spent=statement.epsilon_spent,
+            epsilon_reserved=statement.epsilon_reserved,
+            epsilon_remaining=statement.epsilon_remaining,
+            mu_spent=round_up(mu_of_units(statement.charged_units), 6),
+            units=Units(
+                limit=statement.limit_units,
+                charged=statement.charged_units,
+                reserved=statement.reserved_units,
+                remaining=statement.remaining_units,
+            ),
+            frozen_reason=statement.frozen_reason,
+        )
+
+
+class PrivacyRead(BudgetRead):
+    """The account of a data set with its journal, from which a stranger can recompute it."""
+
+    linked_datasets: list[str] = Field(description="Other data sets that the same account pays for.")
+    entries: list[Entry] = Field(description="The journal, oldest first; each entry seals the one before it.")
+
+    @classmethod
+    def with_journal(cls, statement: Statement, linked: Sequence[str], entries: Sequence[Entry]) -> Self:
+        """A statement with the journal it was made from."""
+        budget = BudgetRead.of(statement)
+        return cls.model_validate({**budget.model_dump(), "linked_datasets": linked, "entries": entries})
+
+
+class DatasetForm(BaseModel):
+    """Fields of an upload beside the file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    epsilon: float | None = Field(
+        default=None,
+        gt=0,
+        le=100,
+        allow_inf_nan=False,
+        description="ε of the data set's whole lifetime. Left out only for records that were uploaded before: "
+        "they keep the budget they have.",
+    )
+    delta: float | None = Field(
+        default=None, gt=0, lt=1, description="δ, below 1/n; left out, it is min(1e-5, n^-1.1)."
+    )
+    name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = Field(
+        default=None, description="For people; left out, it is the id."
+    )
+    classes: tuple[str, ...] | None = Field(
+        default=None, description="Public names of the classes in label order, separated by commas."
+    )
+
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("classes")
+    @classmethod
+    def _can_be_told_apart(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        try:
+            check_class_names(names or ())
+        except InvalidDataset as error:
+            raise ValueError(error.detail) from None
+        return names
+
+
+class DatasetRead(BaseModel):
+    """A data set: what its owner declares public, and its budget. Records are never handed out."""
+
+    id: str
+    name: str
+    state: DatasetState = Field(description=_states(DATASET_STATES))
+    format: str = Field(description="Format of the upload.")
+    created_at: datetime
+    deleted_at: datetime | None
+    schema_: Schema = Field(serialization_alias="schema", description="Shape, classes and n: public.")
+    has_test_split: bool = Field(description="Whether the owner's hold-out was uploaded with it.")
+    privacy: BudgetRead
+
+    @classmethod
+    def of(cls, dataset: StoredDataset, statement: Statement) -> Self:
+        """What is shown of a stored data set."""
+        return cls(
+            id=dataset.id,
+            name=dataset.name,
+            state=dataset.state,
+            format=dataset.format,
+            created_at=dataset.created_at,
+            deleted_at=dataset.deleted_at,
+            schema_=dataset.schema,
+            has_test_split=dataset.has_test,
+            privacy=BudgetRead.of(statement),
+        )
+
+
+class TrainingRequest(BaseModel):
+    """What to train, and on what."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    dataset_id: str = Field(max_length=64)
+    spec: TrainingSpec
+
+
+class PlanRead(BaseModel):
+    """What a job would cost. Nothing was reserved."""
+
+    cost: PlanSummary
+    fits: bool = Field(description="Whether the remaining budget covers it now.")
+    budget_after: BudgetRead = Field(
+        description="The account once this job is submitted: with its cost reserved, or unchanged if it does not fit."
+    )
+
+
+class ProgressRead(BaseModel):
+    """How far a job is, in public numbers."""
+
+    phase: str | None
+    value: int
+    maximum: int
+
+
+class JobPrivacy(BaseModel):
+    """What a job has spent so far."""
+
+    epsilon_spent: float = Field(description="ε at `delta` of the releases made so far, rounded up.")
+    epsilon_limit: float = Field(description="ε the job may spend.")
+    delta: float
+    mu: float = Field(description="μ of the releases made so far, rounded up.")
+
+    @classmethod
+    def of(cls, units: int, cost: PlanSummary) -> Self:
+        """The figures of charged units, at the δ of the plan."""
+        return cls(
+            epsilon_spent=round_up(epsilon_of_units(units, cost.delta)),
+            epsilon_limit=cost.epsilon_limit,
+            delta=cost.delta,
+            mu=round_up(mu_of_units(units), 6),
+        )
+
+
+class JobError(BaseModel):
+    """Why a job failed."""
+
+    type: str = Field(description="URI of the problem type, relative to the service; stable.")
+    title: str
+    detail: str
+    code: str = Field(description="Last part of `type`.")
+
+    @classmethod
+    def of(cls, error: dict[str, Any]) -> Self:
+        """The error a worker left on the job."""
+        code = str(error.get("type", INTERNAL.slug)).removeprefix("/problems/")
+        known = CATALOGUE.get(code, INTERNAL)
+        return cls(type=known.uri, title=known.title, detail=error.get("detail", known.remedy), code=known.slug)
+
+
+class JobLinks(BaseModel):
+    """Where to go from here; null where there is nothing yet or any more."""
+
+    self_: str = Field(serialization_alias="self")
+    cancel: str | None
+    report: str | None
+    samples: str | None
+    synthetic: str | None
+    generator: str | None
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """Links that the job's state allows to follow."""
+        base = f"/v1/jobs/{job.id}"
+        files = job.state == JobState.SUCCEEDED
+        return cls(
+            self_=base,
+            cancel=None if job.state.terminal else f"{base}:cancel",
+            report=f"{base}/report" if files else None,
+            samples=f"{base}/samples.png" if files else None,
+            synthetic=f"{base}/synthetic" if files else None,
+            generator=f"{base}/generator" if files else None,
+        )
+
+
+class JobRead(BaseModel):
+    """A training job."""
+
+    id: str
+    dataset_id: str
+    state: JobState = Field(description=_states(JOB_STATES))
+    phase: str | None = Field(description="What a running job does now.")
+    progress: ProgressRead
+    attempts: int = Field(description="Workers that took it without storing a step since.")
+    cancel_requested: bool
+    spec: TrainingSpec = Field(description="What was asked, with defaults filled in.")
+    cost: PlanSummary = Field(description="What the whole job was planned to cost.")
+    privacy: JobPrivacy
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    error: JobError | None
+    links: JobLinks
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """What is shown of a job."""
+        cost = PlanSummary.model_validate(job.plan)
+        return cls(
+            id=job.id,
+            dataset_id=job.dataset_id,
+            state=job.state,
+            phase=job.progress.phase,
+            progress=ProgressRead(**asdict(job.progress)),
+            attempts=job.attempts,
+            cancel_requested=job.cancel_requested,
+            spec=TrainingSpec.model_validate(job.spec),
+            cost=cost,
+            privacy=JobPrivacy.of(job.charged_units, cost),
+            created_at=job.created_at,
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+            error=JobError.of(job.error) if job.error else None,
+            links=JobLinks.of(job),
+        )
+
+
+class Page(BaseModel, Generic[Item]):
+    """A portion of a list, newest first."""
+
+    items: list[Item]
+    has_more: bool
+    next_cursor: str | None = Field(description="Value of `after` for the next portion.")

@@ -1,0 +1,151 @@
+"""Synthetic images in the number and format asked for, made at the first request and kept as files.
+
+What a job has packed is sliced; more than that, or another seed, is drawn by a process of its own, because
+drawing may need torch and the API runs without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.sampling import EXIT_UNAVAILABLE, write_prefix
+from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.jobs import Job
+
+STOCK: Final = "synthetic.npz"
+GENERATOR: Final = "generator.safetensors"
+CARD: Final = "card.json"
+MAXIMUM_IMAGES: Final = 1_000_000
+_MAXIMUM_BYTES: Final = 2**31
+_KEPT_FILES: Final = 64
+_DRAWS_AT_ONCE: Final = 2
+_WAIT_SECONDS: Final = 60
+_DRAW_SECONDS: Final = 1800
+
+
+SUFFIXES: Final = {"imagefolder": "zip"}
+"""Of formats whose files are not named like the format."""
+
+MEDIA_TYPES: Final = {"parquet": "application/vnd.apache.parquet", "imagefolder": "application/zip"}
+"""Of formats that have one."""
+
+
+@dataclass(frozen=True)
+class SyntheticFile:
+    """A file ready to be sent.
+
+    Attributes:
+        path: Where it lies.
+        sha256: Of its content, hexadecimal.
+    """
+
+    path: Path
+    sha256: str
+
+
+class SyntheticFiles:
+    """Makes and keeps files of synthetic images.
+
+    Args:
+        artifacts: Files of jobs.
+        data_dir: Made files go to its folder `cache`; the 64 newest are kept.
+    """
+
+    def __init__(self, artifacts: ArtifactStore, data_dir: Path) -> None:
+        self._artifacts = artifacts
+        self._folder = data_dir.absolute() / "cache"
+        self._slots = threading.BoundedSemaphore(_DRAWS_AT_ONCE)
+
+    def get(self, job: Job, schema: Schema, format: str, n: int | None, seed: int | None) -> SyntheticFile:
+        """The file for a request.
+
+        Args:
+            job: A succeeded one.
+            schema: Public schema of its images.
+            format: Key of `data.export.WRITERS`.
+            n: How many images; None is as many as the job has packed.
+            seed: None takes from what the job has packed, as far as that goes.
+
+        Raises:
+            InvalidInput: The file would be larger than 2 GiB of pixels.
+            WorkerUnavailable: This machine cannot draw, or is busy drawing.
+        """
+        packed = int(job.spec["synthetic_images"])
+        n = packed if n is None else n
+        if n * schema.dimensions > _MAXIMUM_BYTES:
+            most = _MAXIMUM_BYTES // schema.dimensions
+            raise InvalidInput(f"Ask for at most {most} images of this size at once; another seed gives others.")
+        from_stock = seed is None and n <= packed
+        if from_stock and n == packed and format == "npz":
+            stock = self._artifacts.releasable(job.id, STOCK)
+            return SyntheticFile(stock.path, stock.sha256)
+        key = f"{job.id}-{n}-{'packed' if from_stock else seed or 0}"
+        if from_stock:
+            return self._kept(key, format, lambda out: self._slice(job.id, schema, n, format, out))
+        return self._kept(key, format, lambda out: self._draw(job.id, n, format, seed or 0, out))
+
+    def _kept(self, key: str, format: str, make: Callable[[Path], None]) -> SyntheticFile:
+        """The file of `key`; its name carries its digest, so nothing else has to be kept."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for path in self._folder.glob(f"{key}-*.{format}"):
+            return SyntheticFile(path, path.stem.rpartition("-")[2])
+        with tempfile.TemporaryDirectory(prefix=".making-", dir=self._folder) as folder:
+            made = Path(folder) / "synthetic"
+            make(made)
+            with made.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            path = made.replace(self._folder / f"{key}-{digest}.{format}")
+        self._remove_oldest()
+        return SyntheticFile(path, digest)
+
+    def _slice(self, job_id: str, schema: Schema, n: int, format: str, out: Path) -> None:
+        card = json.loads(self._artifacts.releasable(job_id, CARD).path.read_text())
+        write_prefix(self._artifacts.releasable(job_id, STOCK).path, schema, card, n, format, out)
+
+    def _draw(self, job_id: str, n: int, format: str, seed: int, out: Path) -> None:
+        generator = self._artifacts.releasable(job_id, GENERATOR).path
+        card = self._artifacts.releasable(job_id, CARD).path
+        command = ["-P", "-m", "datalens_service.sampling"]
+        arguments = [str(generator), str(card), str(n), format, str(seed), str(out)]
+        if not self._slots.acquire(timeout=_WAIT_SECONDS):
+            raise WorkerUnavailable("Other images are being drawn; repeat the request later.")
+        try:
+            _run([sys.executable, *command, *arguments])
+        finally:
+            self._slots.release()
+
+    def _remove_oldest(self) -> None:
+        files = sorted(self._folder.glob("job_*"), key=lambda path: path.stat().st_mtime)
+        for path in files[:-_KEPT_FILES]:
+            path.unlink(missing_ok=True)
+
+
+def _run(command: list[str]) -> None:
+    """Run a drawing process.
+
+    Raises:
+        WorkerUnavailable: It lacks something, was killed or took too long.
+    """
+    try:
+        done = subprocess.run(  # noqa: S603 (our own interpreter and module; numbers and ids were checked)
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_DRAW_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise WorkerUnavailable("Drawing took too long; ask for fewer images at once.") from None
+    if done.returncode == EXIT_UNAVAILABLE:
+        raise WorkerUnavailable(done.stderr.decode(errors="replace").strip())
+    if done.returncode < 0:
+        raise WorkerUnavailable("Drawing was ended by the machine, likely for lack of memory; ask for fewer images.")
+    if done.returncode != 0:
+        raise ChildProcessError(f"Drawing ended with status {done.returncode}.")

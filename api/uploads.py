@@ -1,0 +1,95 @@
+"""Receiving an upload: the file goes to the disk of data_dir as it arrives and is gone after the request.
+
+The key is checked before the first byte is read, no more than a piece is in memory, and the name the client
+gave the file is not read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final
+
+import anyio.to_thread
+from fastapi import Depends, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from api.deps import ServicesDep, caller
+from api.multipart import FormReader
+from api.schemas import DatasetForm
+from datalens_service.store.keys import ApiKey
+
+FILE_FIELD: Final = "file"
+
+
+@dataclass(frozen=True)
+class ReceivedUpload:
+    """An upload on the disk, for the time of one request.
+
+    Attributes:
+        path: The file, as it came.
+        form: The checked fields beside it.
+    """
+
+    path: Path
+    form: DatasetForm
+
+
+async def received_upload(
+    request: Request, opened: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
+) -> AsyncIterator[ReceivedUpload]:
+    """Receive the upload of this request; its file is removed when the handler has ended.
+
+    Raises:
+        HTTPException: 415, not multipart/form-data; 413, longer than the limit.
+        InvalidInput: Malformed, or without exactly one file.
+        RequestValidationError: A field is unknown or not usable.
+    """
+    with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
+        reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
+        async for piece in request.stream():
+            await anyio.to_thread.run_sync(reader.write, piece)
+        reader.finish()
+        yield ReceivedUpload(path, _checked(reader.fields))
+
+
+UploadDep = Annotated[ReceivedUpload, Depends(received_upload, scope="function")]
+
+
+def incoming_folder(data_dir: Path) -> Path:
+    """Where uploads lie while they are read."""
+    return data_dir.absolute() / "incoming"
+
+
+def remove_leftovers(data_dir: Path) -> None:
+    """Remove uploads of processes that were killed; a living one holds a lock on its own."""
+    for path in incoming_folder(data_dir).glob("upload-*"):
+        with suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+
+
+@contextmanager
+def _temporary_file(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, name = tempfile.mkstemp(prefix="upload-", dir=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file, Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _checked(fields: dict[str, str]) -> DatasetForm:
+    try:
+        return DatasetForm.model_validate(fields)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in found], body=fields) from None

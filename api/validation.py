@@ -1,0 +1,87 @@
+"""What pydantic found wrong, as sentences that tell what to change, with a JSON pointer to each place.
+
+Values are never repeated: only limits and names that the API itself declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+Location = Sequence[str | int]
+
+_SENTENCES: Final[dict[str, str]] = {
+    "missing": "Add this member; it has no default.",
+    "extra_forbidden": "There is no member of this name; remove it or correct its spelling.",
+    "greater_than": "Must be greater than {gt}.",
+    "greater_than_equal": "Must be at least {ge}.",
+    "less_than": "Must be less than {lt}.",
+    "less_than_equal": "Must be at most {le}.",
+    "finite_number": "Must be a finite number.",
+    "float_type": "Must be a number.",
+    "float_parsing": "Must be a number.",
+    "int_type": "Must be a whole number.",
+    "int_parsing": "Must be a whole number.",
+    "int_from_float": "Must be a whole number.",
+    "bool_type": "Must be true or false.",
+    "bool_parsing": "Must be true or false.",
+    "string_type": "Must be a string.",
+    "string_too_short": "Must have at least {min_length} characters.",
+    "string_too_long": "Must have at most {max_length} characters.",
+    "string_pattern_mismatch": "Must match the pattern {pattern}.",
+    "literal_error": "Must be {expected}.",
+    "enum": "Must be {expected}.",
+    "union_tag_invalid": "The name must be one of {expected_tags}.",
+    "union_tag_not_found": "Add the member {discriminator} that says which one is meant.",
+    "model_attributes_type": "Must be a JSON object.",
+    "model_type": "Must be a JSON object.",
+    "dict_type": "Must be a JSON object.",
+    "list_type": "Must be a JSON array.",
+    "json_invalid": "The body is not valid JSON.",
+}
+
+
+def problem_errors(errors: Sequence[Mapping[str, Any]], body: object) -> list[dict[str, str]]:
+    """The member `errors` of a problem.
+
+    Args:
+        errors: From pydantic, with locations that start with the part of the request.
+        body: What was sent as JSON, to tell its members from names that pydantic adds to a location.
+
+    Returns:
+        One {in, pointer, detail, code} per error; `pointer` is an RFC 6901 fragment within the part `in`.
+    """
+    return [_one(error, body) for error in errors]
+
+
+def _one(error: Mapping[str, Any], body: object) -> dict[str, str]:
+    part, *rest = error["loc"] or ("body",)
+    path = _existing(rest, body, error["type"]) if part == "body" else rest
+    return {"in": str(part), "pointer": _pointer(path), "detail": _sentence(error), "code": error["type"]}
+
+
+def _existing(location: Location, body: object, code: str) -> Location:
+    """The elements of a location that stand in the document, and the name of a member that is missing."""
+    path: list[str | int] = []
+    here = body
+    for number, step in enumerate(location, start=1):
+        if isinstance(here, Mapping) and step in here:
+            here = here[step]
+        elif isinstance(here, Sequence) and not isinstance(here, str | bytes) and isinstance(step, int):
+            here = here[step] if step < len(here) else None
+        elif code != "missing" or number < len(location):
+            continue
+        path.append(step)
+    return path
+
+
+def _pointer(path: Location) -> str:
+    return "#" + "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    context = error.get("ctx") or {}
+    if error["type"] == "value_error":
+        return str(context["error"])
+    template = _SENTENCES.get(error["type"], "Has another type or form than the API description names.")
+    return template.format_map(context)

@@ -1,0 +1,104 @@
+"""Synthetic images as a file: drawn from a released generator, or taken from what a job has drawn already.
+
+Both are post-processing: free, however often. Drawing may need torch, so the API does it in a process of its own:
+
+    python -m datalens_service.sampling GENERATOR CARD N FORMAT SEED OUT
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from datalens_service.data.dataset import Schema
+from datalens_service.data.export import WRITERS
+from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.models.generator import Generator
+
+EXIT_UNAVAILABLE: Final = os.EX_UNAVAILABLE
+"""Status of the process if this machine lacks what the generator needs."""
+
+
+def write_synthetic(generator_path: Path, card: dict[str, Any], n: int, format: str, seed: int, out_path: Path) -> None:
+    """Draw images and write them.
+
+    Args:
+        generator_path: What `Generator.save` wrote.
+        card: Public; goes into the file.
+        n: How many, every class in turn.
+        format: Key of `WRITERS`.
+        seed: Repeats the draw.
+        out_path: Created or replaced.
+
+    Raises:
+        WorkerUnavailable: The generator needs torch, and it is not installed.
+        InvalidInput: n is below 1, or there is no such format.
+    """
+    write = _writer(format)
+    generator = Generator.load(generator_path)
+    try:
+        images, labels = generator.sample(n, seed=seed)
+    except ModuleNotFoundError as error:
+        raise WorkerUnavailable(
+            f"Drawing from this generator needs {error.name}. Install it with: pip install 'datalens-service[worker]'"
+        ) from error
+    write(out_path, images, labels, generator.schema, card)
+
+
+def write_prefix(stock_path: Path, schema: Schema, card: dict[str, Any], n: int, format: str, out_path: Path) -> None:
+    """Write the first images of an NPZ that a job has packed.
+
+    Args:
+        stock_path: What the NPZ writer wrote.
+        schema: Public schema of its images.
+        card: Public; goes into the file.
+        n: How many; classes take turns, so a part of them is balanced, too.
+        format: Key of `WRITERS`.
+        out_path: Created or replaced.
+
+    Raises:
+        InvalidInput: The stock holds fewer, or there is no such format.
+    """
+    write = _writer(format)
+    with np.load(stock_path, allow_pickle=False) as stock:
+        images, labels = stock["train_images"], stock["train_labels"]
+    if not 1 <= n <= len(labels):
+        raise InvalidInput(f"n must lie between 1 and {len(labels)}.")
+    shape = (-1, schema.height, schema.width, schema.channels)
+    write(out_path, images[:n].reshape(shape), labels[:n].astype(np.int64).reshape(-1), schema, card)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw as the command line says; the status is 0, or `EXIT_UNAVAILABLE`."""
+    parser = argparse.ArgumentParser(prog="python -m datalens_service.sampling", description=__doc__)
+    parser.add_argument("generator", type=Path)
+    parser.add_argument("card", type=Path)
+    parser.add_argument("n", type=int)
+    parser.add_argument("format", choices=sorted(WRITERS))
+    parser.add_argument("seed", type=int)
+    parser.add_argument("out", type=Path)
+    given = parser.parse_args(arguments)
+    try:
+        card = json.loads(given.card.read_text())
+        write_synthetic(given.generator, card, given.n, given.format, given.seed, given.out)
+    except WorkerUnavailable as error:
+        sys.stderr.write(error.detail + "\n")
+        return EXIT_UNAVAILABLE
+    return 0
+
+
+def _writer(format: str) -> Any:
+    if format not in WRITERS:
+        raise InvalidInput(f"format must be one of {', '.join(WRITERS)}.")
+    return WRITERS[format]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

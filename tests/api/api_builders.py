@@ -1,0 +1,79 @@
+"""Uploads, and jobs that are further than `queued`."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from api.deps import Services
+from datalens_service.data.export import WRITERS
+from datalens_service.models.generator import Generator
+from datalens_service.store import datasets, jobs, leases
+from datalens_service.store.jobs import JobState
+
+NUM_RECORDS = 200
+NUM_CLASSES = 4
+SIDE = 8
+
+
+def arrays(seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {
+        "images": rng.integers(0, 256, (NUM_RECORDS, SIDE, SIDE), dtype=np.uint8),
+        "labels": np.arange(NUM_RECORDS, dtype=np.int64) % NUM_CLASSES,
+    }
+
+
+def npz(**replaced: np.ndarray | None) -> bytes:
+    """An NPZ upload; name an array to replace it, or None to leave it out."""
+    given = {name: value for name, value in {**arrays(), **replaced}.items() if value is not None}
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **given)
+    return buffer.getvalue()
+
+
+def training(dataset_id: str, **spec: Any) -> dict[str, Any]:
+    """The body of a plan or a job."""
+    return {"dataset_id": dataset_id, "spec": {"method": "moments", "epsilon": 1.0, **spec}}
+
+
+def succeed(services: Services, job_id: str, folder: Path) -> None:
+    """What a worker leaves behind: the files of a succeeded job."""
+    job = jobs.get(services.database, job_id)
+    schema = datasets.get(services.database, job.dataset_id).schema
+    generator = gaussian(schema)
+    stock = folder / "synthetic.npz"
+    n = job.spec["synthetic_images"]
+    WRITERS["npz"](stock, *generator.sample(n), schema, {"job": job_id})
+    generator.save(folder / "generator.safetensors")
+    files = {
+        "synthetic.npz": (stock, True, "application/octet-stream"),
+        "generator.safetensors": (folder / "generator.safetensors", True, "application/octet-stream"),
+        "samples.png": (b"\x89PNG grid", True, "image/png"),
+        "card.json": (json.dumps({"job": job_id}).encode(), True, "application/json"),
+        "report.json": (b'{"audience": "owner"}', False, "application/json"),
+        "report.html": (b"<p>owner</p>", False, "text/html"),
+        "report-releasable.json": (b'{"audience": "releasable"}', True, "application/json"),
+        "report-releasable.html": (b"<p>releasable</p>", True, "text/html"),
+    }
+    lease = leases.claim(services.database, job_id, "test", 30)
+    assert lease is not None
+    for name, (content, releasable, media_type) in files.items():
+        services.artifacts.put(lease, name, content, releasable=releasable, media_type=media_type)
+    leases.finish(services.database, lease, JobState.SUCCEEDED)
+
+
+def gaussian(schema: Any) -> Generator:
+    """A generator that needs no torch."""
+    rng = np.random.default_rng(1)
+    rank = 3
+    tensors = {
+        "basis": rng.normal(size=(schema.dimensions, rank)),
+        "means": rng.normal(size=(schema.num_classes, rank)),
+        "factors": rng.normal(size=(schema.num_classes, rank, rank)),
+    }
+    return Generator("gaussian", schema, {}, {name: value.astype(np.float32) for name, value in tensors.items()})

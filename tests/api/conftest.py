@@ -1,0 +1,47 @@
+"""A service in a folder of its own, and a small private image set."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from api.main import create_app
+from datalens_service.settings import Settings
+from datalens_service.store import keys
+from api_builders import npz
+
+
+@pytest.fixture
+def settings(tmp_path: Path, sqlite_template: Path) -> Settings:
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    # A migrated database; migrating each time would take most of the time of these tests.
+    shutil.copy(sqlite_template, data_dir)
+    return Settings(data_dir=data_dir, max_upload_bytes=2**20)
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[TestClient]:
+    """A caller with a valid key."""
+    with TestClient(create_app(settings), base_url="http://service") as http:
+        _, plain = keys.create(http.app.state.services.database, "test")
+        http.headers["Authorization"] = f"Bearer {plain}"
+        yield http
+
+
+@pytest.fixture
+def services(client: TestClient) -> Services:
+    return client.app.state.services
+
+
+@pytest.fixture
+def dataset_id(client: TestClient) -> str:
+    """200 records in four classes with a budget of ε = 10."""
+    reply = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10"})
+    assert reply.status_code == 201, reply.text
+    return str(reply.json()["id"])

@@ -1,0 +1,79 @@
+"""The application starts without torch, answers whether it lives, and cleans up after a crash."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from api.intake import records_folder
+from api.main import create_app
+from api.uploads import incoming_folder
+from datalens_service.settings import Settings
+
+START = """
+import sys
+from pathlib import Path
+from api.main import create_app
+from datalens_service.settings import Settings
+from starlette.testclient import TestClient
+
+with TestClient(create_app(Settings(data_dir=Path(sys.argv[1])))) as client:
+    assert client.get("/readyz").status_code == 200
+    assert client.get("/openapi.json").status_code == 200
+heavy = {"torch", "celery"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+def test_starts_and_answers_without_torch_and_celery(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", START, str(tmp_path / "data")], check=True, timeout=120)
+
+
+def test_live_and_ready_need_no_key(client: TestClient) -> None:
+    client.headers.pop("Authorization")
+    assert client.get("/livez").json() == {"status": "ok"}
+    assert client.get("/readyz").json() == {"status": "ok", "executor": "local"}
+
+
+def test_not_ready_when_the_database_has_lost_a_guard(client: TestClient, services: Services) -> None:
+    with services.database.transaction() as session:
+        session.connection().exec_driver_sql("DROP TRIGGER accounts_no_refund")
+    reply = client.get("/readyz")
+    assert (reply.status_code, reply.json()["code"]) == (503, "store-unavailable")
+    assert client.get("/livez").status_code == 200
+
+
+def test_start_removes_what_a_killed_process_left(settings: Settings, dataset_id: str, client: TestClient) -> None:
+    orphan = records_folder(settings.data_dir) / ("ds_" + "0" * 32)
+    unfinished = records_folder(settings.data_dir) / (".ds_" + "0" * 32 + "-abc")
+    upload = incoming_folder(settings.data_dir) / "upload-abc"
+    orphan.mkdir()
+    unfinished.mkdir()
+    upload.write_bytes(b"private")
+    with TestClient(create_app(settings)):
+        assert not orphan.exists()
+        assert not unfinished.exists()
+        assert not upload.exists()
+        assert (records_folder(settings.data_dir) / dataset_id).exists()
+
+
+def test_start_leaves_uploads_of_living_processes(settings: Settings, client: TestClient) -> None:
+    from api.uploads import _temporary_file
+
+    with _temporary_file(incoming_folder(settings.data_dir)) as (_, path), TestClient(create_app(settings)):
+        assert path.exists()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("path", ["/v1/datasets", "/v1/jobs", "/v1/jobs/job_x", "/v1/jobs/job_x/report"])
+def test_everything_under_v1_needs_a_key(client: TestClient, path: str) -> None:
+    good = client.headers.pop("Authorization")
+    assert client.get(path).status_code == 401
+    reply = client.get(path, headers={"Authorization": good[:-1] + ("0" if good[-1] != "0" else "1")})
+    assert (reply.status_code, reply.json()["code"]) == (401, "unauthorized")
+    assert reply.headers["WWW-Authenticate"] == "Bearer"
