@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from datalens_service.errors import InvalidInput, NotFound, StaleLease, StoreUnavailable
+from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.database import Database
+from datalens_service.store.leases import Lease
+
+from .books import claimed, later, running_job
+
+
+@pytest.fixture
+def store(database: Database, tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore(database, tmp_path / "data")
+
+
+@pytest.fixture
+def lease(database: Database) -> Lease:
+    return running_job(database)[1]
+
+
+def put(store: ArtifactStore, lease: Lease, name: str, content: bytes, releasable: bool = True) -> Path:
+    return store.put(lease, name, content, releasable=releasable, media_type="text/plain").path
+
+
+def test_a_file_comes_back_with_its_digest(store: ArtifactStore, lease: Lease, tmp_path: Path) -> None:
+    put(store, lease, "card.json", b"{}")
+    found = store.get(lease.job_id, "card.json")
+    assert found.path.read_bytes() == b"{}"
+    assert (found.sha256, found.size) == (hashlib.sha256(b"{}").hexdigest(), 2)
+    assert found.media_type == "text/plain"
+    assert found.path.is_relative_to(tmp_path / "data" / "artifacts" / lease.job_id)
+    assert found.path.name == "card.json"
+
+
+def test_a_file_can_be_taken_from_the_disk(store: ArtifactStore, lease: Lease, tmp_path: Path) -> None:
+    source = tmp_path / "big"
+    source.write_bytes(b"x" * 100_000)
+    found = store.put(lease, "big.bin", source, releasable=True, media_type="application/octet-stream")
+    assert found.path.read_bytes() == source.read_bytes()
+
+
+def test_a_private_file_is_never_releasable(store: ArtifactStore, lease: Lease) -> None:
+    put(store, lease, "teachers.safetensors", b"secret", releasable=False)
+    assert store.get(lease.job_id, "teachers.safetensors").path.read_bytes() == b"secret"
+    with pytest.raises(NotFound):
+        store.releasable(lease.job_id, "teachers.safetensors")
+    put(store, lease, "card.json", b"{}")
+    assert store.releasable(lease.job_id, "card.json").size == 2
+
+
+def test_a_file_that_turns_private_is_no_longer_releasable(store: ArtifactStore, lease: Lease) -> None:
+    put(store, lease, "report.json", b"same")
+    put(store, lease, "report.json", b"same", releasable=False)
+    with pytest.raises(NotFound):
+        store.releasable(lease.job_id, "report.json")
+
+
+def test_the_same_name_replaces_the_file(store: ArtifactStore, lease: Lease) -> None:
+    put(store, lease, "card.json", b"old")
+    put(store, lease, "card.json", b"new")
+    assert store.get(lease.job_id, "card.json").path.read_bytes() == b"new"
+    assert len(store.list_artifacts(lease.job_id)) == 1
+
+
+def test_files_are_listed_by_name(store: ArtifactStore, lease: Lease) -> None:
+    for name in ("b", "a", "c"):
+        put(store, lease, name, name.encode())
+    assert [found.name for found in store.list_artifacts(lease.job_id)] == ["a", "b", "c"]
+    assert store.list_artifacts("job_of_nobody") == ()
+
+
+def test_a_worker_that_comes_too_late_shows_nothing(store: ArtifactStore, database: Database, lease: Lease) -> None:
+    put(store, lease, "card.json", b"honest")
+    claimed(database, lease.job_id, now=later())
+    with pytest.raises(StaleLease):
+        put(store, lease, "card.json", b"zombie")
+    assert store.get(lease.job_id, "card.json").path.read_bytes() == b"honest"
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "/etc/passwd", "a\0", "ä", "x" * 129, "a\n"])
+def test_a_name_is_never_a_path(store: ArtifactStore, lease: Lease, name: str) -> None:
+    with pytest.raises(InvalidInput):
+        put(store, lease, name, b"")
+
+
+def test_a_file_that_is_not_there_is_not_found(store: ArtifactStore, lease: Lease) -> None:
+    for operation in (store.get, store.releasable):
+        with pytest.raises(NotFound):
+            operation(lease.job_id, "nothing")
+
+
+def test_a_disk_that_takes_nothing_is_a_named_error(store: ArtifactStore, lease: Lease, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "artifacts").write_text("not a folder")
+    with pytest.raises(StoreUnavailable):
+        put(store, lease, "card.json", b"{}")
+
+
+def test_a_failed_copy_leaves_no_private_rest(store: ArtifactStore, lease: Lease, tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable):
+        store.put(lease, "x", tmp_path / "missing", releasable=False, media_type="text/plain")
+    assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
+
+
+def test_private_files_can_be_removed_and_the_others_stay(store: ArtifactStore, lease: Lease, tmp_path: Path) -> None:
+    put(store, lease, "card.json", b"public")
+    put(store, lease, "teachers", b"old secret", releasable=False)
+    put(store, lease, "teachers", b"secret", releasable=False)
+    store.delete_private(lease.job_id)
+    assert [found.name for found in store.list_artifacts(lease.job_id)] == ["card.json"]
+    contents = {path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    assert contents == {b"public"}
+
+
+def test_files_are_for_their_owner_only(store: ArtifactStore, lease: Lease) -> None:
+    path = put(store, lease, "card.json", b"{}")
+    assert path.stat().st_mode & 0o077 == 0

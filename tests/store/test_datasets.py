@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sqlalchemy import func, select
+
+from datalens_service.errors import (
+    BudgetExceeded,
+    InvalidDataset,
+    InvalidDelta,
+    InvalidSpec,
+    NotFound,
+    StateConflict,
+)
+from datalens_service.privacy.accounting import default_delta
+from datalens_service.store import datasets, jobs, leases
+from datalens_service.store.database import Database
+from datalens_service.store.datasets import DatasetState
+from datalens_service.store.fingerprints import fingerprints
+from datalens_service.store.jobs import JobState
+from datalens_service.store.tables import AccountRow, RecordFingerprintRow
+
+from .books import (
+    DELTA,
+    EPSILON,
+    account_of,
+    claimed,
+    images,
+    journal_of,
+    new_dataset,
+    new_job,
+    running_job,
+    schema,
+    state_of,
+    verified,
+)
+
+
+def spend(database: Database, dataset_id: str, units: int) -> None:
+    lease = claimed(database, new_job(database, dataset_id, units).id)
+    account_of(database, lease).charge(0, "votes", units)
+    leases.finish(database, lease, JobState.SUCCEEDED)
+
+
+def test_a_data_set_is_kept_as_it_was_declared(database: Database) -> None:
+    dataset = new_dataset(database)
+    assert dataset == datasets.get(database, dataset.id)
+    assert dataset.schema == schema()
+    assert (dataset.state, dataset.format, dataset.has_test) == (DatasetState.READY, "npz", False)
+
+
+def test_every_data_set_has_a_secret_key_of_its_own(database: Database) -> None:
+    first, second = new_dataset(database), new_dataset(database)
+    assert first.partition_key is not None
+    assert len(first.partition_key) == 32
+    assert first.partition_key != second.partition_key
+    assert "key" not in repr(first)
+
+
+def test_delta_defaults_to_what_n_calls_for(database: Database) -> None:
+    assert state_of(database, new_dataset(database, delta=None).id).delta == default_delta(20)
+
+
+def test_a_first_upload_has_to_name_its_budget(database: Database) -> None:
+    with pytest.raises(InvalidSpec, match="epsilon"):
+        new_dataset(database, epsilon=None)
+    assert datasets.list_datasets(database).items == ()
+    # Nothing was remembered: the next attempt is a first upload again.
+    new_dataset(database)
+
+
+def test_a_delta_of_one_record_or_more_is_refused(database: Database) -> None:
+    with pytest.raises(InvalidDelta):
+        new_dataset(database, delta=1 / 20)
+
+
+REUPLOADS = {
+    "the same": lambda records: records,
+    "in another order": lambda records: records[::-1],
+    "one record of it": lambda records: np.concatenate([records[7:8], images(seed=5, count=30)]),
+    "a part of it": lambda records: records[:5],
+    "with duplicates": lambda records: np.concatenate([records, records]),
+    "in another memory layout": lambda records: np.asfortranarray(records),
+}
+
+
+@pytest.mark.parametrize("how", sorted(REUPLOADS))
+def test_a_second_upload_of_known_records_inherits_their_spend(database: Database, how: str) -> None:
+    first = new_dataset(database)
+    spend(database, first.id, 1000)
+    again = new_dataset(database, REUPLOADS[how](images()), epsilon=None, delta=None)
+    assert state_of(database, again.id) == state_of(database, first.id)
+    assert state_of(database, again.id).charged_units == 1000
+    assert datasets.linked(database, again.id) == (first.id,)
+    assert journal_of(database, first.id)[-1].kind == "join"
+
+
+def test_spends_after_the_link_count_for_both(database: Database) -> None:
+    first = new_dataset(database)
+    second = new_dataset(database, images()[:5])
+    spend(database, second.id, 300)
+    spend(database, first.id, 200)
+    assert state_of(database, first.id).charged_units == state_of(database, second.id).charged_units == 500
+    assert verified(database, first.id) == verified(database, second.id)
+
+
+def test_two_uploads_of_one_image_set_can_not_spend_twice(database: Database) -> None:
+    first, second = new_dataset(database), new_dataset(database)
+    limit = state_of(database, first.id).limit_units
+    new_job(database, first.id, limit)
+    with pytest.raises(BudgetExceeded):
+        new_job(database, second.id, 1)
+
+
+def test_records_link_through_a_third_upload(database: Database) -> None:
+    first = new_dataset(database)
+    bridge = new_dataset(database, np.concatenate([images()[:1], images(seed=1)]))
+    third = new_dataset(database, images(seed=1)[3:9])
+    assert set(datasets.linked(database, third.id)) == {first.id, bridge.id}
+
+
+def test_other_records_have_a_budget_of_their_own(database: Database) -> None:
+    first, second = new_dataset(database), new_dataset(database, images(seed=1))
+    spend(database, first.id, 1000)
+    assert state_of(database, second.id).charged_units == 0
+    assert datasets.linked(database, second.id) == ()
+
+
+def test_deletion_does_not_give_a_fresh_budget(database: Database) -> None:
+    first = new_dataset(database)
+    spend(database, first.id, 1000)
+    datasets.delete(database, first.id)
+    again = new_dataset(database)
+    assert state_of(database, again.id).charged_units == 1000
+
+
+@pytest.mark.parametrize("changes", [{"epsilon": 2.0}, {"epsilon": 0.5}, {"delta": 1e-6}])
+def test_a_second_upload_can_not_change_the_budget(database: Database, changes: dict[str, float]) -> None:
+    first = new_dataset(database)
+    with pytest.raises(StateConflict, match="have a budget already") as error:
+        new_dataset(database, images(), **changes)
+    assert error.value.extra == {"epsilon": EPSILON, "delta": DELTA}
+    assert datasets.linked(database, first.id) == ()
+
+
+def test_a_second_upload_may_name_the_same_budget(database: Database) -> None:
+    first = new_dataset(database)
+    second = new_dataset(database, epsilon=EPSILON, delta=DELTA)
+    assert second.account_id == first.account_id
+
+
+def test_an_inherited_delta_must_fit_the_larger_data_set(database: Database) -> None:
+    new_dataset(database, images(count=10), delta=0.05)
+    with pytest.raises(InvalidDelta):
+        new_dataset(database, images(count=30), epsilon=None, delta=None)
+
+
+def test_records_of_several_accounts_are_refused_and_nothing_changes(database: Database) -> None:
+    first, second = new_dataset(database), new_dataset(database, images(seed=1))
+    before = (journal_of(database, first.id), journal_of(database, second.id), _count(database, RecordFingerprintRow))
+    mixed = np.concatenate([images()[:1], images(seed=1)[:1], images(seed=2)])
+    with pytest.raises(InvalidDataset, match="upload the parts separately"):
+        new_dataset(database, mixed)
+    after = (journal_of(database, first.id), journal_of(database, second.id), _count(database, RecordFingerprintRow))
+    assert after == before
+
+
+def test_many_records_are_all_remembered(database: Database) -> None:
+    new_dataset(database, images(count=2500))
+    assert _count(database, RecordFingerprintRow) == 2500
+    last = new_dataset(database, images(count=2500)[-2:])
+    assert len(datasets.linked(database, last.id)) == 1
+    assert _count(database, AccountRow) == 1
+
+
+def test_deletion_leaves_a_tombstone_and_the_spend(database: Database) -> None:
+    dataset = new_dataset(database)
+    spend(database, dataset.id, 1000)
+    deleted = datasets.delete(database, dataset.id)
+    assert (deleted.state, deleted.partition_key) == (DatasetState.DELETED, None)
+    assert deleted.deleted_at is not None
+    assert datasets.get(database, dataset.id) == deleted
+    assert state_of(database, dataset.id).charged_units == 1000
+    assert journal_of(database, dataset.id)[-1].kind == "delete"
+    verified(database, dataset.id)
+
+
+def test_deleting_twice_is_deleting_once(database: Database) -> None:
+    dataset = new_dataset(database)
+    first = datasets.delete(database, dataset.id)
+    assert datasets.delete(database, dataset.id) == first
+    assert [entry.kind for entry in journal_of(database, dataset.id)] == ["open", "delete"]
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_data_set_with_unfinished_jobs_is_not_deleted(database: Database, running: bool) -> None:
+    dataset = new_dataset(database)
+    job = new_job(database, dataset.id, 10)
+    if running:
+        claimed(database, job.id)
+    with pytest.raises(StateConflict, match="queued or running"):
+        datasets.delete(database, dataset.id)
+    assert datasets.get(database, dataset.id).state == DatasetState.READY
+
+
+def test_jobs_of_a_linked_data_set_do_not_keep_this_one(database: Database) -> None:
+    first, second = new_dataset(database), new_dataset(database)
+    new_job(database, second.id, 10)
+    assert datasets.delete(database, first.id).state == DatasetState.DELETED
+
+
+def test_unknown_data_sets_are_not_found(database: Database) -> None:
+    for operation in (datasets.get, datasets.delete, datasets.linked, state_of, journal_of):
+        with pytest.raises(NotFound):
+            operation(database, "ds_of_nobody")
+
+
+def test_a_list_walks_through_all_data_sets_newest_first(database: Database) -> None:
+    made = [new_dataset(database, images(seed=seed)).id for seed in range(3)]
+    page = datasets.list_datasets(database, limit=2)
+    rest = datasets.list_datasets(database, limit=2, cursor=page.next_cursor)
+    assert [found.id for found in page.items + rest.items] == made[::-1]
+    assert rest.next_cursor is None
+
+
+def test_fingerprints_depend_on_pixels_shape_and_key_alone() -> None:
+    records = images(count=3)
+    prints = fingerprints(b"k" * 32, records)
+    assert len(prints) == 3
+    assert all(len(fingerprint) == 16 for fingerprint in prints)
+    assert fingerprints(b"k" * 32, records.copy()) == prints
+    assert not fingerprints(b"l" * 32, records) & prints
+    assert not fingerprints(b"k" * 32, records.reshape(3, 5, 6, 1)) & prints
+    changed = records.copy()
+    changed[0, 0, 0, 0] ^= 1
+    assert len(fingerprints(b"k" * 32, changed) & prints) == 2
+
+
+def test_fingerprints_are_no_plain_hashes_of_the_pixels(database: Database) -> None:
+    """Whoever reads the database can not test whether a known image is in it."""
+    import hashlib
+
+    new_dataset(database)
+    plain = {hashlib.sha256(image.tobytes()).digest()[:16] for image in images()}
+    with database.session() as session:
+        assert not plain & set(session.scalars(select(RecordFingerprintRow.fingerprint)))
+
+
+def test_a_job_that_ends_leaves_the_data_set_free(database: Database) -> None:
+    dataset, lease, _ = running_job(database)
+    leases.finish(database, lease, JobState.FAILED)
+    datasets.delete(database, dataset.id)
+    assert jobs.get(database, lease.job_id).state == JobState.FAILED
+
+
+def _count(database: Database, table: type) -> int:
+    with database.session() as session:
+        return session.scalar(select(func.count()).select_from(table)) or 0

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from sqlalchemy import select
+
+from datalens_service.errors import NotFound, Unauthorized
+from datalens_service.store import keys
+from datalens_service.store.database import Database
+from datalens_service.store.tables import ApiKeyRow
+
+
+def test_a_key_is_recognised(database: Database) -> None:
+    key, plain = keys.create(database, "laptop")
+    assert keys.verify(database, plain) == key
+    assert key.name == "laptop"
+
+
+def test_a_key_is_long_random_and_carries_a_checksum(database: Database) -> None:
+    _, first = keys.create(database, "a")
+    _, second = keys.create(database, "b")
+    assert re.fullmatch(r"dlk_[0-9A-Za-z]{36}_[0-9a-f]{8}", first)
+    assert first != second
+
+
+def test_the_database_holds_no_usable_key(database: Database) -> None:
+    _, plain = keys.create(database, "laptop")
+    with database.session() as session:
+        row = session.scalars(select(ApiKeyRow)).one()
+    kept = {name: str(getattr(row, name)) for name in ApiKeyRow.__table__.columns.keys()}  # noqa: SIM118
+    secret = plain[12:40]
+    assert not [name for name, value in kept.items() if secret in value or value in ("", plain)]
+    assert plain.startswith(f"dlk_{row.prefix}")
+
+
+def test_every_changed_character_is_refused(database: Database) -> None:
+    _, plain = keys.create(database, "laptop")
+    for position, character in enumerate(plain):
+        other = "0" if character != "0" else "1"
+        with pytest.raises(Unauthorized):
+            keys.verify(database, plain[:position] + other + plain[position + 1 :])
+
+
+def test_a_well_formed_key_with_a_known_prefix_is_refused(database: Database) -> None:
+    _, plain = keys.create(database, "laptop")
+    body = plain[4:12] + "0" * 28
+    with pytest.raises(Unauthorized, match="unknown or was revoked"):
+        keys.verify(database, f"dlk_{body}_{keys._checksum(body)}")
+
+
+@pytest.mark.parametrize("plain", ["", "dlk_", "Bearer x", "dlk_" + "a" * 36 + "_00000000", "ä" * 49])
+def test_what_is_no_key_is_refused(database: Database, plain: str) -> None:
+    with pytest.raises(Unauthorized, match="not an API key"):
+        keys.verify(database, plain)
+
+
+def test_a_revoked_key_is_refused_and_stays_listed(database: Database) -> None:
+    key, plain = keys.create(database, "laptop")
+    other, other_plain = keys.create(database, "server")
+    revoked = keys.revoke(database, key.id)
+    assert revoked.revoked_at is not None
+    with pytest.raises(Unauthorized):
+        keys.verify(database, plain)
+    assert keys.verify(database, other_plain) == other
+    assert keys.list_keys(database) == (revoked, other)
+    assert keys.revoke(database, key.id) == revoked
+
+
+def test_only_usable_keys_count(database: Database) -> None:
+    assert not keys.any_key(database)
+    key, _ = keys.create(database, "laptop")
+    assert keys.any_key(database)
+    keys.revoke(database, key.id)
+    assert not keys.any_key(database)
+
+
+def test_an_unknown_key_cannot_be_revoked(database: Database) -> None:
+    with pytest.raises(NotFound):
+        keys.revoke(database, "key_of_nobody")

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from datalens_service.errors import LedgerCorrupt, StoreUnavailable
+from datalens_service.store.database import Database
+from datalens_service.store.mirror import LedgerLog, LogLine
+
+from .books import running_job, state_of, verified
+
+
+def line(number: int) -> LogLine:
+    return LogLine(
+        account_id="acc", dataset_id="ds", job_id="job", step=number, label="votes", units=5, lease_token=1,
+        seq=number, hash=f"{number:064x}",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> LedgerLog:
+    return LedgerLog(tmp_path / "logs" / "ledger.log")
+
+
+def test_lines_come_back_in_order(log: LedgerLog) -> None:
+    assert log.read() == []
+    for number in range(5):
+        log.append(line(number))
+    assert log.read() == [line(number) for number in range(5)]
+
+
+def test_the_log_is_for_its_owner_only(log: LedgerLog) -> None:
+    log.append(line(0))
+    assert log.path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("cut", [1, 10, 100])
+def test_a_line_cut_off_by_a_crash_never_happened(log: LedgerLog, cut: int) -> None:
+    log.append(line(0))
+    log.append(line(1))
+    os.truncate(log.path, log.path.stat().st_size - cut)
+    assert log.read() == [line(0)]
+    log.append(line(2))
+    assert log.read() == [line(0), line(2)]
+
+
+def test_a_first_line_cut_off_by_a_crash_never_happened(log: LedgerLog) -> None:
+    log.append(line(0))
+    os.truncate(log.path, 7)
+    assert log.read() == []
+    log.append(line(1))
+    assert log.read() == [line(1)]
+
+
+@pytest.mark.parametrize("damage", ["not json", '{"account_id": "acc"}', ""])
+def test_a_damaged_line_in_the_middle_stops_everything(log: LedgerLog, damage: str) -> None:
+    log.append(line(0))
+    with log.path.open("a") as file:
+        file.write(damage + "\n")
+    log.append(line(1))
+    with pytest.raises(LedgerCorrupt, match="Line 2"):
+        log.read()
+
+
+def test_lines_of_several_processes_do_not_mix(log: LedgerLog) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: LedgerLog(log.path).append(line(number)), range(200)))
+    assert sorted(found.seq for found in log.read()) == list(range(200))
+
+
+def test_every_charge_is_in_the_log_under_its_hash(database: Database) -> None:
+    dataset, lease, account = running_job(database)
+    for step in range(3):
+        account.charge(step, "votes", 10 + step)
+    assert database.log is not None
+    written = database.log.read()
+    assert [(found.job_id, found.step, found.units) for found in written] == [
+        (lease.job_id, 0, 10), (lease.job_id, 1, 11), (lease.job_id, 2, 12)
+    ]  # fmt: skip
+    assert written[-1].hash == verified(database, dataset.id).head_hash
+
+
+def test_a_charge_is_in_the_log_before_it_is_committed(
+    database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    dataset, _, account = running_job(database)
+    seen: list[int] = []
+
+    class Witness(LedgerLog):
+        def append(self, line: LogLine) -> None:
+            super().append(line)
+            seen.append(state_of(database, dataset.id).charged_units)
+
+    monkeypatch.setattr(database, "log", Witness(tmp_path / "witness.log"))
+    account.charge(0, "votes", 10)
+    assert seen == [0]
+    assert state_of(database, dataset.id).charged_units == 10
+
+
+def test_a_full_disk_under_the_log_books_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, _, account = running_job(database)
+    account.charge(0, "votes", 10)
+    monkeypatch.setattr(database, "log", LedgerLog(Path("/dev/full")))
+    with pytest.raises(StoreUnavailable, match="free its disk"):
+        account.charge(1, "votes", 10)
+    assert state_of(database, dataset.id).charged_units == 10
+    verified(database, dataset.id)
+
+
+def test_a_log_that_takes_half_a_line_books_nothing(sqlite_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real disk quota: the file may not grow beyond the line that is there."""
+    import resource
+    import signal
+
+    dataset, _, account = running_job(sqlite_database)
+    account.charge(0, "votes", 10)
+    assert sqlite_database.log is not None
+    size = sqlite_database.log.path.stat().st_size
+    previous = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, previous[1]))
+    try:
+        with pytest.raises(StoreUnavailable):
+            account.charge(1, "votes", 10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, previous)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert state_of(sqlite_database, dataset.id).charged_units == 10
+    account.charge(1, "votes", 10)
+    assert [found.step for found in sqlite_database.log.read()] == [0, 1]

@@ -1,0 +1,247 @@
+"""Restored backups, commits that failed after their log line, and accounts that do not add up."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sqlalchemy import make_url
+
+from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StaleLease, StoreUnavailable
+from datalens_service.store import jobs, leases
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import JobState
+from datalens_service.store.mirror import LedgerLog
+from datalens_service.store.recovery import check_against_log
+
+from .books import (
+    account_of,
+    by_hand,
+    claimed,
+    images,
+    journal_of,
+    later,
+    new_dataset,
+    new_job,
+    running_job,
+    state_of,
+    verified,
+    without_guards,
+)
+
+NOISY = np.arange(3, dtype=np.int64)
+
+
+class Backup:
+    """A copy of an SQLite database, taken while it is in use, and its restoration."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._path = Path(str(make_url(database.url).database))
+        self._copy = self._path.with_suffix(".backup")
+        with closing(sqlite3.connect(self._path)) as source, closing(sqlite3.connect(self._copy)) as target:
+            source.backup(target)
+
+    def restore(self) -> None:
+        self._database.dispose()
+        for suffix in ("-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        shutil.copy(self._copy, self._path)
+
+
+def test_an_honest_database_stays_as_it_is(database: Database) -> None:
+    dataset, _, account = running_job(database)
+    account.charge(0, "votes", 10)
+    before = journal_of(database, dataset.id)
+    assert check_against_log(database) == ()
+    assert journal_of(database, dataset.id) == before
+
+
+def test_a_database_without_a_log_is_only_verified(database: Database) -> None:
+    dataset, _, _ = running_job(database)
+    database.log = None
+    assert check_against_log(database) == ()
+    verified(database, dataset.id)
+
+
+def test_a_restored_backup_knows_again_what_was_spent_since(sqlite_database: Database) -> None:
+    dataset, lease, account = running_job(sqlite_database, units=1000)
+    account.charge(0, "votes", 100)
+    backup = Backup(sqlite_database)
+    account.charge(1, "votes", 200)
+    account.charge(2, "votes", 300)
+    backup.restore()
+    assert state_of(sqlite_database, dataset.id).charged_units == 100
+
+    assert check_against_log(sqlite_database) == ()
+    found = state_of(sqlite_database, dataset.id)
+    assert (found.charged_units, found.reserved_units) == (600, 400)
+    assert verified(sqlite_database, dataset.id).charged[lease.job_id] == 600
+    assert [entry.kind for entry in journal_of(sqlite_database, dataset.id)][-2:] == ["recovered", "recovered"]
+
+
+def test_recovery_happens_once(sqlite_database: Database) -> None:
+    dataset, _, account = running_job(sqlite_database)
+    backup = Backup(sqlite_database)
+    account.charge(0, "votes", 10)
+    backup.restore()
+    check_against_log(sqlite_database)
+    before = journal_of(sqlite_database, dataset.id)
+    assert check_against_log(sqlite_database) == ()
+    assert journal_of(sqlite_database, dataset.id) == before
+
+
+def test_spends_of_jobs_that_the_backup_does_not_know_are_recovered(sqlite_database: Database) -> None:
+    dataset = new_dataset(sqlite_database)
+    backup = Backup(sqlite_database)
+    lease = claimed(sqlite_database, new_job(sqlite_database, dataset.id, 1000).id)
+    account_of(sqlite_database, lease).charge(0, "votes", 1000)
+    backup.restore()
+    assert check_against_log(sqlite_database) == ()
+    assert state_of(sqlite_database, dataset.id).charged_units == 1000
+    assert verified(sqlite_database, dataset.id).charged == {lease.job_id: 1000}
+
+
+def test_a_restored_budget_can_not_be_spent_a_second_time(sqlite_database: Database) -> None:
+    dataset = new_dataset(sqlite_database)
+    limit = state_of(sqlite_database, dataset.id).limit_units
+    backup = Backup(sqlite_database)
+    lease = claimed(sqlite_database, new_job(sqlite_database, dataset.id, limit).id)
+    account_of(sqlite_database, lease).charge(0, "votes", limit)
+    backup.restore()
+    check_against_log(sqlite_database)
+    with pytest.raises(BudgetExceeded):
+        new_job(sqlite_database, dataset.id, 1)
+
+
+def test_an_account_without_room_for_what_was_spent_is_frozen_until_there_is(sqlite_database: Database) -> None:
+    dataset = new_dataset(sqlite_database)
+    limit = state_of(sqlite_database, dataset.id).limit_units
+    first = new_job(sqlite_database, dataset.id, limit)
+    other = new_dataset(sqlite_database, images(seed=1))
+    backup = Backup(sqlite_database)
+    jobs.request_cancel(sqlite_database, first.id)
+    lease = claimed(sqlite_database, new_job(sqlite_database, dataset.id, limit).id)
+    account_of(sqlite_database, lease).charge(0, "votes", limit)
+    backup.restore()
+
+    assert check_against_log(sqlite_database) == (state_of(sqlite_database, dataset.id).account_id,)
+    with pytest.raises(LedgerCorrupt, match="frozen"):
+        new_job(sqlite_database, dataset.id, 1)
+    held = claimed(sqlite_database, first.id)
+    with pytest.raises(LedgerCorrupt, match="frozen"):
+        account_of(sqlite_database, held).charge(0, "votes", 1)
+    new_job(sqlite_database, other.id, 1)
+
+    leases.finish(sqlite_database, held, JobState.CANCELLED)
+    assert check_against_log(sqlite_database) == ()
+    assert state_of(sqlite_database, dataset.id).charged_units == limit
+    assert state_of(sqlite_database, dataset.id).frozen_reason is None
+
+
+def test_a_worker_from_before_the_restoration_is_refused(sqlite_database: Database) -> None:
+    _, first, _ = running_job(sqlite_database)
+    backup = Backup(sqlite_database)
+    zombie = claimed(sqlite_database, first.job_id, now=later())
+    account_of(sqlite_database, zombie).charge(0, "votes", 10)
+    backup.restore()
+    check_against_log(sqlite_database)
+    renewed = claimed(sqlite_database, first.job_id, now=later())
+    assert renewed.token > zombie.token
+    for stale in (first, zombie):
+        with pytest.raises(StaleLease):
+            account_of(sqlite_database, stale).charge(1, "votes", 10)
+
+
+def test_a_charge_whose_commit_failed_is_counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was drawn for it; counting it anyway is the safe side."""
+    dataset, lease, account = running_job(database, units=1000)
+
+    class DiesAfterTheLine(LedgerLog):
+        def append(self, line: object) -> None:
+            super().append(line)  # type: ignore[arg-type]
+            raise RuntimeError("power cut")
+
+    assert database.log is not None
+    monkeypatch.setattr(database, "log", DiesAfterTheLine(database.log.path))
+    with pytest.raises(RuntimeError):
+        account.charge(0, "votes", 10)
+    assert state_of(database, dataset.id).charged_units == 0
+    check_against_log(database)
+    assert state_of(database, dataset.id).charged_units == 10
+    assert verified(database, dataset.id).charged[lease.job_id] == 10
+    # The worker, if it lives, goes on under its lease.
+    monkeypatch.undo()
+    account.charge(0, "votes", 10)
+
+
+def test_a_database_that_is_not_the_one_of_the_log_is_refused(database: Database, tmp_path: Path) -> None:
+    _, _, account = running_job(database)
+    account.charge(0, "votes", 10)
+    empty = Database(f"sqlite:///{tmp_path / 'other.db'}", database.log)
+    empty.migrate()
+    with pytest.raises(LedgerCorrupt, match="does not know"):
+        check_against_log(empty)
+
+
+def test_an_account_that_was_tampered_with_is_frozen(database: Database) -> None:
+    dataset, lease, account = running_job(database)
+    account.charge(0, "votes", 10)
+    other = new_dataset(database, images(seed=1))
+    without_guards(database, "ledger_entries")
+    by_hand(database, "UPDATE ledger_entries SET units = 1 WHERE kind = 'charge'")
+    assert check_against_log(database) == (state_of(database, dataset.id).account_id,)
+    assert "Entry 3" in (state_of(database, dataset.id).frozen_reason or "")
+    with pytest.raises(LedgerCorrupt, match="Entry 3"):
+        account.charge(1, "votes", 10)
+    with pytest.raises(LedgerCorrupt):
+        new_job(database, dataset.id, 1)
+    # What was paid for before may still be kept, and the job may end.
+    account.store(0, NOISY)
+    leases.finish(database, lease, JobState.FAILED)
+    new_job(database, other.id, 1)
+
+
+def test_deleted_charges_come_back_from_the_log(database: Database) -> None:
+    """Even a chain that was cut and whose totals were lowered consistently gives nothing."""
+    dataset, _, account = running_job(database, units=1000)
+    before = journal_of(database, dataset.id)[-1]
+    account.charge(0, "votes", 100)
+    for table in ("ledger_entries", "accounts"):
+        without_guards(database, table)
+    by_hand(
+        database,
+        "DELETE FROM ledger_entries WHERE seq = 3",
+        "UPDATE accounts SET charged_units = 0, reserved_units = 1000, head_seq = 2, head_hash = :hash",
+        "UPDATE jobs SET charged_units = 0, reserved_units = 1000",
+        hash=before.hash,
+    )
+    assert verified(database, dataset.id).total_charged == 0
+    assert check_against_log(database) == ()
+    assert state_of(database, dataset.id).charged_units == 100
+
+
+def test_a_full_disk_under_the_database_books_nothing(sqlite_database: Database) -> None:
+    dataset, _, account = running_job(sqlite_database, units=10**6)
+    account.charge(0, "votes", 10)
+    with sqlite_database._engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count = 1")
+
+    def charge_until_it_fails() -> None:
+        for step in range(1, 1000):
+            account.charge(step, "x" * 1000, 10)
+
+    with pytest.raises(StoreUnavailable, match="did not happen"):
+        charge_until_it_fails()
+    sqlite_database.dispose()
+    found = state_of(sqlite_database, dataset.id)
+    charges = [entry for entry in journal_of(sqlite_database, dataset.id) if entry.kind == "charge"]
+    assert found.charged_units == 10 * len(charges)
+    verified(sqlite_database, dataset.id)
+    # The disk filled up before the log line was written: not even an over-count.
+    assert check_against_log(sqlite_database) == ()
+    assert state_of(sqlite_database, dataset.id) == found

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from datalens_service.errors import StoreUnavailable
+from datalens_service.settings import Settings
+from datalens_service.store import startup
+
+from .books import running_job, state_of
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path / "data")
+
+
+def test_an_empty_folder_becomes_a_store(settings: Settings) -> None:
+    database = startup.start(settings)
+    dataset, _, account = running_job(database)
+    account.charge(0, "votes", 10)
+    assert (settings.data_dir / "ledger.log").stat().st_size > 0
+    assert state_of(startup.connect(settings), dataset.id).charged_units == 10
+
+
+def test_the_folder_is_for_its_owner_only(settings: Settings) -> None:
+    startup.start(settings)
+    assert settings.data_dir.stat().st_mode & 0o077 == 0
+
+
+def test_a_job_process_does_not_make_a_store(settings: Settings) -> None:
+    with pytest.raises(StoreUnavailable, match="migrate"):
+        startup.connect(settings)
+
+
+def test_a_later_start_recovers_from_the_log(settings: Settings) -> None:
+    database = startup.start(settings)
+    dataset, _, account = running_job(database)
+    copy = (settings.data_dir / "datalens.db").with_suffix(".old")
+    path = settings.data_dir / "datalens.db"
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+    account.charge(0, "votes", 10)
+    database.dispose()
+    for path in settings.data_dir.glob("datalens.db*"):
+        path.unlink()
+    copy.rename(settings.data_dir / "datalens.db")
+    assert state_of(startup.start(settings), dataset.id).charged_units == 10
+
+
+def test_the_store_starts_without_torch() -> None:
+    code = "import datalens_service.store.startup, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

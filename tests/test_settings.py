@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from datalens_service.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"DATALENS_{name.upper()}", raising=False)
+
+
+def test_the_defaults_need_no_other_service(tmp_path: Path) -> None:
+    settings = Settings()
+    assert settings.executor == "local"
+    assert settings.url == f"sqlite:///{tmp_path}/datalens-data/datalens.db"
+    assert settings.ledger_log_path == tmp_path / "datalens-data" / "ledger.log"
+
+
+def test_the_environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATALENS_DATABASE_URL", "postgresql://db/ledger")
+    monkeypatch.setenv("DATALENS_LEASE_SECONDS", "90")
+    monkeypatch.setenv("DATALENS_LEDGER_LOG", "/elsewhere/ledger.log")
+    settings = Settings()
+    assert settings.url == "postgresql://db/ledger"
+    assert settings.lease_seconds == 90
+    assert settings.ledger_log_path == Path("/elsewhere/ledger.log")
+
+
+def test_celery_without_a_broker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATALENS_EXECUTOR", "celery")
+    with pytest.raises(ValidationError, match="DATALENS_BROKER_URL"):
+        Settings()
+    monkeypatch.setenv("DATALENS_BROKER_URL", "redis://localhost:6379/0")
+    assert Settings().executor == "celery"
+
+
+def test_a_broker_alone_does_not_choose_celery(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATALENS_BROKER_URL", "redis://localhost:6379/0")
+    assert Settings().executor == "local"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("EXECUTOR", "auto"), ("LEASE_SECONDS", "0"), ("MAX_ATTEMPTS", "0"), ("PORT", "70000")]
+)
+def test_unusable_values_are_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(f"DATALENS_{name}", value)
+    with pytest.raises(ValidationError):
+        Settings()
+
+
+def test_every_setting_is_described() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
