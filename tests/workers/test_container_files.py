@@ -1,0 +1,107 @@
+"""Dockerfile and docker-compose.yml, as far as they can be checked without a Docker engine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from celery.bin.worker import worker
+
+from datalens_service.settings import Settings
+from workers.attend import GRACE_SECONDS
+from workers.worker_settings import WorkerSettings
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = ROOT / "docker-compose.yml"
+OURS = ("api", "worker", "worker-gpu")
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())["services"]
+    return found
+
+
+def test_compose_file_follows_the_specification() -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)]
+    checked = subprocess.run(command, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("name", ["worker", "worker-gpu"])
+def test_worker_commands_are_ones_that_celery_takes(services: dict[str, Any], name: str) -> None:
+    program, application, module, *arguments = services[name]["command"]
+    assert (program, application, module) == ("celery", "-A", "workers.app")
+    subcommand, *options = arguments
+    assert subcommand == worker.name
+    # Raises for an option that Celery does not know.
+    found, rest, _ = worker.make_parser(click.Context(worker)).parse_args(options)
+    assert rest == []
+    assert found["concurrency"] == "1"
+
+
+def test_api_command_exists(services: dict[str, Any]) -> None:
+    program, subcommand = services["api"]["command"]
+    entry_points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert program in entry_points
+    shown = subprocess.run([Path(sys.executable).parent / program, subcommand, "--help"], capture_output=True)
+    assert shown.returncode == 0
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_setting_is_one_that_is_read(services: dict[str, Any], name: str) -> None:
+    known = {f"DATALENS_{field.upper()}" for field in {**Settings.model_fields, **WorkerSettings.model_fields}}
+    assert set(services[name]["environment"]) <= known
+    assert set(re.findall(r"DATALENS_[A-Z_]+", (ROOT / "Dockerfile").read_text())) <= known
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_api_and_workers_share_data_and_ledger_and_nothing_else(services: dict[str, Any], name: str) -> None:
+    assert services[name]["volumes"] == ["data:/data", "ledger:/ledger"]
+    assert services[name]["read_only"] is True
+    assert services[name]["cap_drop"] == ["ALL"]
+
+
+def test_only_the_api_can_be_reached_and_only_from_this_machine(services: dict[str, Any]) -> None:
+    published = {name: service["ports"] for name, service in services.items() if "ports" in service}
+    assert list(published) == ["api"]
+    assert all(port.startswith("127.0.0.1:") for port in published["api"])
+
+
+def test_no_password_is_written_down(services: dict[str, Any]) -> None:
+    environments = [service.get("environment", {}) for service in services.values()]
+    secrets = [
+        str(value) for names in environments for name, value in names.items() if re.search("PASSWORD|_URL", name)
+    ]
+    assert secrets
+    assert all(re.search(r"\$\{(POSTGRES|REDIS)_PASSWORD:\?", value) for value in secrets)
+
+
+def test_container_waits_longer_than_a_job_process_may_take_to_end(services: dict[str, Any]) -> None:
+    for name in ("worker", "worker-gpu"):
+        assert int(services[name]["stop_grace_period"].removesuffix("s")) > GRACE_SECONDS
+
+
+def test_image_does_not_run_as_root_and_checks_its_health() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    final = text[text.rindex("\nFROM ") :]
+    assert re.search(r"^USER datalens$", final, re.MULTILINE)
+    assert "/livez" in final
+    assert "--require-hashes" in text
+
+
+def test_image_has_everything_that_compose_and_dockerfile_copy() -> None:
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    named = {name for line in copied for name in line.split()}
+    ignored = (ROOT / ".dockerignore").read_text()
+    assert named
+    for name in named:
+        assert (ROOT / name).exists()
+        assert f"!{name}" in ignored.splitlines()

@@ -1,0 +1,75 @@
+"""The Celery application: `celery -A workers.app worker --concurrency 1 --without-gossip --without-mingle`.
+
+Celery only delivers the ids of jobs. Which job runs where, how often it was tried and whether it was cancelled
+is in the database, so every setting here may lose or repeat a message, but none may start a job unasked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+
+from datalens_service.errors import InvalidInput
+from datalens_service.settings import Settings
+from workers.worker_settings import WorkerSettings
+
+_HOURS = 3600
+
+
+def make_app(settings: Settings, queue: str) -> Celery:
+    """The application for a broker and a queue.
+
+    Raises:
+        InvalidInput: No broker is set.
+    """
+    if not settings.broker_url:
+        raise InvalidInput("Celery needs DATALENS_BROKER_URL, for example redis://localhost:6379/0.")
+    app = Celery("datalens", broker=settings.broker_url, include=["workers.tasks"])
+    app.conf.update(_delivery(queue), **_worker())
+    return app
+
+
+def _delivery(queue: str) -> dict[str, Any]:
+    """How messages travel."""
+    return {
+        "task_default_queue": queue,
+        # A message is an id in JSON. Nothing that could carry code is read.
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        # Acknowledged when taken: a late acknowledgement would have Redis deliver a long job again while it runs.
+        # What becomes of a job whose worker died is decided by its lease.
+        "task_acks_late": False,
+        # A busy worker takes no message, so no job waits behind a long one while another worker is idle. Redis only.
+        "worker_disable_prefetch": True,
+        "worker_prefetch_multiplier": 1,
+        # The state of a job is in the database; a second, forgetful copy would only contradict it.
+        "task_ignore_result": True,
+        "task_store_errors_even_if_ignored": False,
+        "task_track_started": False,
+        "broker_connection_retry_on_startup": True,
+        "broker_transport_options": {
+            # A belt: messages are acknowledged at once, so nothing should ever wait this long to be restored.
+            "visibility_timeout": 12 * _HOURS,
+            "socket_keepalive": True,
+            "health_check_interval": 25,
+        },
+    }
+
+
+def _worker() -> dict[str, Any]:
+    """How a worker process behaves."""
+    return {
+        # A task only watches the process of its job. Threads do that without a fork, and see the wish to stop.
+        "worker_pool": "threads",
+        # An interrupted connection to Redis is no reason to stop a job of six hours.
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+        # Nothing here needs remote control, and whoever reaches the broker should not have it.
+        "worker_enable_remote_control": False,
+        "worker_send_task_events": False,
+        # Logs go to standard error as they are; Celery would mark every line of a job process as a warning.
+        "worker_redirect_stdouts": False,
+    }
+
+
+app = make_app(Settings(), WorkerSettings().queue)

@@ -1,0 +1,101 @@
+"""The work of a job under a lease: train, evaluate, package, and end the job one way or the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import structlog
+
+from datalens_service.checkpoint import Checkpoints
+from datalens_service.data.dataset import Dataset
+from datalens_service.data.stored import load_dataset
+from datalens_service.errors import JobStopped, StaleLease, StateConflict, StoreUnavailable
+from datalens_service.run import Observer, run
+from datalens_service.settings import Settings
+from datalens_service.spec import TrainingSpec
+from datalens_service.store import datasets, jobs, leases
+from datalens_service.store.account import JobAccount
+from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import Job, JobState
+from datalens_service.store.leases import Lease
+from workers import logs
+from workers.failures import problem_of
+from workers.measuring import measure
+from workers.observer import JobObserver, ShutdownRequested
+from workers.packaging import package
+from workers.private_folder import PrivateFolder
+from workers.reporting import report_of
+from workers.worker_settings import WorkerSettings, training_device
+
+log = structlog.get_logger()
+
+
+def execute(
+    database: Database,
+    artifacts: ArtifactStore,
+    settings: Settings,
+    lease: Lease,
+    observe: Observer | None = None,
+) -> Job:
+    """Do the job and end it: succeeded, cancelled, or failed with a problem that is safe to show.
+
+    Args:
+        database: Of the job, its data set and its account.
+        artifacts: Where the files go that the job makes.
+        settings: Where private state goes while it runs.
+        lease: Of the job; the caller keeps it alive.
+        observe: Told of every step; may raise ShutdownRequested.
+
+    Returns:
+        The job as it ended.
+
+    Raises:
+        StaleLease: Another worker holds the job; nothing more was written.
+        StoreUnavailable: The job has not ended and can be resumed.
+        ShutdownRequested: The same.
+    """
+    private = PrivateFolder(settings.data_dir, lease)
+    private.open()
+    state, problem = JobState.SUCCEEDED, None
+    try:
+        _work(database, artifacts, lease, private, JobObserver(database, lease, observe))
+    except (StaleLease, StoreUnavailable, ShutdownRequested):
+        raise
+    except JobStopped:
+        state = JobState.CANCELLED
+    except Exception as error:  # noqa: BLE001 (whatever ended the job has to be on its row)
+        state, problem = JobState.FAILED, problem_of(error)
+        log.error("job failed", job_id=lease.job_id, problem=problem["type"], **logs.outline(error))
+    # Before the end, so that an ended job has none; a crash in between only costs the checkpoint.
+    private.close()
+    job = leases.finish(database, lease, state, problem)
+    private.remove_job()
+    return job
+
+
+def _work(
+    database: Database, artifacts: ArtifactStore, lease: Lease, private: PrivateFolder, observe: Observer
+) -> None:
+    job = jobs.get(database, lease.job_id)
+    spec = TrainingSpec.model_validate(job.spec)
+    dataset = _dataset(database, job.dataset_id)
+    device = training_device(WorkerSettings().device)
+    result = run(
+        spec,
+        dataset,
+        account=JobAccount(database, lease.job_id, lease.token),
+        observe=observe,
+        checkpoints=Checkpoints(private.checkpoint, spec.digest()),
+        device=device,
+    )
+    measures = measure(result, spec, dataset, device, observe)
+    report = report_of(database, lease.job_id, result, measures)
+    package(artifacts, lease, private.path, result.generator, report, spec.synthetic_images, observe)
+
+
+def _dataset(database: Database, dataset_id: str) -> Dataset:
+    stored = datasets.get(database, dataset_id)
+    if stored.partition_key is None:
+        raise StateConflict("The data set was deleted; upload it again to train on it.")
+    return load_dataset(Path(stored.records_path), stored.partition_key)

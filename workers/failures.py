@@ -1,0 +1,33 @@
+"""What a failed job says about itself: the problem on its row, safe to show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from datalens_service.errors import DatalensError
+
+OUT_OF_MEMORY = {
+    "type": "out-of-memory",
+    "title": "The machine's memory does not suffice",
+    "detail": "The job needs more memory than its worker has; use fewer or smaller teachers, smaller batches, "
+    "or a larger machine. What was charged stays charged.",
+}
+INTERNAL = {
+    "type": "internal-error",
+    "title": "Internal error",
+    "detail": "The job ended by an error that is not its fault; the operator finds its place in the worker's log. "
+    "What was charged stays charged.",
+}
+
+
+def problem_of(error: Exception) -> dict[str, Any]:
+    """The problem of an exception that ended a job: `type`, `title`, `detail`, public members.
+
+    Only deliberate errors may speak; the message of any other may quote private data.
+    """
+    if isinstance(error, DatalensError):
+        return {**error.extra, "type": error.slug, "title": error.title, "detail": error.detail}
+    # torch.OutOfMemoryError by name: torch may not be installed where this is read.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return dict(OUT_OF_MEMORY)
+    return dict(INTERNAL)

@@ -1,0 +1,44 @@
+"""Logs as JSON lines on standard error; no private value enters them."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+
+import structlog
+
+
+def configure(level: str) -> None:
+    """Set up structlog for this process.
+
+    Args:
+        level: debug, info, warning or error.
+    """
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def outline(error: BaseException) -> dict[str, object]:
+    """What may be logged of an exception: type and places of it and its causes, never a message or a variable.
+
+    A message may quote what the code was working on, and here that may be a private image.
+    """
+    found: dict[str, object] = {"error": type(error).__qualname__, "at": _places(error)}
+    cause = error.__cause__ or error.__context__
+    if cause is not None:
+        found["cause"] = outline(cause)
+    return found
+
+
+def _places(error: BaseException) -> list[str]:
+    frames = traceback.walk_tb(error.__traceback__)
+    return [f"{frame.f_code.co_filename}:{line} {frame.f_code.co_name}" for frame, line in frames]

@@ -1,0 +1,105 @@
+"""The files a succeeded job leaves: what anybody may get, and what only the owner may."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from datalens_service.data.export import WRITERS, sample_grid
+from datalens_service.evaluation.card import card
+from datalens_service.evaluation.html import render
+from datalens_service.evaluation.report import Report, owner_view, releasable_view
+from datalens_service.models.generator import Generator
+from datalens_service.run import Observer
+from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.leases import Lease
+
+PHASE: Final = "packaging"
+
+_GRID_CLASSES: Final = 50
+_GRID_COLUMNS: Final = 10
+
+
+class _File(NamedTuple):
+    """One file: what makes it, and whether anyone but the owner may get it."""
+
+    name: str
+    media_type: str
+    releasable: bool
+    make: Callable[[], Path | bytes]
+
+
+def package(
+    artifacts: ArtifactStore,
+    lease: Lease,
+    folder: Path,
+    generator: Generator,
+    report: Report,
+    num_images: int,
+    observe: Observer,
+) -> None:
+    """Store all files of a job under its lease; repeatable.
+
+    Args:
+        artifacts: Where to.
+        lease: Of the job.
+        folder: For files in the making.
+        generator: Released.
+        report: Private figures included.
+        num_images: Synthetic images to pack; more can be drawn later.
+        observe: Told of every file.
+
+    Raises:
+        StaleLease: Another worker holds the job.
+        StoreUnavailable: The disk did not take a file.
+    """
+    files = _files(folder, generator, report, num_images)
+    for done, file in enumerate(files):
+        observe(PHASE, done, len(files))
+        content = file.make()
+        artifacts.put(lease, file.name, content, releasable=file.releasable, media_type=file.media_type)
+    observe(PHASE, len(files), len(files))
+
+
+def _files(folder: Path, generator: Generator, report: Report, num_images: int) -> list[_File]:
+    owner, releasable = owner_view(report), releasable_view(report)
+    samples = _samples(generator)
+    return [
+        _File("generator.safetensors", "application/octet-stream", True, lambda: _weights(folder, generator)),
+        _File("synthetic.npz", "application/octet-stream", True, lambda: _stock(folder, generator, report, num_images)),
+        _File("samples.png", "image/png", True, lambda: samples),
+        _File("card.json", "application/json", True, lambda: _json(card(report))),
+        _File("report-releasable.json", "application/json", True, lambda: _json(releasable)),
+        _File("report-releasable.html", "text/html", True, lambda: render(releasable, samples).encode()),
+        _File("report.json", "application/json", False, lambda: _json(owner)),
+        _File("report.html", "text/html", False, lambda: render(owner, samples).encode()),
+    ]
+
+
+def _weights(folder: Path, generator: Generator) -> Path:
+    path = folder / "generator.safetensors"
+    generator.save(path)
+    return path
+
+
+def _stock(folder: Path, generator: Generator, report: Report, num_images: int) -> Path:
+    """Images that can be handed out without drawing; every class in turn."""
+    path = folder / "synthetic.npz"
+    images, labels = generator.sample(num_images)
+    WRITERS["npz"](path, images, labels, generator.schema, card(report))
+    return path
+
+
+def _samples(generator: Generator) -> bytes:
+    """PNG with ten images of each of the first fifty classes."""
+    labels = np.repeat(np.arange(min(generator.schema.num_classes, _GRID_CLASSES)), _GRID_COLUMNS)
+    images, _ = generator.sample(len(labels), labels=labels)
+    return sample_grid(images, labels, generator.schema, _GRID_COLUMNS)
+
+
+def _json(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False).encode()

@@ -1,0 +1,71 @@
+"""What a Celery worker does about jobs whose worker or message was lost.
+
+Every worker does it; claims make repetitions harmless.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import structlog
+from amqp.exceptions import ChannelError
+from celery import Celery
+from kombu import Queue
+
+from datalens_service.store import leases
+from workers import health, logs
+from workers.runtime import Runtime
+from workers.upkeep import upkeep
+
+log = structlog.get_logger()
+
+TASK = "datalens.run_job"
+
+_SECONDS = 10.0
+_MOST_MESSAGES = 100
+
+
+class Redelivery(threading.Thread):
+    """Every ten seconds: upkeep, and if the queue is empty while jobs wait, their messages again.
+
+    Jobs whose messages are still in the queue need none; when it has drained, a job that still waits has lost its
+    message, or was given back.
+    """
+
+    def __init__(self, app: Celery, runtime: Runtime) -> None:
+        super().__init__(name="redelivery", daemon=True)
+        self._app = app
+        self._runtime = runtime
+
+    def run(self) -> None:
+        """Go on until the worker stops."""
+        while True:
+            self._try_round()
+            if self._runtime.stopping.wait(_SECONDS):
+                return
+
+    def _try_round(self) -> None:
+        try:
+            self._round()
+        except Exception as error:  # noqa: BLE001 (database or broker may be away for a while)
+            log.error("lost jobs not looked after, trying again", **logs.outline(error))
+
+    def _round(self) -> None:
+        upkeep(self._runtime.database, self._runtime.settings)
+        waiting = leases.next_queued(self._runtime.database, limit=_MOST_MESSAGES)
+        if self._queue_is_empty():
+            for job_id in waiting:
+                log.info("job has no message, sent again", job_id=job_id)
+                self._app.send_task(TASK, [job_id])
+        health.alive()
+
+    def _queue_is_empty(self) -> bool:
+        with self._app.connection_for_write() as connection:
+            queue = Queue(self._app.conf.task_default_queue, channel=connection.default_channel)
+            try:
+                declared: Any = queue.queue_declare(passive=True)
+                return int(declared.message_count) == 0
+            except ChannelError:
+                # Redis knows no empty lists: a queue without messages does not exist.
+                return True

@@ -1,0 +1,56 @@
+"""The one task, and what a Celery worker does beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from celery import signals
+
+from datalens_service.errors import DatalensError, NotFound
+from datalens_service.store import jobs
+from workers import logs
+from workers.app import app
+from workers.attend import attend
+from workers.redelivery import Redelivery
+from workers.runtime import runtime
+
+log = structlog.get_logger()
+
+
+@app.task(name="datalens.run_job")
+def run_job(job_id: str) -> None:
+    """Run a job to its end in a process of its own; torch is never imported in this one.
+
+    A second delivery of the same id finds the job held or ended and does nothing.
+    """
+    shared = runtime()
+    try:
+        job = jobs.get(shared.database, str(job_id))
+    except NotFound:
+        log.warning("message names no job, dropped")
+        return
+    if not job.state.terminal:
+        attend(shared.database, job.id, shared.stopping)
+
+
+@signals.worker_init.connect
+def _prepare(**_: Any) -> None:
+    """Refuse to start on a database that is not in order, before a message is taken."""
+    try:
+        logs.configure(runtime().settings.log_level)
+    except DatalensError as error:
+        log.error("worker cannot start", problem=error.slug, detail=error.detail)
+        # Celery swallows any other exception of a signal's receiver.
+        raise SystemExit(1) from error
+
+
+@signals.worker_ready.connect
+def _look_after_lost_jobs(**_: Any) -> None:
+    Redelivery(app, runtime()).start()
+
+
+@signals.worker_shutting_down.connect
+def _give_jobs_back(**_: Any) -> None:
+    """Let running jobs go back to the queue; the worker waits for their processes."""
+    runtime().stopping.set()
