@@ -63,6 +63,7 @@ class DataLens(Method):
     warm_start: Annotated[Moments | None, BeforeValidator(_named)] = Field(
         default=None, description="Start from released moments and let votes refine them."
     )
+    refiner_width: int = Field(default=8, ge=1, le=256, description="Maps of the network that refines a warm start.")
     warm_start_share: float = Field(default=0.9, gt=0, lt=1, description="Share of μ² for the warm start.")
 
     @model_validator(mode="after")

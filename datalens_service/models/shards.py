@@ -1,0 +1,95 @@
+"""Batches for teachers, each from its own shard only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from datalens_service.data.dataset import Images, Labels
+
+
+class ShardBatch(NamedTuple):
+    """Private records, one batch per teacher; the rows of a teacher without records are all 0."""
+
+    images: Tensor
+    """uint8 (N, B, d) in channel, height, width order."""
+    labels: Tensor
+    """int64 (N, B)."""
+
+
+class ShardSampler:
+    """Draws B consecutive records of every shard, from a random start and around its end.
+
+    A batch as long as the shard is the whole shard. Which rows teacher i gets is a function of its own rows
+    and of random numbers that depend on (seed, step) alone.
+
+    Args:
+        images: uint8 (n, height, width, channels), private.
+        labels: int64 (n,), private.
+        shards: Row numbers of each teacher's shard; may be empty.
+        batch_size: B.
+        seed: Public.
+        device: Where the records are kept and the batches made.
+
+    Attributes:
+        active: bool (N,), False where a shard is empty. Private.
+    """
+
+    def __init__(
+        self,
+        images: Images,
+        labels: Labels,
+        shards: Sequence[NDArray[np.int64]],
+        batch_size: int,
+        seed: int,
+        device: str = "cpu",
+    ) -> None:
+        pixels = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(len(images), -1)
+        self._images = torch.from_numpy(pixels).to(device)
+        self._labels = torch.from_numpy(labels).to(device)
+        sizes = np.array([len(rows) for rows in shards], dtype=np.int64)
+        self._sizes = torch.from_numpy(sizes).to(device)
+        self._starts = torch.from_numpy(np.cumsum(sizes) - sizes).to(device)
+        self._rows = torch.from_numpy(_shuffled(shards, sizes, len(labels), seed)).to(device)
+        self._batch_size = batch_size
+        self._seed = seed
+        self.active = self._sizes > 0
+
+    def batch(self, step: int) -> ShardBatch:
+        """The batches of optimiser step `step`; the same step gives the same batches."""
+        rows = self._draw(step)
+        images, labels = self._images[rows], self._labels[rows]
+        idle = ~self.active
+        images[idle] = 0
+        labels[idle] = 0
+        return ShardBatch(images, labels)
+
+    def _draw(self, step: int) -> Tensor:
+        """(N, B) row numbers; those of an empty shard are some row's and must not be used."""
+        numbers = np.random.default_rng([self._seed, step]).random(len(self._sizes))
+        uniform = torch.from_numpy(numbers).to(self._sizes.device)
+        sizes = self._sizes.clamp_min(1)
+        first = (uniform * sizes).to(torch.int64)
+        turns = torch.arange(self._batch_size, device=sizes.device)
+        places = self._starts[:, None] + (first[:, None] + turns) % sizes[:, None]
+        return self._rows[places.clamp_max(len(self._rows) - 1)]
+
+
+def _shuffled(
+    shards: Sequence[NDArray[np.int64]], sizes: NDArray[np.int64], records: int, seed: int
+) -> NDArray[np.int64]:
+    """The shards' rows one after another, each shard in an order fixed by one random number per row.
+
+    An upload sorted by class would otherwise give batches of one class. The numbers belong to the rows, so
+    leaving a row out changes the order of no other shard.
+    """
+    keys = np.random.default_rng(seed).random(records)
+    rows = np.concatenate([np.zeros(0, dtype=np.int64), *shards])
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    ordered = rows[np.lexsort((keys[rows], owners))]
+    return ordered if len(ordered) else np.zeros(1, dtype=np.int64)

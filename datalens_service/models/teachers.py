@@ -1,0 +1,236 @@
+"""The teacher ensemble: N discriminators trained and differentiated in blocks, none of which sees another.
+
+DataLens (CCS 2021), Algorithm 1: teacher i trains on its own shard and on synthetic images, then says for
+every synthetic image in which direction it should move. Everything here is private until a mechanism has
+released a noisy sum of it; losses are never computed as numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+from torch.optim.adam import adam
+
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import CheckpointMismatch, InvalidSpec
+from datalens_service.models.networks import ARCHITECTURES, Parameters, TeacherNetwork
+
+# A block that fits the processor's cache is fastest; a graphics processor wants large ones.
+_BLOCK_BYTES: Final = {"cpu": 2**25, "cuda": 2**32}
+_BETA2: Final = 0.999
+_EPSILON: Final = 1e-8
+
+
+class TeacherEnsemble:
+    """N teachers with stacked parameters and an optimiser state each.
+
+    Formal guarantee: parameters, Adam moments and gradients of teacher i are a function of its own batches,
+    of the synthetic images and of public numbers. No operation mixes entries of the first axis.
+
+    Args:
+        architecture: Key of `ARCHITECTURES`, or a network of one's own size.
+        num_teachers: N.
+        schema: Of the images.
+        device: "cpu" or "cuda".
+        seed: Of the initial weights; public.
+        learning_rate: Adam's, the same for all.
+        beta1: Adam's decay of the first moment.
+        active: (N,) False for a teacher whose shard is empty: it never trains and its gradients are 0.
+        block_bytes: Memory for the activations and gradients of the teachers handled at once; None chooses
+            by device. It changes speed, not results.
+
+    Raises:
+        InvalidSpec: Unknown architecture.
+    """
+
+    def __init__(
+        self,
+        architecture: str | TeacherNetwork,
+        num_teachers: int,
+        schema: Schema,
+        device: str,
+        seed: int,
+        learning_rate: float = 1e-3,
+        beta1: float = 0.5,
+        *,
+        active: Tensor | None = None,
+        block_bytes: int | None = None,
+    ) -> None:
+        self.num_teachers = num_teachers
+        self.device = torch.device(device)
+        self._network = _network(architecture, schema)
+        self._learning_rate = learning_rate
+        self._beta1 = beta1
+        self._idle = _idle(active, num_teachers).to(self.device)
+        self._some_idle = bool(self._idle.any())
+        self._block_bytes = block_bytes or _BLOCK_BYTES.get(self.device.type, _BLOCK_BYTES["cpu"])
+        self._parameters = self._initial(seed)
+        self._first_moments = {name: torch.zeros_like(value) for name, value in self._parameters.items()}
+        self._second_moments = {name: torch.zeros_like(value) for name, value in self._parameters.items()}
+        self._steps = 0
+
+    def train_step(
+        self, real_images: Tensor, real_labels: Tensor, synthetic_images: Tensor, synthetic_labels: Tensor
+    ) -> None:
+        """One Adam step per teacher on binary cross-entropy: real → 1, synthetic → 0.
+
+        Args:
+            real_images: (N, B, d), uint8 in 0..255 or float32 in [0, 1].
+            real_labels: int64 (N, B).
+            synthetic_images: float32 (S, d) for all teachers, or (groups, S, d): the teachers are cut into
+                that many equal runs, and run g sees images g. One group per class suits class-pure shards.
+            synthetic_labels: int64 (S,) or (groups, S).
+
+        Raises:
+            InvalidSpec: N is no multiple of the number of groups.
+        """
+        images = synthetic_images if synthetic_images.ndim == 3 else synthetic_images[None]
+        labels = synthetic_labels if synthetic_labels.ndim == 2 else synthetic_labels[None]
+        if self.num_teachers % len(images):
+            raise InvalidSpec("num_teachers must be a multiple of the number of groups of synthetic images.")
+        run = self.num_teachers // len(images)
+        for group in range(len(images)):
+            for block in self._blocks(group * run, (group + 1) * run, real_images.shape[1] + images.shape[1]):
+                self._train_block(block, real_images[block], real_labels[block], images[group], labels[group])
+        self._steps += 1
+
+    def image_gradients(
+        self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
+    ) -> Iterator[Tensor]:
+        """Every teacher's own direction for every image: −∂L_G/∂x with L_G = −log sigmoid(Γ(x, y)).
+
+        Args:
+            synthetic_images: float32 (images, d).
+            synthetic_labels: int64 (images,).
+            teachers: Which ones, a run without gaps; all by default.
+
+        Yields:
+            (teachers of a block, images, d) in the order of the teachers. Rows of a teacher that has
+            diverged are not finite, rows of one without records are 0.
+        """
+        start, stop, _ = teachers.indices(self.num_teachers)
+        for block in self._blocks(start, stop, len(synthetic_images)):
+            yield self._gradient_block(block, synthetic_images.to(self.device), synthetic_labels.to(self.device))
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Parameters, Adam moments and the step count, as copies; private."""
+        arrays: dict[str, NDArray[np.generic]] = {"steps": np.array(self._steps, dtype=np.int64)}
+        for part, tensors in self._parts().items():
+            arrays |= {f"{part}/{name}": value.cpu().numpy().copy() for name, value in tensors.items()}
+        return arrays
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Continue from `state`.
+
+        Raises:
+            CheckpointMismatch: It belongs to another architecture or number of teachers.
+        """
+        own = {f"{part}/{name}": value for part, tensors in self._parts().items() for name, value in tensors.items()}
+        shapes = {name: tuple(value.shape) for name, value in own.items()} | {"steps": ()}
+        if shapes != {name: value.shape for name, value in state.items()}:
+            raise CheckpointMismatch("The checkpoint holds other teachers than this job asks for.")
+        for name, value in own.items():
+            value.copy_(torch.from_numpy(state[name]))
+        self._steps = int(state["steps"])
+
+    def _parts(self) -> dict[str, Parameters]:
+        return {"parameters": self._parameters, "first": self._first_moments, "second": self._second_moments}
+
+    def _initial(self, seed: int) -> Parameters:
+        # Drawn on the processor, so that all devices start from the same numbers.
+        generator = torch.Generator().manual_seed(seed)
+        parameters = {}
+        for name, shape in self._network.shapes().items():
+            value = torch.zeros(self.num_teachers, *shape)
+            if stddev := self._network.initial_stddev(name):
+                value.normal_(0.0, stddev, generator=generator)
+            parameters[name] = value.to(self.device)
+        return parameters
+
+    def _blocks(self, start: int, stop: int, images: int) -> Iterator[slice]:
+        """Runs of teachers from `start` to `stop` whose working memory stays within the limit."""
+        weights = sum(value[0].numel() for value in self._parameters.values())
+        each = 4 * (2 * weights + images * self._network.activations())
+        teachers_per_block = max(1, self._block_bytes // each)
+        for first in range(start, stop, teachers_per_block):
+            yield slice(first, min(first + teachers_per_block, stop))
+
+    def _train_block(
+        self, block: slice, real_images: Tensor, real_labels: Tensor, images: Tensor, labels: Tensor
+    ) -> None:
+        leaves = {name: value[block].detach().requires_grad_() for name, value in self._parameters.items()}
+        real = _as_floats(real_images.to(self.device))
+        classes = torch.cat([self._one_hot(real_labels), self._one_hot(labels).expand(len(real), -1, -1)], dim=-1)
+        features = self._network.first(leaves, real, images.to(self.device), classes)
+        logits = self._network.rest(leaves, features, classes)
+        gradients = torch.autograd.grad(_cross_entropy(logits, real.shape[1]), list(leaves.values()))
+        # The fused kernel below reads memory in order and takes no strides into account.
+        self._adam(block, {name: value.contiguous() for name, value in zip(leaves, gradients, strict=True)})
+
+    def _adam(self, block: slice, gradients: Parameters) -> None:
+        """Elementwise, hence per teacher; a teacher without records has gradient 0 and stays where it is."""
+        if self._some_idle:
+            for value in gradients.values():
+                value[self._idle[block]] = 0.0
+        adam(
+            [self._parameters[name][block] for name in gradients],
+            list(gradients.values()),
+            [self._first_moments[name][block] for name in gradients],
+            [self._second_moments[name][block] for name in gradients],
+            [],
+            [torch.tensor(float(self._steps), device=self.device) for _ in gradients],
+            fused=True,
+            amsgrad=False,
+            beta1=self._beta1,
+            beta2=_BETA2,
+            lr=self._learning_rate,
+            weight_decay=0.0,
+            eps=_EPSILON,
+            maximize=False,
+        )
+
+    def _gradient_block(self, block: slice, images: Tensor, labels: Tensor) -> Tensor:
+        parameters = {name: value[block] for name, value in self._parameters.items()}
+        classes = self._one_hot(labels).expand(block.stop - block.start, -1, -1)
+        nothing = images.new_empty(len(classes), 0, images.shape[1])
+        features = self._network.first(parameters, nothing, images, classes).requires_grad_()
+        logits = self._network.rest(parameters, features, classes)
+        (gradient,) = torch.autograd.grad(functional.logsigmoid(logits).sum(), features)
+        directions = self._network.pull_back(parameters, gradient)
+        if self._some_idle:
+            directions[self._idle[block]] = 0.0
+        return directions
+
+    def _one_hot(self, labels: Tensor) -> Tensor:
+        """(…, B) → (…, C, B), at least three axes."""
+        classes = functional.one_hot(labels.to(self.device), self._network.schema.num_classes)
+        return classes.mT.to(torch.float32).reshape(-1, classes.shape[-1], classes.shape[-2])
+
+
+def _network(architecture: str | TeacherNetwork, schema: Schema) -> TeacherNetwork:
+    if isinstance(architecture, TeacherNetwork):
+        return architecture
+    if architecture not in ARCHITECTURES:
+        raise InvalidSpec(f"There is no teacher '{architecture}'; choose one of: {', '.join(sorted(ARCHITECTURES))}.")
+    return ARCHITECTURES[architecture](schema)
+
+
+def _idle(active: Tensor | None, num_teachers: int) -> Tensor:
+    return torch.zeros(num_teachers, dtype=torch.bool) if active is None else ~active.to(torch.bool)
+
+
+def _as_floats(images: Tensor) -> Tensor:
+    return images.to(torch.float32).div_(255) if images.dtype == torch.uint8 else images
+
+
+def _cross_entropy(logits: Tensor, num_real: int) -> Tensor:
+    """Sum over teachers of their mean losses: the derivative by one teacher's logits is its own alone."""
+    real = functional.logsigmoid(logits[:, :num_real]).mean(dim=1)
+    synthetic = functional.logsigmoid(-logits[:, num_real:]).mean(dim=1)
+    return -(real + synthetic).sum()
