@@ -1,0 +1,1 @@
+"""Models: teachers, which stay private, and generators, which are released."""

@@ -32,7 +32,7 @@ def dct_basis(schema: Schema, count: int) -> NDArray[np.float32]:
     vertical, horizontal = _cosines(schema.height), _cosines(schema.width)
     planes = np.einsum("ky,kx->kyx", vertical[rows], horizontal[columns])
     basis = np.einsum("kyx,ce->cyxke", planes, np.eye(schema.channels))
-    return basis.reshape(schema.dimensions, -1)[:, :count].astype(np.float32)
+    return np.asarray(basis.reshape(schema.dimensions, -1)[:, :count], dtype=np.float32)
 
 
 def _cosines(size: int) -> NDArray[np.float64]:

@@ -24,13 +24,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from datalens_service.data.dataset import Schema
+from datalens_service.models.patches import TAPS, Unfold, fold, halved, taps_inside, unfold
 
 Parameters = dict[str, Tensor]
 Shape = tuple[int, ...]
 
-_KERNEL: Final = 5
-_TAPS: Final = _KERNEL * _KERNEL
-_STRIDE: Final = 2
 _SLOPE: Final = 0.2
 
 
@@ -120,7 +118,7 @@ class Dense(TeacherNetwork):
         products: Tensor = _FirstProduct.apply(parameters["input.weight"], own, shared)
         return products + _labels_and_bias(parameters, "input", classes)
 
-    def rest(self, parameters: Parameters, features: Tensor, classes: Tensor) -> Tensor:
+    def rest(self, parameters: Parameters, features: Tensor, classes: Tensor) -> Tensor:  # noqa: ARG002
         """The label enters at the input only."""
         hidden = functional.leaky_relu(features, _SLOPE)
         return (torch.bmm(parameters["output.weight"], hidden) + parameters["output.bias"][..., None])[:, 0]
@@ -149,19 +147,19 @@ class Conv(TeacherNetwork):
         super().__init__(schema)
         self.hidden = hidden
         self.maps = (schema.channels + schema.num_classes, maps + schema.num_classes)
-        first = (_halved(schema.height), _halved(schema.width))
-        self.sides = (first, (_halved(first[0]), _halved(first[1])))
-        self._inside = (_taps_inside(schema.height, schema.width), _taps_inside(*first))
+        first = (halved(schema.height), halved(schema.width))
+        self.sides = (first, (halved(first[0]), halved(first[1])))
+        self._inside = (taps_inside(schema.height, schema.width), taps_inside(*first))
 
     def shapes(self) -> dict[str, Shape]:
         """Shape of every parameter of one teacher."""
         classes, (first, second) = self.schema.num_classes, self.maps
         return {
-            "conv1.weight": (first, self.schema.channels * _TAPS),
-            "conv1.label": (first, _TAPS, classes),
+            "conv1.weight": (first, self.schema.channels * TAPS),
+            "conv1.label": (first, TAPS, classes),
             "conv1.bias": (first,),
-            "conv2.weight": (second, first * _TAPS),
-            "conv2.label": (second, _TAPS, classes),
+            "conv2.weight": (second, first * TAPS),
+            "conv2.label": (second, TAPS, classes),
             "conv2.bias": (second,),
             "dense.weight": (self.hidden, second * math.prod(self.sides[1])),
             "dense.label": (self.hidden, classes),
@@ -178,14 +176,14 @@ class Conv(TeacherNetwork):
     def activations(self) -> int:
         """Patches of both convolutions, and their outputs before and after the rectifier."""
         (first, second), (area, small) = self.maps, (math.prod(side) for side in self.sides)
-        patches = _TAPS * (self.schema.channels * area + 2 * first * small)
+        patches = TAPS * (self.schema.channels * area + 2 * first * small)
         return self.schema.dimensions + patches + 5 * first * area + 5 * second * small + 4 * self.hidden
 
     def first(self, parameters: Parameters, own: Tensor, shared: Tensor, classes: Tensor) -> Tensor:
         """(n, maps, height, width, B + S), the sides those of the convolution's output."""
         weight = parameters["conv1.weight"]
-        own_maps = torch.bmm(weight, _unfold(self._planes(own)))
-        shared_maps = weight.flatten(0, 1) @ _unfold(self._planes(shared[None]))[0]
+        own_maps = torch.bmm(weight, unfold(self._planes(own)))
+        shared_maps = weight.flatten(0, 1) @ unfold(self._planes(shared[None]))[0]
         offset = self._label_maps(parameters, 0, classes)
         features = [
             maps.view(*weight.shape[:2], *self.sides[0], batch)
@@ -195,9 +193,9 @@ class Conv(TeacherNetwork):
 
     def rest(self, parameters: Parameters, features: Tensor, classes: Tensor) -> Tensor:
         """Second convolution, dense layer, logit."""
-        patches = _Unfold.apply(functional.leaky_relu(features, _SLOPE))
+        patches = Unfold.apply(functional.leaky_relu(features, _SLOPE))
         maps = torch.baddbmm(self._label_maps(parameters, 1, classes), parameters["conv2.weight"], patches)
-        flat = functional.leaky_relu(maps, _SLOPE).unflatten(-1, (-1, classes.shape[-1])).flatten(1, 2)
+        flat = functional.leaky_relu(maps, _SLOPE).view(len(maps), -1, classes.shape[-1])
         products: Tensor = _DenseProduct.apply(parameters["dense.weight"], flat)
         hidden = functional.leaky_relu(products + _labels_and_bias(parameters, "dense", classes), _SLOPE)
         logits = torch.bmm(parameters["output.weight"], hidden) + _labels_and_bias(parameters, "output", classes)
@@ -207,17 +205,18 @@ class Conv(TeacherNetwork):
         """Through the first convolution, transposed."""
         patches = torch.bmm(parameters["conv1.weight"].mT, gradient.flatten(2))
         shape = (self.schema.channels, self.schema.height, self.schema.width, gradient.shape[-1])
-        return _fold(patches, torch.Size((len(gradient), *shape))).flatten(1, 3).mT.contiguous()
+        return fold(patches, torch.Size((len(gradient), *shape))).flatten(1, 3).mT.contiguous()
 
     def _planes(self, images: Tensor) -> Tensor:
         """(n, B, d) → (n, channels, height, width, B)."""
-        return images.mT.unflatten(1, (self.schema.channels, self.schema.height, self.schema.width))
+        shape = (self.schema.channels, self.schema.height, self.schema.width, images.shape[1])
+        return images.mT.view(len(images), *shape)
 
     def _label_maps(self, parameters: Parameters, layer: int, classes: Tensor) -> Tensor:
         """(n, maps, height·width·B): what constant label maps and the bias add to a convolution."""
         kernels, bias = parameters[f"conv{layer + 1}.label"], parameters[f"conv{layer + 1}.bias"]
         inside = self._inside[layer].to(kernels.device)
-        chosen = torch.bmm(kernels.flatten(1, 2), classes).unflatten(1, kernels.shape[1:3]).flatten(0, 1)
+        chosen = torch.bmm(kernels.flatten(1, 2), classes).view(-1, TAPS, classes.shape[-1])
         sums = torch.bmm(inside.expand(len(chosen), *inside.shape), chosen)
         return sums.view(*kernels.shape[:2], -1) + bias[..., None]
 
@@ -230,67 +229,6 @@ def _labels_and_bias(parameters: Parameters, layer: str, classes: Tensor) -> Ten
     return torch.baddbmm(parameters[f"{layer}.bias"][..., None], parameters[f"{layer}.label"], classes)
 
 
-def _halved(side: int) -> int:
-    """Output side of a convolution of stride 2 with "same" padding."""
-    return -(-side // _STRIDE)
-
-
-def _padding(side: int) -> tuple[int, int]:
-    """Zeros before and after; an odd one goes behind, as in the original's framework."""
-    total = max((_halved(side) - 1) * _STRIDE + _KERNEL - side, 0)
-    return total // 2, total - total // 2
-
-
-def _taps_inside(height: int, width: int) -> Tensor:
-    """(height·width of the output, taps): 1 where a kernel tap reads the image, 0 where it reads padding."""
-    return _unfold(torch.ones(1, 1, height, width, 1))[0].unflatten(0, (_TAPS, 1))[:, 0].T.contiguous()
-
-
-def _windows(height: int, width: int) -> list[tuple[slice, slice]]:
-    """What each kernel tap reads of a padded plane whose convolution has sides `height` and `width`."""
-    rows = [slice(tap, tap + _STRIDE * height - 1, _STRIDE) for tap in range(_KERNEL)]
-    columns = [slice(tap, tap + _STRIDE * width - 1, _STRIDE) for tap in range(_KERNEL)]
-    return [(row, column) for row in rows for column in columns]
-
-
-def _unfold(planes: Tensor) -> Tensor:
-    """Patches (n, maps·taps, h·w·B) that a 5×5 convolution of stride 2 reads from (n, maps, H, W, B).
-
-    The batch is innermost, so that every copy moves runs of B numbers.
-    """
-    teachers, maps, height, width, batch = planes.shape
-    padded = functional.pad(planes, (0, 0, *_padding(width), *_padding(height)))
-    height, width = _halved(height), _halved(width)
-    patches = planes.new_empty(teachers, maps, _TAPS, height, width, batch)
-    for tap, (rows, columns) in enumerate(_windows(height, width)):
-        patches[:, :, tap] = padded[:, :, rows, columns]
-    return patches.view(teachers, maps * _TAPS, -1)
-
-
-def _fold(patches: Tensor, shape: torch.Size) -> Tensor:
-    """The transpose of `_unfold`: sums patches into planes of `shape`."""
-    teachers, maps, height, width, batch = shape
-    (top, bottom), (left, right) = _padding(height), _padding(width)
-    padded = patches.new_zeros(teachers, maps, top + height + bottom, left + width + right, batch)
-    patches = patches.view(teachers, maps, _TAPS, _halved(height), _halved(width), batch)
-    for tap, (rows, columns) in enumerate(_windows(_halved(height), _halved(width))):
-        padded[:, :, rows, columns] += patches[:, :, tap]
-    return padded[:, :, top : top + height, left : left + width]
-
-
-class _Unfold(torch.autograd.Function):
-    """`_unfold` with its derivative."""
-
-    @staticmethod
-    def forward(context: Any, planes: Tensor) -> Tensor:
-        context.shape = planes.shape
-        return _unfold(planes)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
-        return _fold(gradient.contiguous(), context.shape)
-
-
 class _FirstProduct(torch.autograd.Function):
     """(n, out, B + S): first weights (n, out, in) times own (n, B, in) and shared (S, in) images.
 
@@ -300,14 +238,14 @@ class _FirstProduct(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, weight: Tensor, own: Tensor, shared: Tensor) -> Tensor:
         context.save_for_backward(own, shared)
-        common = (weight.flatten(0, 1) @ shared.T).unflatten(0, weight.shape[:2])
+        common = (weight.flatten(0, 1) @ shared.T).view(*weight.shape[:2], -1)
         return torch.cat([torch.bmm(weight, own.mT), common], dim=-1)
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         own, shared = context.saved_tensors
         batch = own.shape[1]
-        by_weight = (gradient[..., batch:].flatten(0, 1) @ shared).unflatten(0, gradient.shape[:2])
+        by_weight = (gradient[..., batch:].flatten(0, 1) @ shared).view(*gradient.shape[:2], -1)
         return by_weight.baddbmm_(gradient[..., :batch], own), None, None
 
 
@@ -324,7 +262,7 @@ class _DenseProduct(torch.autograd.Function):
         return torch.bmm(rows, weight.mT).mT
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor]:  # type: ignore[override]
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor]:
         weight, rows = context.saved_tensors
         by_weight = torch.bmm(gradient, rows) if context.needs_input_grad[0] else None
         return by_weight, torch.bmm(gradient.mT, weight).mT

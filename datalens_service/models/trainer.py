@@ -1,125 +1,194 @@
-"""How a student follows released votes; post-processing from beginning to end."""
+"""Moves a generator network along released directions (algorithms.md, section 1, step 7).
+
+All of it is post-processing of what a mechanism handed out: it may be repeated, averaged and replayed.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from datalens_service.data.dataset import Schema
-from datalens_service.models.student import RefinedGaussian, Student
+from datalens_service.data.dataset import Labels, Schema
+from datalens_service.errors import CheckpointMismatch, InvalidSpec, StateConflict
+from datalens_service.models.image_network import ImageNetwork, Tensors
 
-State = dict[str, np.ndarray]
+State = dict[str, NDArray[np.generic]]
+
+# Statistics of exported batch norm layers: enough batches that one more changes nothing visible.
+_CALIBRATION_BATCHES = 16
+_CALIBRATION_IMAGES = 128
+
+
+class _Proposal(NamedTuple):
+    inputs: Tensor
+    labels: Tensor
+    images: Tensor
 
 
 class StudentTrainer:
-    """Proposes images and moves the student along the released directions.
+    """A network, its Adam state, and the running average of its weights.
 
     Args:
-        student: The network; its buffers and weights are public.
+        network: Starts from its present weights.
         schema: Of the images.
-        device: Where it is trained.
-        learning_rate: Adam's; its β₁ is 0.5 as in the original.
-        updates: Adam steps per released direction, all towards the same target.
-        averaging: Decay of the running average of weights that is handed out; 0 hands out the weights.
+        device: "cpu" or "cuda".
+        learning_rate: Adam's.
+        beta1: Adam's decay of the first moment.
+        updates: Adam steps towards the same targets per direction.
+        averaging: Decay of the exponential average of the weights that is exported; 0 exports the last ones.
+            Early on the decay is smaller, (1 + t) / (10 + t), so that the initial weights are forgotten.
     """
 
     def __init__(
         self,
-        student: Student | RefinedGaussian,
+        network: ImageNetwork,
         schema: Schema,
         device: str,
         *,
-        learning_rate: float,
-        updates: int,
-        averaging: float,
+        learning_rate: float = 1e-3,
+        beta1: float = 0.5,
+        updates: int = 1,
+        averaging: float = 0.0,
     ) -> None:
-        self._student = student.to(device).train()
+        self._network = network.to(device)
         self._schema = schema
-        self._device = device
+        self._device = torch.device(device)
+        self._optimiser = torch.optim.Adam(network.parameters(), lr=learning_rate, betas=(beta1, 0.999))
         self._updates = updates
         self._averaging = averaging
-        self._optimizer = torch.optim.Adam(self._student.parameters(), learning_rate, betas=(0.5, 0.999))
-        self._average = {name: value.clone() for name, value in self._student.state_dict().items()}
-        self._latent = torch.empty(0)
-        self._labels = torch.empty(0, dtype=torch.int64)
+        self._average = {name: value.detach().clone() for name, value in network.named_parameters()}
+        self._steps = 0
+        self._proposal: _Proposal | None = None
 
-    def begin(self, released: dict[str, NDArray[np.float32]]) -> None:
-        """Put released tensors into the student's buffers before the first vote."""
-        for name, value in released.items():
-            for tensors in (self._student.state_dict(), self._average):
-                tensors[name].copy_(torch.from_numpy(value))
+    def begin(self, released: Tensors) -> None:
+        """Put released tensors, such as a Gaussian's, into the network before the first direction.
 
-    def propose(self, seed: int, images: int, *, balanced: bool) -> tuple[Tensor, Tensor]:
-        """Images to vote on, with labels uniform over the declared classes.
+        Raises:
+            InvalidInput: The network has no such tensors.
+        """
+        self._network.load(released, partial=True)
+
+    def propose(self, seed: int, images: int, *, balanced: bool = False) -> tuple[Tensor, Tensor]:
+        """Draw a batch to be voted on, and remember what it was drawn from.
 
         Args:
-            seed: Of latent vectors and labels.
-            images: B, how many.
-            balanced: The same number of every class, in class order, instead of independent draws.
+            seed: Of inputs and labels; public.
+            images: How many, at least 2.
+            balanced: Equal numbers of every class, in class order; else labels uniform over the classes.
 
         Returns:
-            float32 (B, d) without a graph, and int64 (B,).
+            Images float32 (images, d) in [0, 1] and labels int64 (images,), on the device.
+
+        Raises:
+            InvalidSpec: Fewer than 2 images, or no multiple of the classes when balanced.
         """
         rng = np.random.default_rng(seed)
-        classes = self._schema.num_classes
-        drawn = np.repeat(np.arange(classes), images // classes) if balanced else rng.integers(classes, size=images)
-        self._labels = torch.from_numpy(drawn.astype(np.int64)).to(self._device)
-        self._latent = self._student.latent(images, rng).to(self._device)
+        classes = self._labels(images, rng, balanced)
+        inputs = torch.from_numpy(self._network.inputs(classes, rng)).to(self._device)
+        labels = torch.from_numpy(classes).to(self._device)
+        self._network.train()
         with torch.no_grad():
-            return self._student(self._latent, self._labels), self._labels
+            self._proposal = _Proposal(inputs, labels, self._network(inputs, labels))
+        return self._proposal.images.clamp(0.0, 1.0), labels
 
     def update(self, direction: NDArray[np.float32], step_size: float) -> None:
-        """Adam on Σ_j ‖Ψ(z_j, y_j) − (x_j + γ·u_j)‖² for the images proposed last.
+        """Adam on Σ_j ‖Ψ(z_j, y_j) − (x_j + γ·u_j)‖², from the proposal before.
 
         Args:
-            direction: u, (B, d).
+            direction: u, (images, d): where each image of the proposal should move.
             step_size: γ.
+
+        Raises:
+            StateConflict: There is no proposal, or its direction was followed already.
         """
-        with torch.no_grad():
-            proposed = self._student(self._latent, self._labels)
-        target = proposed + step_size * torch.from_numpy(direction).to(self._device)
+        if self._proposal is None:
+            raise StateConflict("Propose images before following a direction.")
+        inputs, labels, images = self._proposal
+        targets = images + step_size * torch.from_numpy(direction).to(self._device)
         for _ in range(self._updates):
-            self._optimizer.zero_grad()
-            (self._student(self._latent, self._labels) - target).square().sum().backward()
-            self._optimizer.step()
-        self._follow()
+            self._optimiser.zero_grad()
+            torch.square(self._network(inputs, labels) - targets).sum().backward()  # type: ignore[no-untyped-call]
+            self._optimiser.step()
+        self._proposal = None
+        self._include_in_average()
 
     def settings(self) -> dict[str, Any]:
-        """What builds the network again."""
-        return self._student.settings()
+        """What builds the released generator again."""
+        return self._network.settings()
 
-    def tensors(self) -> dict[str, NDArray[np.float32]]:
-        """Weights and buffers that are handed out, float32."""
-        floats = {name: value for name, value in self._average.items() if value.is_floating_point()}
-        return {name: value.cpu().numpy().copy() for name, value in floats.items()}
+    def tensors(self) -> Tensors:
+        """Tensors of the released generator: averaged weights, and batch statistics that fit them."""
+        network = copy.deepcopy(self._network)
+        network.load_state_dict(network.state_dict() | self._average)
+        _calibrate(network, self._device)
+        return network.tensors()
 
     def state(self) -> State:
-        """Weights, average and optimiser state, to go on from."""
-        arrays = {f"weights/{name}": value for name, value in self._student.state_dict().items()}
+        """Everything the next step needs, as copies; a pending proposal is not part of it."""
+        arrays = {f"network/{name}": value for name, value in self._network.state_dict().items()}
         arrays |= {f"average/{name}": value for name, value in self._average.items()}
-        for index, slots in self._optimizer.state_dict()["state"].items():
-            arrays |= {f"adam/{index}/{name}": value for name, value in slots.items()}
-        return {name: value.detach().cpu().numpy().copy() for name, value in arrays.items()}
+        for index, moments in self._optimiser.state_dict()["state"].items():
+            arrays |= {f"adam/{index}/{name}": value for name, value in moments.items()}
+        copies: State = {name: np.array(value.detach().cpu().numpy()) for name, value in arrays.items()}
+        return copies | {"steps": np.array(self._steps, dtype=np.int64)}
 
     def restore(self, state: State) -> None:
-        """Continue from `state`."""
-        parts: dict[str, dict[str, Tensor]] = {"weights": {}, "average": {}, "adam": {}}
-        for name, value in state.items():
-            part, _, rest = name.partition("/")
-            parts[part][rest] = torch.from_numpy(value).to(self._device)
-        self._student.load_state_dict(parts["weights"])
-        self._average = parts["average"]
-        slots: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in parts["adam"].items():
-            index, _, slot = name.partition("/")
-            slots.setdefault(int(index), {})[slot] = tensor
-        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": slots})
+        """Continue from `state`.
 
-    def _follow(self) -> None:
-        for name, value in self._student.state_dict().items():
-            if value.is_floating_point():
-                self._average[name].mul_(self._averaging).add_(value, alpha=1 - self._averaging)
+        Raises:
+            CheckpointMismatch: It belongs to another network.
+        """
+        parts = {name: torch.from_numpy(np.array(value)) for name, value in state.items()}
+        try:
+            self._network.load_state_dict(_part(parts, "network/"))
+            self._average = {name: parts[f"average/{name}"].to(self._device) for name in self._average}
+        except (RuntimeError, KeyError) as error:
+            raise CheckpointMismatch("The checkpoint holds another generator than this job asks for.") from error
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in _part(parts, "adam/").items():
+            index, kind = name.split("/")
+            moments.setdefault(int(index), {})[kind] = value
+        self._optimiser.load_state_dict(self._optimiser.state_dict() | {"state": moments})
+        self._steps = int(state["steps"])
+        self._proposal = None
+
+    def _labels(self, images: int, rng: np.random.Generator, balanced: bool) -> Labels:
+        classes = self._schema.num_classes
+        if images < 2 or (balanced and images % classes):
+            raise InvalidSpec(f"Propose at least 2 images, with balanced classes a multiple of {classes}.")
+        if balanced:
+            return np.repeat(np.arange(classes, dtype=np.int64), images // classes)
+        return rng.integers(classes, size=images)
+
+    def _include_in_average(self) -> None:
+        self._steps += 1
+        decay = min(self._averaging, (1 + self._steps) / (10 + self._steps))
+        with torch.no_grad():
+            for name, value in self._network.named_parameters():
+                self._average[name].lerp_(value, 1 - decay)
+
+
+def _calibrate(network: ImageNetwork, device: torch.device) -> None:
+    """Replace running statistics by those of the present weights on public inputs, all classes alike."""
+    norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
+    if not norms:
+        return
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # a plain average over the batches
+    network.train()
+    rng = np.random.default_rng(0)
+    labels = np.arange(_CALIBRATION_IMAGES, dtype=np.int64) % network.schema.num_classes
+    with torch.no_grad():
+        for _ in range(_CALIBRATION_BATCHES):
+            network(torch.from_numpy(network.inputs(labels, rng)).to(device), torch.from_numpy(labels).to(device))
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
