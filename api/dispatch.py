@@ -104,7 +104,7 @@ class CeleryDispatcher:
         """
         try:
             with self._celery.connection_for_write() as connection:
-                connection.ensure_connection(max_retries=1, timeout=_BROKER_SECONDS)
+                connection.ensure_connection(max_retries=1, interval_start=0, timeout=_BROKER_SECONDS)
         except Exception as error:
             raise WorkerUnavailable("The broker does not answer; look at DATALENS_BROKER_URL and at Redis.") from error
 
@@ -139,7 +139,14 @@ def _celery(broker_url: str) -> celery.Celery:
     import celery
 
     sender = celery.Celery("datalens", broker=broker_url, set_as_current=False)
-    # A request must not hang on a broker that does not answer.
-    timeouts = {"socket_timeout": _BROKER_SECONDS, "socket_connect_timeout": _BROKER_SECONDS}
-    sender.conf.update(task_ignore_result=True, broker_transport_options=timeouts)
+    sender.conf.update(
+        task_ignore_result=True,
+        # A request must not hang on a broker that does not answer: the sweep is there for that.
+        broker_transport_options={
+            "socket_timeout": _BROKER_SECONDS,
+            "socket_connect_timeout": _BROKER_SECONDS,
+            "max_retries": 1,
+            "interval_start": 0.1,
+        },
+    )
     return sender

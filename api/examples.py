@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from api.catalogue import CATALOGUE
 from api.schemas import BudgetRead, DatasetRead, JobRead, PlanRead, PrivacyRead
 from datalens_service.data.dataset import Schema
-from datalens_service.methods import DataLens, Moments
+from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import default_delta, limit_units
 from datalens_service.spec import TrainingSpec, summarize
 from datalens_service.store.chain import GENESIS, Entry, budget_label
@@ -18,6 +19,7 @@ from datalens_service.store.statement import Statement
 _DATASET_ID: Final = "ds_5b0c2a1e7f3d4c6b8a9e0f1d2c3b4a59"
 _JOB_ID: Final = "job_0f8e2d4c6b1a49d3a7c5e9f10b2d3c4e"
 _ACCOUNT_ID: Final = "acc_8d1f3b5a7c9e4f2d6b0a1c3e5f7a9b2d"
+_NOT_FOUND: Final = CATALOGUE["not-found"]
 _AT: Final = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 _SCHEMA: Final = Schema(
     channels=1, height=28, width=28, class_names=tuple(str(digit) for digit in range(10)), num_units=60_000
@@ -43,11 +45,6 @@ def _statement(reserved: int, charged: int) -> Statement:
     )
 
 
-def page(item: dict[str, Any]) -> dict[str, Any]:
-    """A list of one."""
-    return {"items": [item], "has_more": False, "next_cursor": None}
-
-
 _OPENED: Final = Entry.sealed(
     account_id=_ACCOUNT_ID,
     seq=1,
@@ -61,7 +58,7 @@ _OPENED: Final = Entry.sealed(
 
 FORM: Final = {"file": "@mnist.npz", "epsilon": _EPSILON, "name": "MNIST"}
 
-DATASET: Final = DatasetRead.of(
+_DATASET: Final = DatasetRead.of(
     StoredDataset(
         id=_DATASET_ID,
         account_id=_ACCOUNT_ID,
@@ -78,22 +75,24 @@ DATASET: Final = DatasetRead.of(
     _statement(0, 0),
 ).model_dump(mode="json", by_alias=True)
 
-PRIVACY: Final = PrivacyRead.with_journal(_statement(0, 0), [], [_OPENED]).model_dump(mode="json")
+_PRIVACY: Final = PrivacyRead.with_journal(_statement(0, 0), [], [_OPENED]).model_dump(mode="json")
 
 REQUESTS: Final[dict[str, Any]] = {
     "moments": {
         "summary": "Moments: seconds on one core",
-        "value": {"dataset_id": _DATASET_ID, "spec": {"method": "moments", "epsilon": 1.0}},
+        "value": {"dataset_id": _DATASET_ID, "spec": {"method": {"name": "moments"}, "epsilon": 1.0}},
     },
     "datalens": {
         "summary": "DataLens, started from moments and refined by votes",
         "value": {
             "dataset_id": _DATASET_ID,
             "spec": {
-                "method": DataLens(num_teachers=2000, teacher="dense", warm_start=Moments()).model_dump(
-                    mode="json", exclude_defaults=True
-                )
-                | {"name": "datalens"},
+                "method": {
+                    "name": "datalens",
+                    "num_teachers": 2000,
+                    "teacher": "dense",
+                    "warm_start": {"name": "moments"},
+                },
                 "epsilon": 10.0,
                 "seed": 7,
             },
@@ -101,11 +100,11 @@ REQUESTS: Final[dict[str, Any]] = {
     },
 }
 
-PLAN: Final = PlanRead(cost=_COST, fits=True, budget_after=BudgetRead.of(_statement(_COST.units, 0))).model_dump(
+_PLAN: Final = PlanRead(cost=_COST, fits=True, budget_after=BudgetRead.of(_statement(_COST.units, 0))).model_dump(
     mode="json"
 )
 
-JOB: Final = JobRead.of(
+_JOB: Final = JobRead.of(
     Job(
         id=_JOB_ID,
         dataset_id=_DATASET_ID,
@@ -125,4 +124,30 @@ JOB: Final = JobRead.of(
     )
 ).model_dump(mode="json", by_alias=True)
 
-REPORT: Final = {"audience": "owner", "privacy": {"epsilon": 1.0, "delta": _DELTA}}
+
+def _page(item: dict[str, Any]) -> dict[str, Any]:
+    return {"items": [item], "has_more": False, "next_cursor": None}
+
+
+ANSWERS: Final[dict[str, Any]] = {
+    "createDataset": _DATASET,
+    "listDatasets": _page(_DATASET),
+    "getDataset": _DATASET,
+    "getDatasetPrivacy": _PRIVACY,
+    "createPlan": _PLAN,
+    "createJob": _JOB,
+    "listJobs": _page(_JOB),
+    "getJob": _JOB,
+    "cancelJob": _JOB,
+    "getJobReport": {"audience": "owner"},
+    "getLiveness": {"status": "ok"},
+    "getReadiness": {"status": "ok", "executor": "local"},
+    "getProblemType": {
+        "type": _NOT_FOUND.uri,
+        "title": _NOT_FOUND.title,
+        "status": _NOT_FOUND.status,
+        "meaning": _NOT_FOUND.meaning,
+        "remedy": _NOT_FOUND.remedy,
+    },
+}
+"""A JSON body by operation id."""

@@ -10,7 +10,7 @@ from typing import Any
 import anyio.to_thread
 from fastapi import FastAPI
 
-from api import intake, logs, openapi, problems, uploads
+from api import examples, intake, logs, openapi, problems, uploads
 from api.deps import Services
 from api.dispatch import dispatcher_for
 from api.middleware import BodyLimit, RequestLog
@@ -46,7 +46,9 @@ class _Application(FastAPI):
     """FastAPI with our description."""
 
     def openapi(self) -> dict[str, Any]:
-        return openapi.describe(self)
+        if self.openapi_schema is None:
+            self.openapi_schema = openapi.describe(self, examples.ANSWERS)
+        return self.openapi_schema
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ JOB_LINKS: Final[Json] = {
     for operation in ("getJob", "cancelJob", "getJobReport", "getJobSamples", "getJobSynthetic", "getJobGenerator")
 }
 _SCHEMAS: Final = "#/components/schemas/"
+_BYTES: Final[Json] = {"schema": {"type": "string", "format": "binary"}}
 _REQUEST_ID: Final = "00000000-0000-4000-8000-000000000000"
 _HEADERS: Final[dict[str, Json]] = {
     "Location": {"description": "Path of the new object.", "schema": {"type": "string"}},
@@ -47,36 +48,34 @@ _HEADERS: Final[dict[str, Json]] = {
 }
 
 
-def ok(
-    status: int, description: str, example: Json, *, headers: Sequence[str] = (), links: Json | None = None
-) -> Responses:
-    """A successful JSON answer with an example.
+def ok(status: int, description: str, *, headers: Sequence[str] = (), links: Json | None = None) -> Responses:
+    """A successful answer; its example is in `examples.ANSWERS`.
 
     Args:
         status: HTTP status.
         description: When it is given.
-        example: A body.
         headers: Names out of those this module knows.
         links: OpenAPI links to what can be done next.
     """
-    answer: Json = {"description": description, "content": {"application/json": {"example": example}}}
+    answer: Json = {"description": description}
     if headers:
         answer["headers"] = {name: _HEADERS[name] for name in headers}
     return {status: answer if links is None else {**answer, "links": links}}
 
 
-def file_content(description: str, media_types: Mapping[str, Any]) -> Responses:
+def file_content(description: str, *media_types: str) -> Responses:
     """A file as the answer, whole, in part or not at all because the client has it.
 
     Args:
         description: What it is.
-        media_types: Those it may have, with an example or None for bytes.
+        media_types: Those it may have.
     """
-    content = {name: _file_media(name, example) for name, example in media_types.items()}
     headers = {name: _HEADERS[name] for name in ("ETag", "Repr-Digest", "Accept-Ranges")}
+    part = {"application/octet-stream": _BYTES}
+    whole = {name: _file_media(name) for name in media_types}
     return {
-        200: {"description": description, "content": content, "headers": headers},
-        206: {"description": "The bytes that `Range` names.", "content": content, "headers": headers},
+        200: {"description": description, "content": whole, "headers": headers},
+        206: {"description": "The bytes that `Range` names.", "content": part, "headers": headers},
         304: {"description": "The client has it: `If-None-Match` holds its ETag."},
     }
 
@@ -107,24 +106,35 @@ def form_body(form: type[BaseModel], file_field: str, file_description: str, exa
     return {"requestBody": {"required": True, "content": {"multipart/form-data": media}}}
 
 
-def describe(app: FastAPI) -> Json:
-    """The OpenAPI document of the application."""
-    if app.openapi_schema is None:
-        document = get_openapi(
-            title=TITLE,
-            version=version("datalens-service"),
-            description=DESCRIPTION,
-            routes=app.routes,
-            tags=[dict(tag) for tag in TAGS],
-            servers=[{"url": "/", "description": "This service."}],
-            license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        )
-        schemas = document["components"]["schemas"]
-        schemas.update(_problem_schemas())
-        for unused in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(unused, None)
-        app.openapi_schema = document
-    return app.openapi_schema
+def describe(app: FastAPI, answers: Json) -> Json:
+    """The OpenAPI document of the application.
+
+    Args:
+        app: With all its routes.
+        answers: A JSON body by operation id.
+    """
+    found = get_openapi(
+        title=TITLE,
+        version=version("datalens-service"),
+        description=DESCRIPTION,
+        routes=app.routes,
+        tags=[dict(tag) for tag in TAGS],
+        servers=[{"url": "/", "description": "This service."}],
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    )
+    found["components"]["schemas"].update(_problem_schemas())
+    _add_answers(found, answers)
+    return found
+
+
+def _add_answers(found: Json, answers: Json) -> None:
+    """Put the examples in here, because FastAPI drops every member of an example that is null."""
+    operations = [operation for methods in found["paths"].values() for operation in methods.values()]
+    for operation in operations:
+        for status, answer in operation["responses"].items():
+            media = answer.get("content", {}).get("application/json")
+            if media is not None and status.startswith("2"):
+                media["example"] = answers[operation["operationId"]]
 
 
 def _problem_schemas() -> Json:
@@ -138,15 +148,13 @@ def _problem_answer(types: Sequence[ProblemType]) -> Json:
         for problem in types
     }
     content = {MEDIA_TYPE: {"schema": {"$ref": f"{_SCHEMAS}Problem"}, "examples": examples}}
-    return {"description": " Or: ".join(f"{problem.meaning}" for problem in types), "content": content}
+    return {"description": " Or: ".join(problem.meaning for problem in types), "content": content}
 
 
-def _file_media(media_type: str, example: object) -> Json:
+def _file_media(media_type: str) -> Json:
     if media_type == "application/json":
-        return {"schema": {"type": "object"}, "example": example}
-    if example is not None:
-        return {"schema": {"type": "string"}, "example": example}
-    return {"schema": {"type": "string", "format": "binary"}}
+        return {"schema": {"type": "object"}}
+    return {"schema": {"type": "string"}} if media_type.startswith("text/") else _BYTES
 
 
 def _as_text(member: Json) -> Json:

@@ -130,7 +130,8 @@ def _invalid(request: Request, error: Exception) -> ProblemResponse:
     found = problem_errors(error.errors(), error.body)
     first = found[0]
     others = f" {len(found) - 1} more in errors." if len(found) > 1 else ""
-    detail = f"{first['in']} {first['pointer']}: {first['detail']}{others}"
+    place = first["pointer"] if first["in"] == "body" else f"{first['in']} {first['pointer']}"
+    detail = f"{place}: {first['detail']}{others}"
     return _response(request, CATALOGUE[InvalidInput.slug], detail, {"errors": found})
 
 

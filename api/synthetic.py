@@ -116,12 +116,10 @@ class SyntheticFiles:
     def _draw(self, job_id: str, n: int, format: str, seed: int, out: Path) -> None:
         generator = self._artifacts.releasable(job_id, GENERATOR).path
         card = self._artifacts.releasable(job_id, CARD).path
-        command = ["-P", "-m", "datalens_service.sampling"]
-        arguments = [str(generator), str(card), str(n), format, str(seed), str(out)]
         if not self._slots.acquire(timeout=_WAIT_SECONDS):
             raise WorkerUnavailable("Other images are being drawn; repeat the request later.")
         try:
-            _run([sys.executable, *command, *arguments])
+            _run(_command(generator, card, n, format, seed, out))
         finally:
             self._slots.release()
 
@@ -129,6 +127,11 @@ class SyntheticFiles:
         files = sorted(self._folder.glob("job_*"), key=lambda path: path.stat().st_mtime)
         for path in files[:-_KEPT_FILES]:
             path.unlink(missing_ok=True)
+
+
+def _command(generator: Path, card: Path, n: int, format: str, seed: int, out: Path) -> list[str]:
+    module = [sys.executable, "-P", "-m", "datalens_service.sampling"]
+    return [*module, str(generator), str(card), str(n), format, str(seed), str(out)]
 
 
 def _run(command: list[str]) -> None:

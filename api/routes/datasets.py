@@ -37,7 +37,7 @@ _FORM: Final[dict[str, Any]] = form_body(
     response_model=DatasetRead,
     openapi_extra=_FORM,
     responses={
-        **ok(201, "The data set is registered.", examples.DATASET, headers=("Location",)),
+        **ok(201, "The data set is registered.", headers=("Location",)),
         **problems(
             "invalid-input",
             "dataset-invalid",
@@ -65,7 +65,7 @@ def create_dataset(upload: UploadDep, opened: ServicesDep, response: Response) -
     "",
     operation_id="listDatasets",
     summary="List data sets, newest first",
-    responses={**ok(200, "A portion of the list.", examples.page(examples.DATASET)), **problems("invalid-input")},
+    responses={**ok(200, "A portion of the list."), **problems("invalid-input")},
 )
 def list_datasets(opened: ServicesDep, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
     """Deleted data sets stay in the list: what was spent on them stays spent."""
@@ -78,7 +78,7 @@ def list_datasets(opened: ServicesDep, limit: Limit = 20, after: After = None) -
     "/{dataset_id}",
     operation_id="getDataset",
     summary="Read a data set and its budget",
-    responses={**ok(200, "The data set.", examples.DATASET), **problems("not-found", "invalid-input")},
+    responses={**ok(200, "The data set."), **problems("not-found", "invalid-input")},
 )
 def get_dataset(dataset_id: str, opened: ServicesDep) -> DatasetRead:
     """What its owner declared public; records are never handed out."""
@@ -104,7 +104,7 @@ def delete_dataset(dataset_id: str, opened: ServicesDep) -> None:
     "/{dataset_id}/privacy",
     operation_id="getDatasetPrivacy",
     summary="Read the privacy account of a data set with its journal",
-    responses={**ok(200, "The account.", examples.PRIVACY), **problems("not-found", "invalid-input")},
+    responses={**ok(200, "The account."), **problems("not-found", "invalid-input")},
 )
 def get_dataset_privacy(dataset_id: str, opened: ServicesDep) -> PrivacyRead:
     """Every entry seals the one before it by SHA-256, so that a copy shows whether it was rewritten later."""

@@ -24,7 +24,7 @@ router = APIRouter(
     operation_id="createPlan",
     summary="Price a training request without reserving anything",
     responses={
-        **ok(200, "The cost.", examples.PLAN),
+        **ok(200, "The cost."),
         **problems(
             "invalid-input", "invalid-spec", "invalid-delta", "epsilon-infeasible", "not-found", "state-conflict"
         ),

@@ -43,7 +43,7 @@ class ProblemTypeRead(BaseModel):
     summary="Look up what a problem means and what to do",
     response_model=ProblemTypeRead,
     responses={
-        **ok(200, "The type, as JSON or as a page.", ProblemTypeRead.of(CATALOGUE["not-found"]).model_dump()),
+        **ok(200, "The type, as JSON or as a page."),
         **problems("not-found", "invalid-input"),
     },
 )

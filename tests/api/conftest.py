@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from api_builders import npz
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
 from datalens_service.settings import Settings
 from datalens_service.store import keys
-from api_builders import npz
 
 
 @pytest.fixture

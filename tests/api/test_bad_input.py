@@ -1,0 +1,268 @@
+"""Bad input: a 4xx problem with a stable type, a sentence that says what to change, and nothing left behind."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from api_builders import NUM_CLASSES, NUM_RECORDS, arrays, npz, training
+from PIL import Image
+from sqlalchemy import func, select
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from datalens_service.settings import Settings
+from datalens_service.store.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow, RecordFingerprintRow
+
+TABLES = (AccountRow, DatasetRow, JobRow, LedgerEntryRow, RecordFingerprintRow)
+# The owner's words, which no problem may repeat.
+SECRET = "patient-4711"  # noqa: S105
+
+
+class Case(NamedTuple):
+    """What is sent, and what the problem must be."""
+
+    name: str
+    send: dict[str, Any]
+    status: int
+    code: str
+    says: str
+
+
+def pickled() -> np.ndarray:
+    return np.array([{"name": SECRET}] * NUM_RECORDS, dtype=object)
+
+
+def folder_zip(*sizes: tuple[int, int]) -> bytes:
+    """A zip of class folders with one image of each size."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for number, size in enumerate(sizes):
+            image = io.BytesIO()
+            Image.new("L", size).save(image, "PNG")
+            archive.writestr(f"{SECRET}/{number}.png", image.getvalue())
+    return buffer.getvalue()
+
+
+def upload(content: bytes, **fields: str) -> dict[str, Any]:
+    return {"files": {"file": (f"{SECRET}.npz", content)}, "data": {"epsilon": "10", **fields}}
+
+
+UPLOADS = [
+    Case("text", upload(f"{SECRET} was here".encode()), 422, "dataset-invalid", "numpy.savez_compressed"),
+    Case("empty file", upload(b""), 422, "dataset-invalid", "zip"),
+    Case("cut off", upload(npz()[:-200]), 422, "dataset-invalid", "upload it completely"),
+    Case("zip of text", upload(folder_zip()), 422, "dataset-invalid", "class folders"),
+    Case("object array", upload(npz(images=pickled())), 422, "dataset-invalid", "Python objects"),
+    Case("object labels", upload(npz(labels=pickled())), 422, "dataset-invalid", "Python objects"),
+    Case("flat images", upload(npz(images=arrays()["images"].reshape(-1, 64))), 422, "dataset-invalid", "shape"),
+    Case("channels first", upload(npz(images=np.zeros((200, 3, 8, 8), np.uint8))), 422, "dataset-invalid", "last"),
+    Case("tiny images", upload(npz(images=np.zeros((200, 2, 2), np.uint8))), 422, "dataset-invalid", "4 to 256"),
+    Case("values beyond a byte", upload(npz(images=arrays()["images"] * np.int64(9))), 422, "dataset-invalid", "255"),
+    Case("NaN", upload(npz(images=np.full((200, 8, 8), np.nan))), 422, "dataset-invalid", "finite"),
+    Case("no labels", upload(npz(labels=None)), 422, "dataset-invalid", "images and labels"),
+    Case("too few labels", upload(npz(labels=arrays()["labels"][:-1])), 422, "dataset-invalid", "one label per image"),
+    Case("negative label", upload(npz(labels=arrays()["labels"] - 1)), 422, "dataset-invalid", "from 0"),
+    Case("label out of range", upload(npz(), classes="a,b,c"), 422, "dataset-invalid", "0..2"),
+    Case("labels are words", upload(npz(labels=np.array([SECRET] * 200))), 422, "dataset-invalid", "integers"),
+    Case("mixed sizes", upload(folder_zip((8, 8), (9, 9))), 422, "dataset-invalid", "Resize"),
+    Case("epsilon 0", upload(npz(), epsilon="0"), 422, "invalid-input", "greater than 0"),
+    Case("epsilon negative", upload(npz(), epsilon="-1"), 422, "invalid-input", "greater than 0"),
+    Case("epsilon infinite", upload(npz(), epsilon="inf"), 422, "invalid-input", "finite"),
+    Case("epsilon a word", upload(npz(), epsilon=SECRET), 422, "invalid-input", "number"),
+    Case("delta at 1/n", upload(npz(), delta=str(1 / NUM_RECORDS)), 422, "invalid-delta", "1/n"),
+    Case("delta 0", upload(npz(), delta="0"), 422, "invalid-input", "greater than 0"),
+    Case("unknown field", upload(npz(), epsilom="1"), 422, "invalid-input", "no member of this name"),
+    Case("same class twice", upload(npz(), classes="a,a,b,c"), 422, "invalid-input", "differ"),
+    Case("no epsilon", {"files": {"file": npz()}}, 422, "invalid-spec", "Name epsilon"),
+    Case("no file", {"files": {"notfile": npz()}, "data": {"epsilon": "1"}}, 422, "invalid-input", "named file"),
+    Case("file is text", {"data": {"epsilon": "1"}, "files": {}}, 415, "unsupported-media-type", "multipart"),
+    Case("not a form", {"json": {"epsilon": 1}}, 415, "unsupported-media-type", "multipart"),
+    Case("too large", upload(b"PK\x03\x04" + bytes(2**20)), 413, "payload-too-large", "DATALENS_MAX_UPLOAD_BYTES"),
+    Case("two files", {"files": [("file", npz()), ("file", npz())]}, 422, "invalid-input", "twice"),
+    Case(
+        "broken form",
+        {"content": b"--x\r\ngarbage", "headers": {"Content-Type": "multipart/form-data; boundary=x"}},
+        422,
+        "invalid-input",
+        "malformed",
+    ),
+    Case(
+        "cut-off form",
+        {
+            "content": b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nPK',
+            "headers": {"Content-Type": "multipart/form-data; boundary=x"},
+        },
+        422,
+        "invalid-input",
+        "cut off",
+    ),
+]
+
+DATALENS = {"name": "datalens", "num_teachers": 20, "top_k": 8}
+
+REQUESTS = [
+    Case("epsilon 0", {"epsilon": 0}, 422, "invalid-input", "greater than 0"),
+    Case("epsilon missing", {"epsilon": None}, 422, "invalid-input", "number"),
+    Case("delta at 1/n", {"delta": 1 / NUM_RECORDS}, 422, "invalid-delta", "leave it out"),
+    Case("another delta", {"delta": 1e-9}, 422, "invalid-delta", "leave it out"),
+    Case("unknown field", {"sigma": 5000}, 422, "invalid-input", "no member of this name"),
+    Case("unknown method", {"method": {"name": SECRET}}, 422, "invalid-input", "'moments'"),
+    Case("unknown parameter", {"method": {"name": "moments", "sigma": SECRET}}, 422, "invalid-input", "no member"),
+    Case("negative seed", {"seed": -1}, 422, "invalid-input", "at least 0"),
+    Case("fewer units than teachers", {"method": DATALENS | {"num_teachers": 201}}, 422, "invalid-spec", "200"),
+    Case("votes larger than images", {"method": DATALENS | {"top_k": 65}}, 422, "invalid-spec", "64"),
+    Case(
+        "epsilon for no step",
+        {"epsilon": 0.01, "method": DATALENS | {"noise_stddev": 100}},
+        422,
+        "epsilon-infeasible",
+        "raise epsilon",
+    ),
+    Case("budget exceeded", {"epsilon": 11}, 409, "privacy-budget-exceeded", "10 remains"),
+]
+
+
+def traces(services: Services) -> dict[str, Any]:
+    """Everything that an upload or a request could leave behind: rows of every table, and files."""
+    with services.database.session() as session:
+        rows = {table.__tablename__: session.scalar(select(func.count()).select_from(table)) for table in TABLES}
+    root = services.settings.data_dir
+    files = {path.relative_to(root) for path in root.rglob("*") if path.is_file() and path.name != ".lock"}
+    return {**rows, "files": {path for path in files if not path.name.startswith("datalens.db")}}
+
+
+def check(reply: Any, case: Case) -> None:
+    assert reply.status_code == case.status, reply.text
+    assert reply.headers["content-type"] == "application/problem+json"
+    problem = reply.json()
+    assert (problem["code"], problem["type"]) == (case.code, f"/problems/{case.code}")
+    assert case.says in problem["detail"]
+    assert SECRET not in reply.text
+
+
+@pytest.mark.parametrize("case", UPLOADS, ids=lambda case: case.name)
+def test_refused_upload_leaves_nothing(client: TestClient, services: Services, case: Case) -> None:
+    before = traces(services)
+    check(client.post("/v1/datasets", **case.send), case)
+    assert traces(services) == before
+    assert before["datasets"] == 0
+
+
+@pytest.mark.parametrize("path", ["/v1/plans", "/v1/jobs"])
+@pytest.mark.parametrize("case", REQUESTS, ids=lambda case: case.name)
+def test_refused_request_leaves_nothing(
+    client: TestClient, services: Services, dataset_id: str, case: Case, path: str
+) -> None:
+    before = traces(services)
+    reply = client.post(path, json=training(dataset_id, **case.send))
+    if path == "/v1/plans" and case.status == 409:
+        assert reply.json()["fits"] is False
+        assert reply.json()["budget_after"] == client.get(f"/v1/datasets/{dataset_id}").json()["privacy"]
+    else:
+        check(reply, case)
+    assert traces(services) == before
+    assert before["jobs"] == 0
+
+
+def test_second_job_that_does_not_fit(client: TestClient, services: Services, dataset_id: str) -> None:
+    assert client.post("/v1/jobs", json=training(dataset_id, epsilon=8)).status_code == 202
+    before = traces(services)
+    reply = client.post("/v1/jobs", json=training(dataset_id, epsilon=8))
+    check(reply, Case("", {}, 409, "privacy-budget-exceeded", "ask for less"))
+    budget = reply.json()["budget"]
+    assert budget["epsilon_limit"] == 10
+    assert budget["epsilon_spent"] == 0
+    assert 7.9 < budget["epsilon_reserved"] <= 8.0001
+    assert budget["epsilon_remaining"] < 8 <= budget["epsilon_requested"] + 1e-3
+    assert traces(services) == before
+    fitting = training(dataset_id, epsilon=budget["epsilon_remaining"])
+    assert client.post("/v1/jobs", json=fitting).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("fail", "status"),
+    [("datalens_service.store.datasets.create", 500), ("api.intake.save_dataset", 500)],
+    ids=["database", "disk"],
+)
+def test_upload_that_fails_by_our_mistake_leaves_nothing(
+    client: TestClient, services: Services, monkeypatch: pytest.MonkeyPatch, fail: str, status: int
+) -> None:
+    def broken(*_args: object, **_kwargs: object) -> None:
+        raise OSError(SECRET)
+
+    before = traces(services)
+    monkeypatch.setattr(fail, broken)
+    reply = client.post("/v1/datasets", **upload(npz()))
+    assert reply.status_code == status
+    assert SECRET not in reply.text
+    assert traces(services) == before
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs/job_unknown", "/v1/datasets/ds_unknown", "/v1/nothing", "/problems/none"])
+def test_unknown_things(client: TestClient, path: str) -> None:
+    check(client.get(path), Case("", {}, 404, "not-found", ""))
+
+
+def test_unknown_data_set(client: TestClient) -> None:
+    check(client.post("/v1/jobs", json=training("ds_unknown")), Case("", {}, 404, "not-found", "data set"))
+
+
+def test_deleted_data_set(client: TestClient, dataset_id: str) -> None:
+    client.delete(f"/v1/datasets/{dataset_id}")
+    check(client.post("/v1/jobs", json=training(dataset_id)), Case("", {}, 409, "state-conflict", "upload it again"))
+
+
+def test_method_not_allowed_names_the_methods(client: TestClient) -> None:
+    reply = client.put("/v1/jobs")
+    check(reply, Case("", {}, 405, "method-not-allowed", "Allow"))
+    assert "POST" in reply.headers["Allow"]
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'"x"', b"\xff\xfe", b"null"])
+def test_broken_json(client: TestClient, content: bytes) -> None:
+    reply = client.post("/v1/jobs", content=content, headers={"Content-Type": "application/json"})
+    assert 400 <= reply.status_code < 500
+    assert reply.json()["code"] in {"invalid-input", "malformed-request"}
+
+
+def test_json_body_has_a_limit_of_its_own(client: TestClient, settings: Settings) -> None:
+    reply = client.post("/v1/jobs", json={"dataset_id": "x" * 2**20})
+    check(reply, Case("", {}, 413, "payload-too-large", "Send less"))
+
+
+def chunked(content: bytes) -> Callable[[], Any]:
+    def pieces() -> Any:
+        for start in range(0, len(content), 2**16):
+            yield content[start : start + 2**16]
+
+    return pieces
+
+
+def test_limit_holds_without_a_declared_length(client: TestClient, services: Services) -> None:
+    before = traces(services)
+    head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+    reply = client.post(
+        "/v1/datasets",
+        content=chunked(head + bytes(2**21))(),
+        headers={"Content-Type": "multipart/form-data; boundary=x"},
+    )
+    check(reply, Case("", {}, 413, "payload-too-large", "Send less"))
+    assert traces(services) == before
+
+
+def test_upload_without_a_key_is_not_read(client: TestClient, services: Services, tmp_path: Path) -> None:
+    client.headers.pop("Authorization")
+    reply = client.post("/v1/datasets", content=b"never looked at", headers={"Content-Type": "text/plain"})
+    assert reply.status_code == 401
+
+
+def test_same_class_count(client: TestClient, dataset_id: str) -> None:
+    """The cases above rest on what the builders make."""
+    schema = client.get(f"/v1/datasets/{dataset_id}").json()["schema"]
+    assert (schema["num_units"], len(schema["class_names"])) == (NUM_RECORDS, NUM_CLASSES)

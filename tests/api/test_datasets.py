@@ -1,0 +1,144 @@
+"""Data sets over HTTP: what is shown, what is kept, what deletion removes."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from api_builders import arrays, npz, training
+from PIL import Image
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from datalens_service.data.stored import load_dataset
+from datalens_service.privacy.accounting import default_delta, limit_units
+from datalens_service.store import datasets
+from datalens_service.store.chain import Entry, follow
+
+
+def test_upload_answers_with_the_public_part(client: TestClient) -> None:
+    reply = client.post(
+        "/v1/datasets", files={"file": npz()}, data={"epsilon": "10", "name": " ward ", "classes": "a, b,c,d"}
+    )
+    body = reply.json()
+    assert reply.status_code == 201
+    assert reply.headers["Location"] == f"/v1/datasets/{body['id']}"
+    assert (body["name"], body["state"], body["format"], body["has_test_split"]) == ("ward", "ready", "npz", False)
+    assert body["schema"] == {
+        "channels": 1,
+        "height": 8,
+        "width": 8,
+        "class_names": ["a", "b", "c", "d"],
+        "num_units": 200,
+        "unit": "record",
+    }
+    delta = default_delta(200)
+    assert body["privacy"] == {
+        "epsilon_limit": 10.0,
+        "delta": delta,
+        "epsilon_spent": 0.0,
+        "epsilon_reserved": 0.0,
+        "epsilon_remaining": 10.0,
+        "mu_spent": 0.0,
+        "units": {
+            "limit": limit_units(10, delta),
+            "charged": 0,
+            "reserved": 0,
+            "remaining": limit_units(10, delta),
+        },
+        "frozen_reason": None,
+    }
+    assert client.get(reply.headers["Location"]).json() == body
+
+
+def test_records_are_kept_as_they_came_and_the_upload_is_not(client: TestClient, services: Services) -> None:
+    dataset_id = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "1"}).json()["id"]
+    stored = datasets.get(services.database, dataset_id)
+    assert stored.partition_key
+    kept = load_dataset(Path(stored.records_path), stored.partition_key)
+    np.testing.assert_array_equal(kept.train.images[..., 0], arrays()["images"])
+    np.testing.assert_array_equal(kept.train.labels, arrays()["labels"])
+    assert list((services.settings.data_dir / "incoming").iterdir()) == []
+
+
+def test_zip_of_class_folders(client: TestClient) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for number in range(6):
+            image = io.BytesIO()
+            Image.new("RGB", (8, 8), (number, 0, 0)).save(image, "PNG")
+            folder = "test" if number > 3 else "train"
+            archive.writestr(f"{folder}/{'cat' if number % 2 else 'dog'}/{number}.png", image.getvalue())
+    reply = client.post("/v1/datasets", files={"file": buffer.getvalue()}, data={"epsilon": "1"})
+    body = reply.json()
+    assert reply.status_code == 201, reply.text
+    assert (body["format"], body["has_test_split"], body["schema"]["channels"]) == ("image_folder", True, 3)
+    assert body["schema"]["class_names"] == ["cat", "dog"]
+
+
+def test_same_records_again_keep_their_budget(client: TestClient, dataset_id: str) -> None:
+    refused = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "20"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "state-conflict")
+    assert "leave both out" in refused.json()["detail"]
+    again = client.post("/v1/datasets", files={"file": npz()}).json()
+    assert client.post("/v1/jobs", json=training(again["id"], epsilon=8)).status_code == 202
+    first = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
+    assert first["epsilon_remaining"] < 8
+    assert first["linked_datasets"] == [again["id"]]
+
+
+def test_journal_can_be_recomputed_from_the_answer(client: TestClient, dataset_id: str) -> None:
+    client.post("/v1/jobs", json=training(dataset_id))
+    account = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
+    balance = follow(Entry.model_validate(entry) for entry in account["entries"])
+    assert (balance.limit, balance.total_reserved) == (account["units"]["limit"], account["units"]["reserved"])
+    assert [entry["kind"] for entry in account["entries"]] == ["open", "reserve"]
+
+
+def test_deletion_removes_records_and_keeps_the_account(
+    client: TestClient, services: Services, dataset_id: str
+) -> None:
+    folder = Path(datasets.get(services.database, dataset_id).records_path)
+    assert folder.exists()
+    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 204
+    assert not folder.exists()
+    assert client.get(f"/v1/datasets/{dataset_id}").json()["state"] == "deleted"
+    assert client.get(f"/v1/datasets/{dataset_id}/privacy").status_code == 200
+    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 204
+
+
+def test_deletion_waits_for_jobs(client: TestClient, dataset_id: str) -> None:
+    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
+    refused = client.delete(f"/v1/datasets/{dataset_id}")
+    assert (refused.status_code, refused.json()["code"]) == (409, "state-conflict")
+    client.post(f"/v1/jobs/{job_id}:cancel")
+    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 204
+
+
+def test_list_is_cut_into_portions(client: TestClient) -> None:
+    ids = []
+    for seed in range(3):
+        content = npz(images=arrays(seed)["images"])
+        ids.append(client.post("/v1/datasets", files={"file": content}, data={"epsilon": "1"}).json()["id"])
+    first = client.get("/v1/datasets", params={"limit": 2}).json()
+    second = client.get("/v1/datasets", params={"limit": 2, "after": first["next_cursor"]}).json()
+    assert [item["id"] for item in first["items"] + second["items"]] == ids[::-1]
+    assert (first["has_more"], second["has_more"], second["next_cursor"]) == (True, False, None)
+
+
+@pytest.mark.parametrize("params", [{"limit": 0}, {"limit": 101}, {"after": "nonsense"}, {"limit": "many"}])
+def test_bad_portions(client: TestClient, params: dict[str, str]) -> None:
+    reply = client.get("/v1/datasets", params=params)
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")
+
+
+def test_nothing_private_is_shown(client: TestClient, services: Services, dataset_id: str) -> None:
+    stored = datasets.get(services.database, dataset_id)
+    shown = json.dumps([client.get(f"/v1/datasets/{dataset_id}{part}").json() for part in ("", "/privacy")])
+    assert stored.partition_key
+    assert stored.partition_key.hex() not in shown
+    assert stored.records_path not in shown

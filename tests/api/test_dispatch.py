@@ -1,0 +1,140 @@
+"""Reaching Celery workers: one message per job, again when it may have been lost, never a failed request."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import redis
+from api_builders import training
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from api.dispatch import TASK, CeleryDispatcher, LocalDispatcher, dispatcher_for
+from datalens_service.settings import Settings
+from datalens_service.store import leases
+
+QUEUE = "celery"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A private Redis."""
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.skip("redis-server is not installed")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    folder = tmp_path_factory.mktemp("redis")
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
+    url = f"redis://127.0.0.1:{port}/0"
+    _wait_for(url)
+    yield url
+    process.terminate()
+    process.wait()
+
+
+def _wait_for(url: str) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            redis.Redis.from_url(url).ping()
+        except redis.ConnectionError:
+            time.sleep(0.05)
+        else:
+            return
+    raise TimeoutError("Redis did not start.")
+
+
+@pytest.fixture
+def dispatcher(services: Services, broker: str) -> Iterator[CeleryDispatcher]:
+    redis.Redis.from_url(broker).flushall()
+    made = CeleryDispatcher(services.database, broker, interval_seconds=3600)
+    made.start()
+    yield made
+    made.stop()
+
+
+def sent(broker: str) -> list[str]:
+    """Ids of the jobs whose messages wait in the broker, oldest first."""
+    messages = [json.loads(raw) for raw in redis.Redis.from_url(broker).lrange(QUEUE, 0, -1)]
+    assert all(message["headers"]["task"] == TASK for message in messages)
+    return [json.loads(message["headers"]["argsrepr"].replace("'", '"'))[0] for message in messages][::-1]
+
+
+def submit(client: TestClient, dataset_id: str) -> str:
+    return str(client.post("/v1/jobs", json=training(dataset_id)).json()["id"])
+
+
+@pytest.mark.redis
+def test_message_carries_the_id_and_nothing_else(dispatcher: CeleryDispatcher, broker: str) -> None:
+    dispatcher.submitted("job_1")
+    assert sent(broker) == ["job_1"]
+
+
+@pytest.mark.redis
+def test_sweep_sends_what_no_message_was_sent_for(
+    dispatcher: CeleryDispatcher, broker: str, client: TestClient, dataset_id: str
+) -> None:
+    first, second = submit(client, dataset_id), submit(client, dataset_id)
+    dispatcher.submitted(first)
+    dispatcher.sweep()
+    dispatcher.sweep()
+    assert sent(broker) == [first, second]
+
+
+@pytest.mark.redis
+def test_sweep_brings_jobs_of_lost_workers_back(
+    dispatcher: CeleryDispatcher, broker: str, client: TestClient, services: Services, dataset_id: str
+) -> None:
+    job_id = submit(client, dataset_id)
+    dispatcher.submitted(job_id)
+    leases.claim(services.database, job_id, "lost", 1, now=datetime.now(UTC) - timedelta(minutes=1))
+    dispatcher.sweep()
+    assert sent(broker) == [job_id, job_id]
+    assert client.get(f"/v1/jobs/{job_id}").json()["state"] == "queued"
+
+
+def test_submission_survives_a_broker_that_is_away(settings: Settings, tmp_path: Path) -> None:
+    from api_builders import npz
+
+    from api.main import create_app
+    from datalens_service.store import keys
+
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        away = f"redis://127.0.0.1:{closed.getsockname()[1]}/0"
+        celery = settings.model_copy(update={"executor": "celery", "broker_url": away})
+        with TestClient(create_app(celery)) as client:
+            _, plain = keys.create(client.app.state.services.database, "test")
+            client.headers["Authorization"] = f"Bearer {plain}"
+            dataset_id = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10"}).json()["id"]
+            reply = client.post("/v1/jobs", json=training(dataset_id))
+            assert (reply.status_code, reply.json()["state"]) == (202, "queued")
+            ready = client.get("/readyz")
+            assert (ready.status_code, ready.json()["code"]) == (503, "worker-unavailable")
+            assert client.get("/livez").status_code == 200
+
+
+@pytest.mark.redis
+def test_ready_with_a_broker(dispatcher: CeleryDispatcher) -> None:
+    dispatcher.check()
+
+
+def test_local_needs_no_broker(services: Services) -> None:
+    assert isinstance(services.dispatcher, LocalDispatcher)
+
+
+@pytest.mark.redis
+def test_celery_is_used_when_the_settings_say_so(services: Services, settings: Settings, broker: str) -> None:
+    celery = settings.model_copy(update={"executor": "celery", "broker_url": broker})
+    assert isinstance(dispatcher_for(celery, services.database), CeleryDispatcher)

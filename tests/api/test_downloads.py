@@ -1,0 +1,199 @@
+"""What a succeeded job hands out: files with strong ETags and ranges, synthetic images in any number."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from api_builders import NUM_CLASSES, SIDE, gaussian, succeed, training
+from starlette.testclient import TestClient
+
+from api import synthetic
+from api.deps import Services
+from datalens_service.data.dataset import Schema
+
+PACKED = 50
+
+
+@pytest.fixture
+def job_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
+    """A job that has succeeded with 50 packed images."""
+    found: str = client.post("/v1/jobs", json=training(dataset_id, synthetic_images=PACKED)).json()["id"]
+    succeed(services, found, tmp_path)
+    return found
+
+
+def images_of(content: bytes) -> np.ndarray:
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return arrays["train_images"]
+
+
+def drawn(client: TestClient, n: int, seed: int) -> np.ndarray:
+    """What the generator of the job draws."""
+    schema = Schema(channels=1, height=SIDE, width=SIDE, class_names=("0", "1", "2", "3"), num_units=200)
+    return gaussian(schema).sample(n, seed=seed)[0][..., 0]
+
+
+@pytest.mark.parametrize("path", ["report", "samples.png", "generator", "synthetic"])
+def test_nothing_to_download_before_success(client: TestClient, dataset_id: str, path: str) -> None:
+    job = client.post("/v1/jobs", json=training(dataset_id)).json()
+    reply = client.get(f"/v1/jobs/{job['id']}/{path}")
+    assert (reply.status_code, reply.json()["code"]) == (409, "state-conflict")
+
+
+def test_links_lead_to_the_files(client: TestClient, job_id: str) -> None:
+    links = client.get(f"/v1/jobs/{job_id}").json()["links"]
+    assert links["cancel"] is None
+    for name in ("report", "samples", "synthetic", "generator"):
+        assert client.get(links[name]).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("params", "content", "kind"),
+    [
+        ({}, b'{"audience": "owner"}', "application/json"),
+        ({"format": "html"}, b"<p>owner</p>", "text/html"),
+        ({"audience": "releasable"}, b'{"audience": "releasable"}', "application/json"),
+        ({"audience": "releasable", "format": "html"}, b"<p>releasable</p>", "text/html"),
+    ],
+)
+def test_reports(client: TestClient, job_id: str, params: dict[str, str], content: bytes, kind: str) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/report", params=params)
+    assert reply.content == content
+    assert reply.headers["content-type"].startswith(kind)
+    assert "sandbox" in reply.headers["content-security-policy"]
+
+
+def test_releasable_report_is_never_a_private_file(
+    client: TestClient, services: Services, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if the names were mixed up, the store refuses to hand the owner's report to others."""
+    from api.routes import downloads
+
+    monkeypatch.setitem(downloads._REPORT_NAMES, downloads.Audience.RELEASABLE, "report")
+    reply = client.get(f"/v1/jobs/{job_id}/report", params={"audience": "releasable"})
+    assert reply.status_code == 404
+
+
+def test_etag_is_the_digest_and_spares_a_second_download(client: TestClient, job_id: str) -> None:
+    first = client.get(f"/v1/jobs/{job_id}/generator")
+    etag = f'"{hashlib.sha256(first.content).hexdigest()}"'
+    assert first.headers["etag"] == etag
+    for value in (etag, f'"other", W/{etag}', "*"):
+        again = client.get(f"/v1/jobs/{job_id}/generator", headers={"If-None-Match": value})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
+    assert client.get(f"/v1/jobs/{job_id}/generator", headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_ranges_put_together_are_the_file(client: TestClient, job_id: str) -> None:
+    whole = client.get(f"/v1/jobs/{job_id}/generator")
+    etag = whole.headers["etag"]
+    path = f"/v1/jobs/{job_id}/generator"
+    head = client.get(path, headers={"Range": "bytes=0-99"})
+    tail = client.get(path, headers={"Range": "bytes=100-", "If-Range": etag})
+    assert (head.status_code, tail.status_code) == (206, 206)
+    assert head.headers["content-range"] == f"bytes 0-99/{len(whole.content)}"
+    assert head.content + tail.content == whole.content
+    changed = client.get(path, headers={"Range": "bytes=100-", "If-Range": '"other"'})
+    assert (changed.status_code, changed.content) == (200, whole.content)
+
+
+def test_range_behind_the_end(client: TestClient, job_id: str) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/samples.png", headers={"Range": "bytes=1000-"})
+    assert (reply.status_code, reply.json()["code"]) == (416, "range-not-satisfiable")
+    assert reply.headers["content-range"] == "bytes */9"
+    assert reply.headers["content-type"] == "application/problem+json"
+
+
+def test_all_packed_images_as_npz(client: TestClient, job_id: str) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "npz"})
+    np.testing.assert_array_equal(images_of(reply.content), drawn(client, PACKED, 0))
+    assert f'filename="{job_id}-synthetic.npz"' in reply.headers["content-disposition"]
+
+
+def test_a_part_of_the_packed_images(client: TestClient, job_id: str) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "npz", "n": 7})
+    np.testing.assert_array_equal(images_of(reply.content), drawn(client, PACKED, 0)[:7])
+    assert reply.headers["etag"] == f'"{hashlib.sha256(reply.content).hexdigest()}"'
+
+
+@pytest.mark.parametrize("n", [None, 5])
+def test_parquet_is_the_default(client: TestClient, job_id: str, n: int | None) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={} if n is None else {"n": n})
+    table = pq.read_table(io.BytesIO(reply.content))
+    assert table.num_rows == (n or PACKED)
+    assert table.column("label").to_pylist()[:5] == [0, 1, 2, 3, 0]
+
+
+def test_image_folder(client: TestClient, job_id: str) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "imagefolder", "n": 8})
+    with zipfile.ZipFile(io.BytesIO(reply.content)) as archive:
+        images = [name for name in archive.namelist() if name.endswith(".png")]
+    assert len(images) == 8
+    assert len({name.split("/")[0] for name in images}) == NUM_CLASSES
+    assert reply.headers["content-type"] == "application/zip"
+    assert f"{job_id}-synthetic.zip" in reply.headers["content-disposition"]
+
+
+def test_more_than_was_packed_is_drawn_and_kept(
+    client: TestClient, services: Services, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = {"format": "npz", "n": PACKED + 20}
+    first = client.get(f"/v1/jobs/{job_id}/synthetic", params=params)
+    np.testing.assert_array_equal(images_of(first.content), drawn(client, PACKED + 20, 0))
+    monkeypatch.setattr(synthetic, "_run", None)
+    again = client.get(f"/v1/jobs/{job_id}/synthetic", params=params)
+    assert (again.content, again.headers["etag"]) == (first.content, first.headers["etag"])
+
+
+def test_a_seed_draws_anew(client: TestClient, job_id: str) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"format": "npz", "n": 6, "seed": 5})
+    np.testing.assert_array_equal(images_of(reply.content), drawn(client, 6, 5))
+
+
+def test_downloads_cost_nothing(client: TestClient, job_id: str, dataset_id: str) -> None:
+    before = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
+    client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": 10, "format": "npz", "seed": 1})
+    assert client.get(f"/v1/datasets/{dataset_id}/privacy").json() == before
+
+
+@pytest.mark.parametrize(
+    "params", [{"n": 0}, {"n": 2_000_000}, {"format": "gif"}, {"seed": -1}, {"n": "all"}, {"seed": 2**63}]
+)
+def test_bad_downloads(client: TestClient, job_id: str, params: dict[str, str]) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params=params)
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")
+
+
+def test_too_many_pixels(client: TestClient, job_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthetic, "_MAXIMUM_BYTES", 100 * SIDE * SIDE)
+    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": 101})
+    assert (reply.status_code, "at most 100 images" in reply.json()["detail"]) == (422, True)
+
+
+def test_machine_that_cannot_draw(
+    client: TestClient, services: Services, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drawing process says what is missing; nothing of a failed draw is kept."""
+    program = "import sys; sys.stderr.write('Install torch.'); sys.exit(69)"
+    monkeypatch.setattr(synthetic, "_command", lambda *_: [sys.executable, "-c", program])
+    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": PACKED + 1})
+    assert (reply.status_code, reply.json()["code"]) == (503, "worker-unavailable")
+    assert reply.json()["detail"] == "Install torch."
+    assert list((services.settings.data_dir / "cache").iterdir()) == []
+
+
+def test_only_the_newest_files_are_kept(
+    client: TestClient, services: Services, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(synthetic, "_KEPT_FILES", 2)
+    for n in (1, 2, 3):
+        client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": n, "format": "npz"})
+    kept = sorted(path.name.split("-")[1] for path in (services.settings.data_dir / "cache").iterdir())
+    assert kept == ["2", "3"]

@@ -1,0 +1,134 @@
+"""Plans and jobs over HTTP: price, reservation, progress, cancellation."""
+
+from __future__ import annotations
+
+import pytest
+from api_builders import training
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import InfeasiblePlan
+from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units
+from datalens_service.spec import TrainingSpec, summarize
+from datalens_service.store import jobs, leases, ledger
+from datalens_service.store.jobs import JobState
+
+
+def test_plan_prices_what_the_job_will_charge(client: TestClient, dataset_id: str) -> None:
+    dataset = client.get(f"/v1/datasets/{dataset_id}").json()
+    plan = client.post("/v1/plans", json=training(dataset_id, epsilon=2)).json()
+    schema = Schema.model_validate(dataset["schema"])
+    spec = TrainingSpec(method="moments", epsilon=2, delta=dataset["privacy"]["delta"])
+    assert plan["cost"] == summarize(spec.plan(schema), 2, dataset["privacy"]["delta"]).model_dump(mode="json")
+    assert plan["fits"] is True
+    assert plan["cost"]["epsilon_at_plan"] <= 2
+    assert client.get(f"/v1/datasets/{dataset_id}").json()["privacy"] == dataset["privacy"]
+    client.post("/v1/jobs", json=training(dataset_id, epsilon=2))
+    assert client.get(f"/v1/datasets/{dataset_id}").json()["privacy"] == plan["budget_after"]
+
+
+def test_job_is_accepted_with_its_budget_reserved(client: TestClient, dataset_id: str) -> None:
+    reply = client.post("/v1/jobs", json=training(dataset_id, seed=3))
+    job = reply.json()
+    assert reply.status_code == 202
+    assert reply.headers["Location"] == f"/v1/jobs/{job['id']}"
+    assert int(reply.headers["Retry-After"]) > 0
+    assert (job["state"], job["phase"], job["attempts"], job["error"]) == ("queued", None, 0, None)
+    delta = client.get(f"/v1/datasets/{dataset_id}").json()["privacy"]["delta"]
+    assert job["privacy"] == {"epsilon_spent": 0, "epsilon_limit": 1, "delta": delta, "mu": 0}
+    assert (job["spec"]["seed"], job["spec"]["delta"], job["spec"]["method"]["name"]) == (3, delta, "moments")
+    base = f"/v1/jobs/{job['id']}"
+    assert job["links"] == {
+        "self": base,
+        "cancel": f"{base}:cancel",
+        "report": None,
+        "samples": None,
+        "synthetic": None,
+        "generator": None,
+    }
+    assert client.get(base).json() == job
+
+
+def test_spending_is_shown_rounded_up(client: TestClient, services: Services, dataset_id: str) -> None:
+    job = client.post("/v1/jobs", json=training(dataset_id)).json()
+    lease = leases.claim(services.database, job["id"], "test", 30)
+    assert lease is not None
+    units = job["cost"]["units"] // 3
+    with services.database.transaction() as session:
+        ledger.charge(session, job["id"], lease.token, 0, "test", units)
+    leases.progress(services.database, lease, "training", 1, 3)
+    reply = client.get(f"/v1/jobs/{job['id']}")
+    shown = reply.json()
+    exact = epsilon_of_units(units, job["cost"]["delta"])
+    assert exact <= shown["privacy"]["epsilon_spent"] < exact + 1e-3
+    assert mu_of_units(units) <= shown["privacy"]["mu"] < mu_of_units(units) + 1e-5
+    assert (shown["state"], shown["phase"]) == ("running", "training")
+    assert shown["progress"] == {"phase": "training", "value": 1, "maximum": 3}
+    assert "Retry-After" in reply.headers
+    account = client.get(f"/v1/datasets/{dataset_id}").json()["privacy"]
+    assert account["epsilon_spent"] == shown["privacy"]["epsilon_spent"]
+
+
+def test_failed_job_shows_its_problem(client: TestClient, services: Services, dataset_id: str) -> None:
+    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
+    lease = leases.claim(services.database, job_id, "test", 30)
+    assert lease is not None
+    leases.finish(services.database, lease, JobState.FAILED, leases.WORKER_LOST)
+    reply = client.get(f"/v1/jobs/{job_id}")
+    error = reply.json()["error"]
+    assert (error["type"], error["code"]) == ("/problems/worker-lost", "worker-lost")
+    assert client.get(error["type"]).status_code == 200
+    assert "Retry-After" not in reply.headers
+    assert reply.json()["links"]["cancel"] is None
+
+
+def test_cancel_gives_the_reservation_back(client: TestClient, dataset_id: str) -> None:
+    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
+    reply = client.post(f"/v1/jobs/{job_id}:cancel")
+    assert (reply.status_code, reply.json()["state"]) == (202, "cancelled")
+    assert client.get(f"/v1/datasets/{dataset_id}").json()["privacy"]["units"]["reserved"] == 0
+    again = client.post(f"/v1/jobs/{job_id}:cancel")
+    assert (again.status_code, again.json()["code"]) == (409, "state-conflict")
+
+
+def test_cancel_of_a_running_job_is_a_request(client: TestClient, services: Services, dataset_id: str) -> None:
+    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
+    leases.claim(services.database, job_id, "test", 30)
+    reply = client.post(f"/v1/jobs/{job_id}:cancel").json()
+    assert (reply["state"], reply["cancel_requested"]) == ("running", True)
+
+
+def test_idempotency_key_names_one_job(client: TestClient, services: Services, dataset_id: str) -> None:
+    headers = {"Idempotency-Key": "3f2a"}
+    first = client.post("/v1/jobs", json=training(dataset_id), headers=headers).json()
+    second = client.post("/v1/jobs", json=training(dataset_id), headers=headers).json()
+    assert first == second
+    assert len(jobs.list_jobs(services.database).items) == 1
+    other = client.post("/v1/jobs", json=training(dataset_id, epsilon=2), headers=headers)
+    assert (other.status_code, other.json()["code"]) == (409, "state-conflict")
+
+
+def test_delta_of_the_account_may_be_named(client: TestClient, dataset_id: str) -> None:
+    delta = client.get(f"/v1/datasets/{dataset_id}").json()["privacy"]["delta"]
+    assert client.post("/v1/jobs", json=training(dataset_id, delta=delta)).status_code == 202
+
+
+def test_list_is_newest_first(client: TestClient, dataset_id: str) -> None:
+    ids = [client.post("/v1/jobs", json=training(dataset_id)).json()["id"] for _ in range(3)]
+    page = client.get("/v1/jobs", params={"limit": 2}).json()
+    rest = client.get("/v1/jobs", params={"after": page["next_cursor"]}).json()
+    assert [item["id"] for item in page["items"] + rest["items"]] == ids[::-1]
+
+
+@pytest.mark.parametrize("method", ["moments", {"name": "datalens", "num_teachers": 20, "top_k": 8, "steps": 3}])
+def test_every_method_can_be_planned_and_submitted(client: TestClient, dataset_id: str, method: object) -> None:
+    body = training(dataset_id, method=method)
+    plan = client.post("/v1/plans", json=body).json()
+    job = client.post("/v1/jobs", json=body).json()
+    assert job["cost"] == plan["cost"]
+
+
+def test_refusal_of_the_library_is_passed_on(client: TestClient, dataset_id: str) -> None:
+    reply = client.post("/v1/plans", json=training(dataset_id, epsilon=1e-9))
+    assert (reply.status_code, reply.json()["code"]) == (422, InfeasiblePlan.slug)

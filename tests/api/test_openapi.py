@@ -1,0 +1,141 @@
+"""The API description: valid, complete, committed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator, validate
+
+from api.catalogue import CATALOGUE
+from api.documents import documents
+from api.main import create_app
+from api.schemas import DATASET_STATES, JOB_STATES
+from datalens_service.settings import Settings
+from datalens_service.store.datasets import DatasetState
+from datalens_service.store.jobs import JobState
+
+ROOT = Path(__file__).parents[2]
+OPEN = {"getLiveness", "getReadiness", "getProblemType"}
+
+Operation = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return create_app(Settings(data_dir=Path("never-opened"))).openapi()
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, Operation]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def validator(document: dict[str, Any], schema: dict[str, Any]) -> Draft202012Validator:
+    return Draft202012Validator({**schema, "components": document["components"]})
+
+
+@pytest.mark.parametrize("path", documents())
+def test_committed_copy_is_what_the_code_says(path: str) -> None:
+    assert (ROOT / path).read_text() == documents()[path], "run scripts/openapi and read the difference"
+
+
+def test_is_valid_openapi(document: dict[str, Any]) -> None:
+    assert document["openapi"].startswith("3.1")
+    validate(document, cls=OpenAPIV31SpecValidator)
+
+
+def test_validator_would_notice(document: dict[str, Any]) -> None:
+    broken = json.loads(json.dumps(document))
+    del broken["info"]["title"]
+    assert list(OpenAPIV31SpecValidator(broken).iter_errors())
+
+
+def test_every_operation_says_what_it_is(document: dict[str, Any]) -> None:
+    found = list(operations(document))
+    identifiers = [operation["operationId"] for _, _, operation in found]
+    assert len(set(identifiers)) == len(found) == 17
+    for _, _, operation in found:
+        assert re.fullmatch(r"(create|list|get|delete|cancel)[A-Z][A-Za-z]+", operation["operationId"])
+        assert operation["summary"]
+        assert operation["description"]
+        assert len(operation["tags"]) == 1
+        assert operation["tags"][0] in {tag["name"] for tag in document["tags"]}
+
+
+def test_everything_but_health_and_problems_needs_a_key(document: dict[str, Any]) -> None:
+    assert document["components"]["securitySchemes"]["apiKey"]["scheme"] == "bearer"
+    for _, _, operation in operations(document):
+        needs = operation.get("security")
+        assert needs == (None if operation["operationId"] in OPEN else [{"apiKey": []}])
+        assert ("401" in operation["responses"]) == (needs is not None)
+
+
+def test_every_request_has_valid_examples(document: dict[str, Any]) -> None:
+    bodies = [operation["requestBody"] for _, _, operation in operations(document) if "requestBody" in operation]
+    assert len(bodies) == 3
+    for body in bodies:
+        [media] = body["content"].values()
+        examples = [one["value"] for one in media.get("examples", {}).values()] or [media["example"]]
+        for example in examples:
+            validator(document, media["schema"]).validate(example)
+
+
+def test_every_answer_has_a_valid_example(document: dict[str, Any]) -> None:
+    checked = 0
+    for _, _, operation in operations(document):
+        for status, answer in operation["responses"].items():
+            if status.startswith("2") and "application/json" in answer.get("content", {}):
+                media = answer["content"]["application/json"]
+                validator(document, media["schema"]).validate(media["example"])
+                checked += 1
+    assert checked >= 12
+
+
+def test_every_error_is_a_problem_with_valid_examples(document: dict[str, Any]) -> None:
+    shown = set()
+    for _, _, operation in operations(document):
+        for status, answer in operation["responses"].items():
+            if not status.startswith(("4", "5")):
+                continue
+            [media_type] = answer["content"]
+            assert media_type == "application/problem+json"
+            for slug, example in answer["content"][media_type]["examples"].items():
+                validator(document, answer["content"][media_type]["schema"]).validate(example["value"])
+                assert (example["value"]["status"], example["value"]["code"]) == (int(status), slug)
+                shown.add(slug)
+    http = {slug for slug, problem in CATALOGUE.items() if problem.status}
+    # These three do not belong to an operation.
+    assert http - shown == {"malformed-request", "method-not-allowed", "stale-lease"}
+
+
+def test_inputs_refuse_unknown_members(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    inputs = {"TrainingRequest"}
+    todo = ["TrainingRequest"]
+    while todo:
+        for name in re.findall(r"#/components/schemas/([\w-]+)", json.dumps(schemas[todo.pop()])):
+            if name not in inputs:
+                inputs.add(name)
+                todo.append(name)
+    assert {"TrainingRequest", "DataLens"} <= {name.removesuffix("-Input") for name in inputs}
+    for name in inputs:
+        if schemas[name]["type"] == "object":
+            assert schemas[name]["additionalProperties"] is False, name
+
+
+def test_states_are_explained() -> None:
+    assert set(JOB_STATES) == set(JobState)
+    assert set(DATASET_STATES) == set(DatasetState)
+
+
+def test_docs_name_every_path(document: dict[str, Any]) -> None:
+    page = (ROOT / "docs" / "api.md").read_text()
+    for path, method, _ in operations(document):
+        assert f"`{method.upper()} {path}`" in page

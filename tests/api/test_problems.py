@@ -1,0 +1,185 @@
+"""Problems: every deliberate error has a type, every type a page, and nothing unexpected speaks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.testclient import TestClient
+
+from api import logs, problems
+from api.catalogue import CATALOGUE
+from api.middleware import RequestLog
+from api.problems import Problem
+from api.validation import problem_errors
+from datalens_service.errors import BudgetExceeded, DatalensError, LedgerCorrupt, StoreUnavailable
+
+SECRET = "patient-4711"  # noqa: S105
+
+
+def all_errors(error: type[DatalensError] = DatalensError) -> Iterator[type[DatalensError]]:
+    yield error
+    for child in error.__subclasses__():
+        yield from all_errors(child)
+
+
+@pytest.mark.parametrize("error", sorted(set(all_errors()), key=lambda error: error.__name__))
+def test_every_deliberate_error_has_a_type(error: type[DatalensError]) -> None:
+    problem = CATALOGUE[error.slug]
+    assert problem.title == error.title
+    assert problem.meaning.endswith(".")
+    assert problem.remedy.endswith(".")
+
+
+@pytest.mark.parametrize("slug", CATALOGUE)
+def test_every_type_leads_to_a_page(client: TestClient, slug: str) -> None:
+    client.headers.pop("Authorization")
+    read = client.get(CATALOGUE[slug].uri).json()
+    assert (read["type"], read["title"], read["status"]) == (f"/problems/{slug}", *_title_and_status(slug))
+    page = client.get(CATALOGUE[slug].uri, headers={"Accept": "text/html,*/*"})
+    assert page.headers["content-type"].startswith("text/html")
+    assert escape(read["title"]) in page.text
+
+
+def _title_and_status(slug: str) -> tuple[str, int | None]:
+    return CATALOGUE[slug].title, CATALOGUE[slug].status
+
+
+def failing(error: Exception) -> TestClient:
+    """A service whose only operation raises `error`."""
+    app = FastAPI()
+
+    @app.get("/")
+    def fail() -> None:
+        raise error
+
+    problems.install(app)
+    app.add_middleware(RequestLog)
+    return TestClient(app)
+
+
+def test_unexpected_error_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info")
+    reply = failing(ValueError(SECRET)).get("/")
+    problem = reply.json()
+    assert (reply.status_code, problem["code"]) == (500, "internal-error")
+    assert Problem.model_validate(problem).instance == f"urn:uuid:{reply.headers['X-Request-ID']}"
+    log = capsys.readouterr().err
+    assert SECRET not in reply.text + log
+    unexpected = json.loads(log.splitlines()[0])
+    assert (unexpected["event"], unexpected["error"]) == ("unexpected", "ValueError")
+    assert unexpected["request_id"] == reply.headers["X-Request-ID"]
+    assert any("test_problems.py" in place for place in unexpected["places"])
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(LedgerCorrupt("The journal is broken."), 500), (StoreUnavailable("Later."), 503)]
+)
+def test_deliberate_errors_speak(error: DatalensError, status: int) -> None:
+    reply = failing(error).get("/")
+    assert (reply.status_code, reply.json()["detail"]) == (status, error.detail)
+    assert ("Retry-After" in reply.headers) == (status == 503)
+
+
+def test_extra_members_cannot_replace_the_standard_ones() -> None:
+    reply = failing(StoreUnavailable("Later.", extra={"status": 200, "hint": "disk"})).get("/")
+    assert (reply.json()["status"], reply.json()["hint"]) == (503, "disk")
+
+
+def test_budget_is_one_member() -> None:
+    figures = {"limit": 1.0, "spent": 0.1, "reserved": 0.2, "remaining": 0.5, "requested": 0.7, "delta": 1e-5}
+    problem = failing(BudgetExceeded("Too much.", extra=figures)).get("/").json()
+    assert problem["budget"] == {
+        "epsilon_limit": 1.0,
+        "epsilon_spent": 0.1,
+        "epsilon_reserved": 0.2,
+        "epsilon_remaining": 0.5,
+        "epsilon_requested": 0.7,
+        "delta": 1e-5,
+    }
+    assert set(problem) == {"type", "title", "status", "detail", "instance", "code", "budget"}
+
+
+def test_budget_of_a_job_without_figures() -> None:
+    assert "budget" not in failing(BudgetExceeded("Too much.")).get("/").json()
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    size: int = Field(ge=1)
+
+
+class Outer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    inner: list[Inner]
+
+
+def found(document: Any) -> list[dict[str, str]]:
+    try:
+        Outer.model_validate(document)
+    except ValidationError as error:
+        errors = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+        return problem_errors(errors, document)
+    raise AssertionError("The document is valid.")
+
+
+@pytest.mark.parametrize(
+    ("document", "pointer", "code"),
+    [
+        ({"name": "a", "inner": [{"size": 1}, {"size": 0}]}, "#/inner/1/size", "greater_than_equal"),
+        ({"name": "a", "inner": [{}]}, "#/inner/0/size", "missing"),
+        ({"name": "a", "inner": [], "a/b~c": 1}, "#/a~1b~0c", "extra_forbidden"),
+        ({"inner": []}, "#/name", "missing"),
+        ({"name": SECRET, "inner": SECRET}, "#/inner", "list_type"),
+        ({"name": 3, "inner": []}, "#/name", "string_type"),
+    ],
+)
+def test_pointers_lead_to_the_place(document: Any, pointer: str, code: str) -> None:
+    [error] = found(document)
+    assert (error["in"], error["pointer"], error["code"]) == ("body", pointer, code)
+    assert SECRET not in json.dumps(error)
+    assert error["detail"].endswith(".")
+
+
+def test_pointers_skip_names_that_are_not_in_the_document(client: TestClient, dataset_id: str) -> None:
+    """pydantic adds the name of the chosen method to a location; the document does not have it."""
+    method = {"name": "datalens", "num_teachers": 0, "warm_start": {"name": "moments", "clip_norm": 2}}
+    reply = client.post("/v1/jobs", json={"dataset_id": dataset_id, "spec": {"method": method, "epsilon": 1}})
+    pointers = {error["pointer"] for error in reply.json()["errors"]}
+    assert pointers == {"#/spec/method/num_teachers", "#/spec/method/warm_start/clip_norm"}
+    assert "1 more in errors" in reply.json()["detail"]
+
+
+def test_query_errors_name_their_part(client: TestClient) -> None:
+    [error] = client.get("/v1/jobs", params={"limit": "0"}).json()["errors"]
+    assert error == {
+        "in": "query",
+        "pointer": "#/limit",
+        "detail": "Must be at least 1.",
+        "code": "greater_than_equal",
+    }
+
+
+def test_log_names_routes_and_no_values(client: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info")
+    files = {"file": (f"{SECRET}.npz", SECRET.encode())}
+    client.post("/v1/datasets", files=files, data={"epsilon": "1", "name": SECRET})
+    client.get(f"/v1/jobs/{SECRET}", params={"q": SECRET})
+    client.get(f"/{SECRET}")
+    log = capsys.readouterr().err
+    assert SECRET not in log
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert [(line["route"], line["status"]) for line in lines] == [
+        ("/v1/datasets", 422),
+        ("/v1/jobs/{job_id}", 404),
+        (None, 404),
+    ]
+    assert len({line["request_id"] for line in lines}) == 3
