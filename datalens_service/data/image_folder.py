@@ -184,12 +184,13 @@ def _check_decoded_size(first: Images, count: int, limits: Limits) -> None:
 
 def _decode(archive: Archive, entry: zipfile.ZipInfo, limits: Limits) -> Images:
     """uint8 (height, width, channels) of one file."""
-    with refusing("At least one image cannot be decoded. Save each as a complete PNG or JPEG file."):
-        with archive.open(entry) as stream:
-            data = stream.read(entry.file_size)
-        with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-            _check_image(image, data, limits)
-            pixels = np.asarray(image)
+    data = archive.head(entry, entry.file_size)
+    with (
+        refusing("At least one image cannot be decoded. Save each as a complete PNG or JPEG file."),
+        Image.open(io.BytesIO(data), formats=_FORMATS) as image,
+    ):
+        _check_image(image, data, limits)
+        pixels = np.asarray(image)
     return pixels.reshape(*pixels.shape[:2], -1)
 
 
@@ -199,9 +200,10 @@ def _check_image(image: Image.Image, data: bytes, limits: Limits) -> None:
         raise InvalidDataset(f"At least one image has more than {limits.image_pixels} pixels. Resize the images.")
     # Pillow hands out 16-bit RGB as 8-bit, without a word.
     wrong_depth = image.format == "PNG" and data[_PNG_BIT_DEPTH] != 8
-    if image.format not in _FORMATS or image.mode not in _MODES or wrong_depth or "transparency" in image.info:
+    if image.mode not in _MODES or wrong_depth or "transparency" in image.info:
         raise InvalidDataset(
             "Images must be 8-bit grey or RGB, without palette, transparency or animation. Convert and save them again."
         )
+    # A JPEG with several pictures counts as animated, too.
     if getattr(image, "is_animated", False):
         raise InvalidDataset("At least one image is animated. Save a single frame of each.")

@@ -129,7 +129,7 @@ def _header(archive: Archive, entry: zipfile.ZipInfo) -> _Header:
     # An empty array may still declare lengths that take forever to walk through.
     if declared == 0:
         raise InvalidDataset("An array in the NPZ is empty. Save at least two labelled images.")
-    if min(shape, default=1) < 0 or start + declared != entry.file_size:
+    if start + declared != entry.file_size:
         raise InvalidDataset(_DAMAGED)
     return _Header(shape, dtype)
 

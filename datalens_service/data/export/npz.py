@@ -30,4 +30,4 @@ def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict
         for name, values in arrays.items():
             entry = fixed_entry(f"{name}.npy", zipfile.ZIP_DEFLATED)
             with archive.open(entry, "w", force_zip64=True) as stream:
-                npy.write_array(stream, np.ascontiguousarray(values), version=(1, 0), allow_pickle=False)
+                npy.write_array(stream, np.asarray(values, order="C"), version=(1, 0), allow_pickle=False)

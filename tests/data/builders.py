@@ -1,0 +1,50 @@
+"""Small archives and images that the tests of this folder are made of."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+Contents = Mapping[str, bytes]
+
+
+def write_zip(path: Path, contents: Contents, compression: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, data in contents.items():
+            # Set afterwards: the constructor would cut a name at a NUL.
+            entry = zipfile.ZipInfo("placeholder")
+            entry.filename, entry.compress_type = name, compression
+            archive.writestr(entry, data)
+    return path
+
+
+def write_npz(path: Path, **arrays: Any) -> Path:
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+    return path
+
+
+def npy_bytes(values: np.ndarray[Any, Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, values)
+    return buffer.getvalue()
+
+
+def encoded(image: Image.Image, file_format: str = "PNG", **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format=file_format, **options)
+    return buffer.getvalue()
+
+
+def grey(value: int = 0, size: tuple[int, int] = (8, 8)) -> bytes:
+    return encoded(Image.new("L", size, value))
+
+
+def random_images(n: int, *shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).integers(0, 256, (n, *shape), dtype=np.uint8)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from datalens_service.data.dataset import Dataset, Schema, Split, check_split
+from datalens_service.errors import InvalidDataset
+
+from .builders import random_images
+
+LABELS = np.array([0, 1, 2, 0], dtype=np.int64)
+
+
+def test_schema_counts_numbers_and_classes() -> None:
+    schema = Schema(channels=3, height=6, width=5, class_names=("cat", "dog"), num_units=7)
+    assert (schema.dimensions, schema.num_classes) == (90, 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"height": 3},
+        {"width": 257},
+        {"channels": 5},
+        {"class_names": ()},
+        {"num_units": 1},
+        {"mean_pixel": 0.1},
+    ],
+)
+def test_schema_refuses_what_the_product_cannot_train_on(schema: Schema, change: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Schema.model_validate({**schema.model_dump(), **change})
+
+
+def test_schema_is_frozen(schema: Schema) -> None:
+    with pytest.raises(ValidationError):
+        schema.num_units = 99
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "sentence"),
+    [
+        (random_images(4, 6, 5, 1).astype(np.float32), LABELS, "uint8 of shape"),
+        (random_images(4, 5, 6, 1), LABELS, r"\(n, 6, 5, 1\)"),
+        (random_images(4, 6, 5), LABELS, "uint8 of shape"),
+        (random_images(3, 6, 5, 1), LABELS, "exactly one label"),
+        (random_images(4, 6, 5, 1), LABELS.reshape(4, 1), "exactly one label"),
+        (random_images(0, 6, 5, 1), LABELS[:0], "must not be empty"),
+        (random_images(4, 6, 5, 1), LABELS + 1, r"0\.\.2"),
+        (random_images(4, 6, 5, 1), LABELS - 1, r"0\.\.2"),
+    ],
+)
+def test_check_split_refuses_what_contradicts_the_schema(
+    schema: Schema, images: np.ndarray, labels: np.ndarray, sentence: str
+) -> None:
+    with pytest.raises(InvalidDataset, match=sentence):
+        check_split(schema, Split(images, labels))
+
+
+def test_dataset_checks_both_splits_and_the_public_number(dataset: Dataset) -> None:
+    bad = Split(dataset.train.images, dataset.train.labels + 1)
+    for train, test in ((bad, None), (dataset.train, bad)):
+        with pytest.raises(InvalidDataset, match=r"0\.\.2"):
+            Dataset(dataset.schema, train, test, b"key")
+    with pytest.raises(InvalidDataset, match="num_units"):
+        Dataset(dataset.schema.model_copy(update={"num_units": 11}), dataset.train, None, b"key")
+
+
+def test_printing_a_split_shows_no_record() -> None:
+    split = Split(np.full((2, 6, 5, 1), 77, dtype=np.uint8), np.array([2, 2], dtype=np.int64))
+    assert repr(split) == "Split(2 private images)"

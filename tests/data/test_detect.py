@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datalens_service.data import READERS, detect, read_upload
+from datalens_service.errors import InvalidDataset
+
+from .builders import grey, npy_bytes, random_images, write_npz, write_zip
+
+UPLOADS = {
+    "npz": lambda path: write_npz(path, images=random_images(2, 8, 8), labels=np.arange(2)),
+    "image_folder": lambda path: write_zip(path, {"a/1.png": grey(), "b/2.png": grey()}),
+}
+
+
+def test_every_reader_has_an_upload_here() -> None:
+    assert UPLOADS.keys() == READERS.keys()
+
+
+@pytest.mark.parametrize("name", ["upload", "upload.npz", "upload.zip", "upload.png"])
+@pytest.mark.parametrize("kind", READERS)
+def test_contents_decide_and_the_name_does_not(tmp_path: Path, kind: str, name: str) -> None:
+    path = UPLOADS[kind](tmp_path / name)
+    assert detect(path) == kind
+    schema, train, test = read_upload(path)
+    assert (schema.num_units, len(train), test) == (2, 2, None)
+
+
+FOREIGN = {
+    "nothing": b"",
+    "text": b"label,pixel0\n1,0\n",
+    "one array": npy_bytes(np.zeros(3)),
+    "one image": grey(),
+    "gzip": b"\x1f\x8b\x08" + bytes(50),
+    "pickle": b"\x80\x05K\x01.",
+    "HDF5": b"\x89HDF\r\n\x1a\n" + bytes(50),
+    "zip behind a script": b"#!/bin/sh\n",
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+@pytest.mark.parametrize("name", ["a.npz", "a.zip"])
+def test_other_files_are_refused(tmp_path: Path, kind: str, name: str) -> None:
+    path = tmp_path / name
+    appended = UPLOADS["npz"](tmp_path / "b").read_bytes() if kind == "zip behind a script" else b""
+    path.write_bytes(FOREIGN[kind] + appended)
+    with pytest.raises(InvalidDataset, match="neither an NPZ"):
+        detect(path)
+
+
+def test_archives_of_something_else_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidDataset, match="neither an NPZ"):
+        detect(write_zip(tmp_path / "a", {"model.bin": b"x", "data.pkl": b"y"}))
+
+
+def test_a_missing_file_or_a_folder_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing", tmp_path):
+        with pytest.raises(InvalidDataset, match="no such file"):
+            detect(path)

@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import struct
+import warnings
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from datalens_service.data import image_folder, read_upload
+from datalens_service.data.limits import DEFAULT_LIMITS, Limits
+from datalens_service.errors import InvalidDataset
+
+from .builders import Contents, encoded, grey, random_images, write_npz, write_zip
+
+
+def read(folder: Path, contents: Contents, limits: Limits = DEFAULT_LIMITS) -> image_folder.Upload:
+    return read_upload(write_zip(folder / "upload", contents), limits=limits)
+
+
+def test_classes_are_sorted_folders_and_records_sorted_names(tmp_path: Path) -> None:
+    contents = {"dog/2.png": grey(2), "cat/9.png": grey(9), "dog/1.png": grey(1), "ant/7.png": grey(7)}
+    schema, train, test = read(tmp_path, contents)
+    assert schema.class_names == ("ant", "cat", "dog")
+    assert (schema.channels, schema.height, schema.width, schema.num_units) == (1, 8, 8, 4)
+    assert train.images[:, 0, 0, 0].tolist() == [7, 9, 1, 2]
+    assert train.labels.tolist() == [0, 1, 2, 2]
+    assert test is None
+
+
+def test_pixels_survive_in_place(tmp_path: Path) -> None:
+    images = random_images(2, 9, 6, 3)
+    contents = {f"a/{i}.png": encoded(Image.fromarray(image)) for i, image in enumerate(images)}
+    schema, train, _ = read(tmp_path, contents)
+    assert (schema.height, schema.width, schema.channels) == (9, 6, 3)
+    np.testing.assert_array_equal(train.images, images)
+
+
+def test_jpeg_is_read_and_exif_orientation_is_not_applied(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    stripes = Image.fromarray(np.repeat(np.array([[0], [255]], np.uint8), 8, axis=0).repeat(8, axis=1))
+    schema, train, _ = read(tmp_path, {f"a/{i}.JPG": encoded(stripes, "JPEG", exif=exif) for i in range(2)})
+    assert (schema.height, schema.width, schema.channels) == (16, 8, 1)
+    assert train.images[0, :4].max() < 32
+    assert train.images[0, -4:].min() > 223
+
+
+@pytest.mark.parametrize("wrapper", ["", "my data/", "my data/v2/"])
+@pytest.mark.parametrize("unused", ["val", "valid", "validation"])
+def test_splits_with_and_without_a_wrapping_folder(tmp_path: Path, wrapper: str, unused: str) -> None:
+    contents = {
+        f"{wrapper}train/cat/1.png": grey(1),
+        f"{wrapper}train/dog/2.png": grey(2),
+        f"{wrapper}test/dog/3.png": grey(3),
+        f"{wrapper}test/eel/4.png": grey(4),
+        f"{wrapper}{unused}/fox/5.png": grey(5),
+    }
+    schema, train, test = read(tmp_path, contents)
+    assert schema.class_names == ("cat", "dog", "eel")
+    assert (train.images[:, 0, 0, 0].tolist(), train.labels.tolist()) == ([1, 2], [0, 1])
+    assert test is not None
+    assert (test.images[:, 0, 0, 0].tolist(), test.labels.tolist()) == ([3, 4], [1, 2])
+
+
+def test_a_class_may_be_called_train(tmp_path: Path) -> None:
+    contents = {"train/1.png": grey(1), "car/2.png": grey(2)}
+    assert read(tmp_path, contents).schema.class_names == ("car", "train")
+
+
+def test_a_training_split_alone(tmp_path: Path) -> None:
+    schema, train, test = read(tmp_path, {"train/a/1.png": grey(1), "train/b/2.png": grey(2)})
+    assert (schema.class_names, len(train), test) == (("a", "b"), 2, None)
+
+
+def test_what_desktops_leave_behind_is_ignored(tmp_path: Path) -> None:
+    contents = {
+        "data/a/1.png": grey(1),
+        "data/a/2.png": grey(2),
+        "data/a/Thumbs.db": b"x",
+        "data/a/.DS_Store": b"x",
+        "data/.git/HEAD": b"x",
+        "data/a/._1.png": b"x",
+        "data/desktop.ini": b"x",
+        "__MACOSX/data/a/._1.png": b"x",
+        "data/classes.json": b"x",
+        "data/card.json": b"x",
+    }
+    schema, train, _ = read(tmp_path, contents)
+    assert (schema.class_names, len(train)) == (("a",), 2)
+
+
+def test_decomposed_names_are_the_same_class(tmp_path: Path) -> None:
+    contents = {"a\u0308pfel/1.png": grey(1), "\u00e4pfel/2.png": grey(2)}
+    assert read(tmp_path, contents).schema.class_names == ("\u00e4pfel",)
+
+
+def test_declared_names_that_are_the_folders_set_the_order(tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "a", {"cat/1.png": grey(1), "dog/2.png": grey(2)})
+    schema, train, _ = read_upload(path, class_names=("dog", "owl", "cat"))
+    assert schema.class_names == ("dog", "owl", "cat")
+    assert train.labels.tolist() == [2, 0]
+
+
+def test_declared_names_that_are_not_the_folders_rename_them(tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "a", {"0/1.png": grey(1), "1/2.png": grey(2)})
+    schema, train, _ = read_upload(path, class_names=("zero", "one", "two"))
+    assert schema.class_names == ("zero", "one", "two")
+    assert train.labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("names", [("cat", "hound"), ("feline",)])
+def test_declared_names_that_fit_in_part_are_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
+    path = write_zip(tmp_path / "a", {"cat/1.png": grey(1), "dog/2.png": grey(2)})
+    with pytest.raises(InvalidDataset, match="every class folder"):
+        read_upload(path, class_names=names)
+
+
+PIXELS = Image.fromarray(random_images(1, 8, 8)[0])
+COLOURS = Image.fromarray(random_images(1, 8, 8, 3)[0])
+
+
+def png_chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">L", len(data)) + kind + data + struct.pack(">L", zlib.crc32(kind + data))
+
+
+def png(width: int, height: int, depth: int, colour: int, rows: bytes) -> bytes:
+    header = png_chunk(b"IHDR", struct.pack(">LLBBBBB", width, height, depth, colour, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b"")
+
+
+UNACCEPTED_KINDS = {
+    "palette": encoded(COLOURS.convert("P")),
+    "bilevel": encoded(PIXELS.convert("1")),
+    "grey with alpha": encoded(PIXELS.convert("LA")),
+    "colour with alpha": encoded(COLOURS.convert("RGBA")),
+    "transparent colour": encoded(COLOURS, transparency=(1, 2, 3)),
+    "16-bit grey": encoded(Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8))),
+    "16-bit colour": png(8, 8, 16, 2, (b"\0" + bytes(48)) * 8),
+    "4-bit grey": png(8, 8, 4, 0, (b"\0" + bytes(4)) * 8),
+    "CMYK": encoded(COLOURS.convert("CMYK"), "JPEG"),
+    "animated PNG": encoded(PIXELS, save_all=True, append_images=[PIXELS.rotate(90)]),
+    "JPEG with two pictures": encoded(COLOURS, "MPO", save_all=True, append_images=[COLOURS.rotate(90)]),
+}
+
+
+@pytest.mark.parametrize("kind", UNACCEPTED_KINDS)
+def test_other_kinds_of_png_and_jpeg_are_refused(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(InvalidDataset, match=r"8-bit grey or RGB|is animated"):
+        read(tmp_path, {f"a/{i}.png": UNACCEPTED_KINDS[kind] for i in range(2)})
+
+
+def test_the_handmade_png_is_read_where_it_is_right(tmp_path: Path) -> None:
+    data = png(8, 8, 8, 2, (b"\0" + bytes(range(24))) * 8)
+    assert read(tmp_path, {f"a/{i}.png": data for i in range(2)}).train.images[1, 7, 7].tolist() == [21, 22, 23]
+
+
+def bomb(side: int) -> bytes:
+    return png(side, side, 8, 0, b"\0")
+
+
+def text_bomb() -> bytes:
+    text = png_chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(8 * 2**20)))
+    return grey()[:33] + text + grey()[33:]
+
+
+UNDECODABLE = {
+    "cut off": encoded(PIXELS)[:-30],
+    "cut off JPEG": encoded(COLOURS, "JPEG")[:-100],
+    "wrong checksum": encoded(PIXELS)[:29] + b"\0\0\0\0" + encoded(PIXELS)[33:],
+    "magic alone": b"\x89PNG\r\n\x1a\n",
+    "inflating comment": text_bomb(),
+    "flood beyond Pillow's own cap": bomb(20_000),
+    "GIF": encoded(PIXELS, "GIF"),
+    "BMP": encoded(PIXELS, "BMP"),
+    "TIFF": encoded(PIXELS, "TIFF"),
+    "EPS": encoded(COLOURS, "EPS"),
+    "FITS": b"SIMPLE  =                    T".ljust(2880),
+    "zip": b"PK\x03\x04" + bytes(40),
+    "text": b"<svg/>",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("kind", UNDECODABLE)
+def test_undecodable_images_are_refused(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(InvalidDataset, match="cannot be decoded"):
+        read(tmp_path, {"a/1.png": encoded(PIXELS), "a/2.png": UNDECODABLE[kind]})
+
+
+@pytest.mark.parametrize("side", [1025, 10_000])
+def test_pixels_are_counted_before_they_are_decoded(tmp_path: Path, side: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(InvalidDataset, match="more than 1048576 pixels"):
+            read(tmp_path, {"a/1.png": bomb(side), "a/2.png": bomb(side)})
+
+
+def test_a_warning_turned_into_an_error_by_the_process_is_a_refusal(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InvalidDataset, match="cannot be decoded"):
+            read(tmp_path, {"a/1.png": bomb(10_000), "a/2.png": bomb(10_000)})
+
+
+@pytest.mark.parametrize("size", [(257, 8), (8, 257)])
+def test_large_images_are_refused(tmp_path: Path, size: tuple[int, int]) -> None:
+    with pytest.raises(InvalidDataset, match="at most 256 pixels"):
+        read(tmp_path, {f"a/{i}.png": grey(0, size) for i in range(2)})
+
+
+def test_small_images_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidDataset, match="4 to 256 pixels"):
+        read(tmp_path, {f"a/{i}.png": grey(0, (3, 8)) for i in range(2)})
+
+
+@pytest.mark.parametrize("other", [grey(0, (8, 9)), grey(0, (9, 8)), encoded(COLOURS)], ids=["tall", "wide", "colour"])
+def test_images_of_another_size_or_mode_are_refused_without_their_name(tmp_path: Path, other: bytes) -> None:
+    with pytest.raises(InvalidDataset, match="8 by 8 pixels, grey") as caught:
+        read(tmp_path, {"a/1.png": grey(), "a/jane-doe.png": other})
+    assert "jane" not in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("contents", "sentence"),
+    [
+        ({"1.png": grey(), "2.png": grey()}, "<class>/<file>"),
+        ({"a/1.png": grey(), "2.png": grey()}, "<class>/<file>"),
+        ({"a/1.png": grey(), "a/b/2.png": grey()}, "<class>/<file>"),
+        ({"a/b/1.png": grey(), "c/d/2.png": grey()}, "<class>/<file>"),
+        ({"train/a/b/1.png": grey(), "test/a/b/2.png": grey()}, "<class>/<file>"),
+        ({"test/a/1.png": grey(), "test/a/2.png": grey()}, "no training images"),
+        ({"val/a/1.png": grey(), "val/a/2.png": grey()}, "no PNG or JPEG"),
+        ({"a/1.png": grey(), "a/2.gif": b"GIF"}, "Only PNG and JPEG"),
+        ({"a/1.png": grey(), "a/more.zip": b"PK\x03\x04"}, "Only PNG and JPEG"),
+        ({"a/1.png": grey(), "metadata.csv": b"file_name,label"}, "Only PNG and JPEG"),
+        ({"a/1.png": grey()}, "at least two"),
+    ],
+)
+def test_other_layouts_are_refused(tmp_path: Path, contents: Contents, sentence: str) -> None:
+    with pytest.raises(InvalidDataset, match=sentence):
+        read(tmp_path, contents)
+
+
+def test_one_file_is_capped_in_size_and_ratio(tmp_path: Path) -> None:
+    padded = encoded(PIXELS) + bytes(100_000)
+    contents = {"a/1.png": padded, "a/2.png": encoded(PIXELS)}
+    assert len(read(tmp_path, contents, Limits(image_ratio_free_bytes=len(padded))).train) == 2
+    with pytest.raises(InvalidDataset, match="too large"):
+        read(tmp_path, contents)
+    with pytest.raises(InvalidDataset, match="too large"):
+        read(tmp_path, contents, Limits(image_ratio_free_bytes=len(padded), image_file_bytes=len(padded) - 1))
+
+
+def test_decoded_images_are_capped_together(tmp_path: Path) -> None:
+    contents = {f"a/{i}.png": grey(0, (100, 100)) for i in range(5)}
+    assert len(read(tmp_path, contents, Limits(uncompressed_bytes=50_000)).train) == 5
+    with pytest.raises(InvalidDataset, match="more than the 49999 bytes"):
+        read(tmp_path, contents, Limits(uncompressed_bytes=49_999))
+
+
+def test_flipped_bits_are_refused_or_read_and_never_crash(tmp_path: Path) -> None:
+    contents = {"a/1.png": encoded(PIXELS), "a/2.png": grey(), "b/3.jpg": encoded(PIXELS, "JPEG")}
+    whole = write_zip(tmp_path / "a", contents, zipfile.ZIP_STORED).read_bytes()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(300):
+        data = bytearray(whole)
+        for position in rng.integers(0, len(data), rng.integers(1, 4)):
+            data[position] = rng.integers(0, 256)
+        (tmp_path / "b").write_bytes(data)
+        try:
+            read_upload(tmp_path / "b")
+        except InvalidDataset:
+            refused += 1
+    assert refused > 200
+
+
+@pytest.mark.parametrize("file_format", ["PNG", "JPEG"])
+def test_flipped_bits_inside_an_image_are_refused_or_read(tmp_path: Path, file_format: str) -> None:
+    """The checksums of the zip are right here, so the decoder sees the damage."""
+    whole = encoded(COLOURS, file_format)
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(200):
+        data = bytearray(whole)
+        for position in rng.integers(0, len(data), 2):
+            data[position] = rng.integers(0, 256)
+        try:
+            read(tmp_path, {"a/1.png": bytes(data), "a/2.png": encoded(COLOURS)})
+        except InvalidDataset:
+            refused += 1
+    assert refused > 20
+
+
+def test_recognises_by_contents(tmp_path: Path) -> None:
+    assert image_folder.recognises(write_zip(tmp_path / "a", {"x/1.jpeg": encoded(PIXELS, "JPEG")}), DEFAULT_LIMITS)
+    assert not image_folder.recognises(write_zip(tmp_path / "b", {"x/1.png": b"text"}), DEFAULT_LIMITS)
+    assert not image_folder.recognises(write_zip(tmp_path / "c", {"__MACOSX/1.png": grey()}), DEFAULT_LIMITS)
+    assert not image_folder.recognises(write_npz(tmp_path / "d", images=np.zeros(3)), DEFAULT_LIMITS)
+
+
+def test_metadata_does_not_reach_the_records(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x010E] = "Jane Doe"
+    _, train, _ = read(tmp_path, {"a/1.png": encoded(PIXELS), "a/2.png": encoded(PIXELS, exif=exif)})
+    np.testing.assert_array_equal(train.images[0], train.images[1])
