@@ -1,0 +1,94 @@
+"""DataLens Service: private labelled images in, differentially private synthetic images out.
+
+    import datalens_service as datalens
+
+    schema, train, test = datalens.read_upload(Path("digits.npz"))
+    dataset = datalens.Dataset(schema, train, test, partition_key=secrets.token_bytes(32))
+    result = datalens.run(datalens.TrainingSpec(method="moments", epsilon=1.0), dataset)
+    images, labels = result.generator.sample(10_000)
+
+Names are loaded when they are first used: whoever needs only the `Client` loads no NumPy, and nothing here loads
+torch before a method trains a network.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from datalens_service.client import Client, ClientError
+    from datalens_service.data import read_upload
+    from datalens_service.data.dataset import Dataset, Schema, Split
+    from datalens_service.data.digits import digits
+    from datalens_service.errors import DatalensError
+    from datalens_service.methods import DataLens, Moments
+    from datalens_service.models.generator import Generator
+    from datalens_service.presets import preset
+    from datalens_service.run import Result, run
+    from datalens_service.spec import TrainingSpec, vote_allowance
+
+__version__ = version("datalens-service")
+
+_HOMES: Final = {
+    "Client": "client",
+    "ClientError": "client",
+    "DataLens": "methods",
+    "DatalensError": "errors",
+    "Dataset": "data.dataset",
+    "Generator": "models.generator",
+    "Moments": "methods",
+    "Result": "run",
+    "Schema": "data.dataset",
+    "Split": "data.dataset",
+    "TrainingSpec": "spec",
+    "digits": "data.digits",
+    "preset": "presets",
+    "read_upload": "data",
+    "run": "run",
+    "vote_allowance": "spec",
+}
+
+__all__ = [
+    "Client",
+    "ClientError",
+    "DataLens",
+    "DatalensError",
+    "Dataset",
+    "Generator",
+    "Moments",
+    "Result",
+    "Schema",
+    "Split",
+    "TrainingSpec",
+    "digits",
+    "preset",
+    "read_upload",
+    "run",
+    "vote_allowance",
+]
+
+
+class _Package(ModuleType):
+    """Keeps `run` the function: importing the module of that name would otherwise put the module there."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value.run if name == "run" and isinstance(value, ModuleType) else value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its home."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """Everything public, loaded or not."""
+    return sorted({*globals(), *__all__})

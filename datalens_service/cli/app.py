@@ -1,0 +1,69 @@
+"""The commands, and what happens when one fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from datalens_service import __version__
+from datalens_service.cli import datasets, demo, jobs, keys, output, plan, serve, train
+from datalens_service.cli.exits import HELP, ExitCode, exit_code_of
+from datalens_service.cli.options import AsJson
+from datalens_service.client import ClientError
+from datalens_service.errors import DatalensError
+
+_WANTS_JSON = "datalens.wants_json"
+_FILE_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+
+class _Commands(TyperGroup):
+    """Turns every deliberate error into one sentence (or a JSON object) and an exit code."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Remember how errors are to be shown, before anything can fail."""
+        ctx.meta[_WANTS_JSON] = "--json" in args
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        as_json: bool = ctx.meta[_WANTS_JSON]
+        try:
+            return super().invoke(ctx)
+        except (DatalensError, ClientError) as error:
+            output.show_error(output.problem_of(error), as_json=as_json)
+            raise typer.Exit(exit_code_of(error.slug)) from error
+        except _FILE_ERRORS as error:
+            detail = f"{error.strerror}: {error.filename}"
+            output.show_error({"code": "file", "title": "File not usable", "detail": detail}, as_json=as_json)
+            raise typer.Exit(ExitCode.BAD_INPUT) from error
+        except typer.TyperException as error:
+            if not as_json:
+                raise
+            problem = {"code": "usage", "title": "Wrong usage", "detail": error.format_message()}
+            output.show_error(problem, as_json=True)
+            raise typer.Exit(error.exit_code) from error
+
+
+app = typer.Typer(
+    name="datalens",
+    cls=_Commands,
+    help="Private labelled images in, synthetic images with a privacy guarantee out.",
+    epilog=HELP,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command()(serve.serve)
+app.command()(demo.demo)
+app.command()(train.train)
+app.command()(plan.plan)
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(datasets.app, name="datasets")
+app.add_typer(keys.app, name="keys")
+
+
+@app.command()
+def version(as_json: AsJson = False) -> None:
+    """Print the version."""
+    output.show({"version": __version__}, __version__, as_json=as_json)

@@ -1,0 +1,50 @@
+"""What the exit code of every command means."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class ExitCode(IntEnum):
+    """Exit codes; documented in docs/cli.md and in `datalens --help`."""
+
+    OK = 0
+    """Done."""
+    JOB_FAILED = 1
+    """The job failed or was cancelled, or something broke that is not the caller's doing."""
+    BAD_INPUT = 2
+    """Wrong usage, an unusable file, or a request that contradicts itself or the state of things."""
+    BUDGET_EXCEEDED = 3
+    """The remaining privacy budget does not cover the request."""
+    NOT_FOUND = 4
+    """No such object, or no valid API key."""
+    UNREACHABLE = 5
+    """The service, its database or a worker it needs is not there now; later it may be."""
+    INTERRUPTED = 130
+    """Ctrl-C. A job on a service goes on; `datalens train` goes on when it is started again."""
+
+
+_OF_SLUG: Final = {
+    "internal-error": ExitCode.JOB_FAILED,
+    "job-stopped": ExitCode.JOB_FAILED,
+    "ledger-corrupt": ExitCode.JOB_FAILED,
+    "stale-lease": ExitCode.JOB_FAILED,
+    "privacy-budget-exceeded": ExitCode.BUDGET_EXCEEDED,
+    "not-found": ExitCode.NOT_FOUND,
+    "unauthorized": ExitCode.NOT_FOUND,
+    "service-unreachable": ExitCode.UNREACHABLE,
+    "store-unavailable": ExitCode.UNREACHABLE,
+    "unexpected-answer": ExitCode.UNREACHABLE,
+    "worker-unavailable": ExitCode.UNREACHABLE,
+}
+
+HELP: Final = (
+    "Exit codes: 0 done; 1 the job failed or was cancelled; 2 bad input or usage; 3 privacy budget exceeded; "
+    "4 not found or no valid API key; 5 service unreachable; 130 interrupted."
+)
+
+
+def exit_code_of(slug: str) -> ExitCode:
+    """Exit code of a problem type; every problem that is not named is the caller's to mend."""
+    return _OF_SLUG.get(slug, ExitCode.BAD_INPUT)

@@ -1,0 +1,85 @@
+"""`datalens keys`: API keys of the service whose data folder lies on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from datalens_service.cli import options, output
+from datalens_service.cli.settings import service_settings
+from datalens_service.errors import NotFound
+
+if TYPE_CHECKING:
+    from datalens_service.store.database import Database
+    from datalens_service.store.keys import ApiKey
+
+app = typer.Typer(help="API keys; for the operator, on the machine of the database.", no_args_is_help=True)
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Option("--name", help="Whose key it is.")],
+    data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make an API key and print it, once."""
+    from datalens_service.store import keys
+
+    with _database(data_dir) as database:
+        key, plain = keys.create(database, name)
+    output.show({**_public(key), "api_key": plain}, plain, as_json=as_json)
+
+
+@app.command(name="list")
+def list_(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: options.AsJson = False) -> None:
+    """List API keys, revoked ones included."""
+    from datalens_service.store import keys
+
+    with _database(data_dir) as database:
+        found = [_public(key) for key in keys.list_keys(database)]
+    columns = ("id", "name", "prefix", "created_at", "revoked_at")
+    rows = [[item[column] or "" for column in columns] for item in found]
+    output.show({"items": found}, output.listing(columns, rows), as_json=as_json)
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[str, typer.Argument(help="Id of the key, key_….")],
+    data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make an API key useless from now on."""
+    from datalens_service.store import keys
+
+    with _database(data_dir) as database:
+        key = _public(keys.revoke(database, key_id))
+    output.show(key, f"{key_id} revoked", as_json=as_json)
+
+
+@contextmanager
+def _database(data_dir: Path) -> Generator[Database]:
+    from datalens_service.store.startup import connect
+
+    settings = service_settings(data_dir)
+    # A mistyped folder must not become an empty installation.
+    if not settings.database_url and not (data_dir / "datalens.db").exists():
+        raise NotFound(f"There is no database in {data_dir}: name the folder that `datalens serve` uses.")
+    database = connect(settings)
+    try:
+        yield database
+    finally:
+        database.dispose()
+
+
+def _public(key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "prefix": key.prefix,
+        "created_at": key.created_at.isoformat(),
+        "revoked_at": key.revoked_at.isoformat() if key.revoked_at else None,
+    }

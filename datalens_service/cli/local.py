@@ -1,0 +1,213 @@
+"""Training without a service: the same store, ledger and job code, embedded in the output folder.
+
+    OUT/                 what was released, and the owner's report
+    OUT/private/         records, ledger, database, state of an unfinished run (mode 0700)
+
+A run that was killed goes on when it is started again with the same settings: only one process works in a folder
+at a time (a lock that dies with its process), so whoever gets the lock knows that the earlier worker is gone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from api.pricing import quote
+from datalens_service.cli.settings import embedded_settings
+from datalens_service.data.dataset import Dataset, Split
+from datalens_service.data.stored import load_dataset, save_dataset
+from datalens_service.data.upload import Upload
+from datalens_service.errors import InvalidInput, StateConflict
+from datalens_service.run import Observer
+from datalens_service.sampling import write_prefix
+from datalens_service.settings import Settings
+from datalens_service.spec import TrainingSpec
+from datalens_service.store import datasets, jobs, leases, statement
+from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.database import Database
+from datalens_service.store.datasets import StoredDataset
+from datalens_service.store.jobs import Job, JobState
+from datalens_service.store.startup import start
+from workers.execute import execute
+from workers.heartbeat import Heartbeat
+from workers.observer import ShutdownRequested
+
+PRIVATE: Final = "private"
+_STOCK: Final = "synthetic.npz"
+
+# A person starts it again by hand, so a run is not given up for being killed.
+_MAXIMUM_ATTEMPTS: Final = 1000
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """An output folder, locked by this process.
+
+    Attributes:
+        out: The folder.
+        settings: Of the store in it.
+        database: Of the store in it.
+    """
+
+    out: Path
+    settings: Settings
+    database: Database
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        """Files of the jobs in this folder."""
+        return ArtifactStore(self.database, self.settings.data_dir)
+
+    def dataset(self, upload: Upload, format_name: str, epsilon: float, delta: float | None) -> StoredDataset:
+        """The data set of this folder; kept with its lifetime budget at the first call.
+
+        Raises:
+            InvalidInput: The folder belongs to other records.
+            InvalidDelta: δ is not below 1/n.
+        """
+        known = datasets.list_datasets(self.database, limit=1).items
+        if not known:
+            return self._keep(upload, format_name, epsilon, delta)
+        stored = load_dataset(Path(known[0].records_path), known[0].partition_key or b"")
+        if not _same(stored, upload):
+            raise InvalidInput(f"{self.out} belongs to another data set: choose another folder for this one.")
+        return known[0]
+
+    def job(self, dataset: StoredDataset, spec: TrainingSpec) -> Job:
+        """The job with this spec: the one there is, unless it failed, or a new one with its budget reserved.
+
+        Raises:
+            BudgetExceeded: What remains of the folder's budget does not pay for it.
+            InvalidSpec: The method does not fit the data set.
+        """
+        priced = quote(self.database, dataset.id, spec)
+        wanted = priced.spec.model_dump(mode="json")
+        there = jobs.list_jobs(self.database, limit=200).items
+        for job in there:
+            if job.spec == wanted and job.state not in (JobState.FAILED, JobState.CANCELLED):
+                return job
+        self._give_up([job for job in there if not job.state.terminal], priced.cost.units, dataset.id)
+        return jobs.create(
+            self.database,
+            dataset_id=dataset.id,
+            spec=wanted,
+            plan=priced.cost.model_dump(mode="json"),
+            units=priced.cost.units,
+            max_attempts=_MAXIMUM_ATTEMPTS,
+        )
+
+    def work(self, job: Job, observe: Observer) -> Job:
+        """Do the job in this process, from where an earlier one left it.
+
+        Raises:
+            KeyboardInterrupt: The job waits to be taken up again.
+        """
+        if job.state.terminal:
+            return job
+        lease = leases.claim(self.database, job.id, f"pid {os.getpid()}", self.settings.lease_seconds)
+        if lease is None:
+            return jobs.get(self.database, job.id)
+        try:
+            with Heartbeat(self.database, lease):
+                return execute(self.database, self.artifacts, self.settings, lease, observe)
+        except (KeyboardInterrupt, ShutdownRequested):
+            leases.release(self.database, lease)
+            raise
+
+    def deliver(self, job: Job, dataset: StoredDataset) -> dict[str, Path]:
+        """Copy what the job made into the folder, and its images as Parquet beside the NPZ.
+
+        Returns:
+            Path of each file by its name.
+        """
+        made = self.artifacts.list_artifacts(job.id)
+        paths = {artifact.name: Path(shutil.copyfile(artifact.path, self.out / artifact.name)) for artifact in made}
+        parquet = self.out / "synthetic.parquet"
+        count = TrainingSpec.model_validate(job.spec).synthetic_images
+        card = json.loads(paths["card.json"].read_text(encoding="utf-8"))
+        write_prefix(paths[_STOCK], dataset.schema, card, count, "parquet", parquet)
+        return {**paths, parquet.name: parquet}
+
+    def _keep(self, upload: Upload, format_name: str, epsilon: float, delta: float | None) -> StoredDataset:
+        folder = self.settings.data_dir / "datasets"
+        # Left by a run that was killed before it was registered.
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        dataset_id = datasets.new_id()
+        save_dataset(Dataset(*upload, partition_key=b""), folder / dataset_id)
+        return datasets.create(
+            self.database,
+            dataset_id=dataset_id,
+            name=dataset_id,
+            schema=upload.schema,
+            images=upload.train.images,
+            format=format_name,
+            has_test=upload.test is not None,
+            records_path=str(folder / dataset_id),
+            epsilon=epsilon,
+            delta=delta,
+        )
+
+    def _give_up(self, unfinished: list[Job], units: int, dataset_id: str) -> None:
+        """Cancel earlier runs with other settings, if what they hold back pays for the new one."""
+        with self.database.session() as session:
+            account = statement.statement(session, dataset_id)
+        if units <= account.remaining_units + account.reserved_units:
+            for job in unfinished:
+                jobs.request_cancel(self.database, job.id)
+
+
+@contextmanager
+def workbench(out: Path) -> Generator[Workbench]:
+    """Open an output folder for this process alone.
+
+    Raises:
+        StateConflict: Another process works in it.
+        InvalidInput: It is in use for something else.
+    """
+    private = out.absolute() / PRIVATE
+    if not private.exists() and out.exists() and any(out.iterdir()):
+        raise InvalidInput(f"{out} holds other files: choose a folder that is empty or does not exist yet.")
+    settings = embedded_settings(private)
+    private.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _alone(private / "lock"):
+        database = start(settings)
+        try:
+            # Nobody else can be at work here, so whoever holds a job is dead.
+            later = datetime.now(UTC) + timedelta(seconds=settings.lease_seconds + 1)
+            leases.expire_leases(database, now=later)
+            yield Workbench(out, settings, database)
+        finally:
+            database.dispose()
+
+
+@contextmanager
+def _alone(path: Path) -> Generator[None]:
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StateConflict(f"Another process works in {path.parent.parent}: wait for its end.") from error
+        yield
+
+
+def _same(stored: Dataset, upload: Upload) -> bool:
+    return stored.schema == upload.schema and all(
+        _equal(mine, theirs) for mine, theirs in ((stored.train, upload.train), (stored.test, upload.test))
+    )
+
+
+def _equal(mine: Split | None, theirs: Split | None) -> bool:
+    if mine is None or theirs is None:
+        return mine is theirs
+    return np.array_equal(mine.images, theirs.images) and np.array_equal(mine.labels, theirs.labels)

@@ -1,0 +1,80 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from datalens_service.client.client import DEFAULT_URL
+
+_SPEC = "What to train"
+_SERVICE = "Which service"
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
+
+Epsilon = Annotated[float, typer.Option("--epsilon", help="ε this job may spend.", rich_help_panel=_SPEC)]
+Delta = Annotated[
+    float | None,
+    typer.Option("--delta", help="δ; left out, min(1e-5, n^-1.1). Must be below 1/n.", rich_help_panel=_SPEC),
+]
+MethodName = Annotated[
+    str | None,
+    typer.Option("--method", help="datalens or moments, with its default parameters.", rich_help_panel=_SPEC),
+]
+PresetName = Annotated[
+    str | None,
+    typer.Option(
+        "--preset", help="fast, balanced (if nothing is named) or paper; see docs/cli.md.", rich_help_panel=_SPEC
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A parameter of the method, for example top_k=100 or warm_start.subspace_dimensions=40. Repeatable.",
+        rich_help_panel=_SPEC,
+    ),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", help="Of training randomness; privacy noise never has a seed.", rich_help_panel=_SPEC)
+]
+SyntheticImages = Annotated[
+    int,
+    typer.Option("--images", help="Synthetic images packed at the end; more are free later.", rich_help_panel=_SPEC),
+]
+Evaluate = Annotated[
+    bool,
+    typer.Option(
+        "--evaluate/--no-evaluate", help="Measure usefulness on the test split, if there is one.", rich_help_panel=_SPEC
+    ),
+]
+
+Data = Annotated[
+    Path,
+    typer.Option("--data", help="NPZ with labelled images, or a zip of class folders.", exists=True, dir_okay=False),
+]
+
+Url = Annotated[
+    str, typer.Option("--url", envvar="DATALENS_URL", help="Address of the service.", rich_help_panel=_SERVICE)
+]
+ApiKey = Annotated[
+    str,
+    typer.Option(
+        "--api-key",
+        envvar="DATALENS_API_KEY",
+        show_default=False,
+        help="Left out, the key file of a service on this machine is used.",
+        rich_help_panel=_SERVICE,
+    ),
+]
+DataDir = Annotated[
+    Path,
+    typer.Option("--data-dir", envvar="DATALENS_DATA_DIR", help="Folder of records, artifacts, ledger and database."),
+]
+
+DEFAULT_DATA_DIR = Path("datalens-data")
+
+__all__ = ["DEFAULT_URL"]

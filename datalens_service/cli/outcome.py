@@ -1,0 +1,86 @@
+"""What `train` and `demo` say at the end: where everything is, what was spent, what came of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from rich.console import Group, RenderableType
+
+from api.schemas import JobPrivacy
+from datalens_service.cli import output
+from datalens_service.cli.local import Workbench
+from datalens_service.evaluation import METRICS
+from datalens_service.evaluation.measures import STATUS_LABELS
+from datalens_service.spec import PlanSummary
+from datalens_service.store.datasets import StoredDataset
+from datalens_service.store.jobs import Job, JobState
+
+
+class Outcome(BaseModel):
+    """The end of a run; what `--json` prints."""
+
+    job_id: str
+    state: JobState
+    method: str
+    out: Path
+    files: dict[str, Path]
+    privacy: JobPrivacy
+    measures: list[dict[str, Any]]
+    error: dict[str, Any] | None
+
+
+def outcome_of(bench: Workbench, dataset: StoredDataset, job: Job) -> Outcome:
+    """Deliver the files of a job that succeeded, and put the rest together."""
+    files = bench.deliver(job, dataset) if job.state is JobState.SUCCEEDED else {}
+    measures = json.loads(files["report.json"].read_text(encoding="utf-8"))["measures"] if files else []
+    return Outcome(
+        job_id=job.id,
+        state=job.state,
+        method=job.spec["method"]["name"],
+        out=bench.out,
+        files=files,
+        privacy=JobPrivacy.of(job.charged_units, PlanSummary.model_validate(job.plan)),
+        measures=measures,
+        error=job.error,
+    )
+
+
+def outcome_view(outcome: Outcome) -> RenderableType:
+    """The same for people."""
+    if outcome.error is not None or not outcome.files:
+        reason = (outcome.error or {}).get("detail", "")
+        return output.facts({"state": outcome.state.value, "why": reason, **_privacy(outcome)})
+    return Group(output.facts({**_places(outcome), **_privacy(outcome)}), "", _accuracies(outcome))
+
+
+def _places(outcome: Outcome) -> dict[str, object]:
+    names = {
+        "synthetic data set": ("synthetic.npz", "synthetic.parquet"),
+        "sample grid": ("samples.png",),
+        "report (for you)": ("report.html", "report.json"),
+        "report (to share)": ("report-releasable.html", "report-releasable.json"),
+        "generator": ("generator.safetensors",),
+    }
+    return {
+        title: "\n".join(str(outcome.files[name]) for name in wanted if name in outcome.files)
+        for title, wanted in names.items()
+    }
+
+
+def _privacy(outcome: Outcome) -> dict[str, object]:
+    privacy = outcome.privacy
+    return {"ε spent": f"{privacy.epsilon_spent} of {privacy.epsilon_limit}", "δ": f"{privacy.delta:g}"}
+
+
+def _accuracies(outcome: Outcome) -> RenderableType:
+    """One line per figure; all of them were measured on the owner's test images."""
+    if not outcome.measures:
+        return "No accuracy was measured: the data set has no test split, or --no-evaluate was given."
+    rows = [
+        (METRICS[measure["name"]].title, f"{measure['value']:.1f} %", STATUS_LABELS[measure["status"]])
+        for measure in outcome.measures
+    ]
+    return output.listing(("accuracy on real test images", "", ""), rows)

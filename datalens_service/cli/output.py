@@ -1,0 +1,78 @@
+"""What commands print: results on stdout, progress and errors on stderr.
+
+With `--json`, stdout holds exactly one JSON object, also if the command fails: `{"error": {…}}` then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
+from pydantic import BaseModel
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.text import Text
+
+from datalens_service.client import ClientError
+from datalens_service.errors import DatalensError
+
+Shown = BaseModel | Mapping[str, Any]
+
+
+def show(data: Shown, view: RenderableType, *, as_json: bool) -> None:
+    """Print a result: `data` as JSON for programs, or `view` for people."""
+    if as_json:
+        typer.echo(_json(data))
+    else:
+        Console(soft_wrap=True, highlight=False).print(view)
+
+
+def say(sentence: str) -> None:
+    """Tell a person what is going on, on stderr."""
+    Console(stderr=True, soft_wrap=True).print(escape(sentence), highlight=False)
+
+
+def show_error(problem: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print a problem."""
+    if as_json:
+        typer.echo(_json({"error": problem}))
+    Console(stderr=True, soft_wrap=True).print(
+        f"[bold red]{escape(str(problem['title']))}.[/] {escape(str(problem['detail']))}", highlight=False
+    )
+
+
+def problem_of(error: DatalensError | ClientError) -> dict[str, Any]:
+    """A problem document of an error of this process or of the service."""
+    problem = {"code": error.slug, "title": error.title, "detail": error.detail}
+    return {**problem, **(error.extra if isinstance(error, DatalensError) else error.problem)}
+
+
+def facts(rows: Mapping[str, object]) -> Text:
+    """Names and values, one pair per line; the further lines of a value stand below it."""
+    width = max((cell_len(name) for name in rows), default=0)
+    lines = []
+    for name, value in rows.items():
+        first, *more = str(value).split("\n")
+        lines.append(Text.assemble((set_cell_size(name, width), "dim"), "  ", first))
+        lines += [Text(" " * (width + 2) + line) for line in more]
+    return Text("\n").join(lines)
+
+
+def listing(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Text:
+    """One line per object, never folded: ids stay whole in a pipe."""
+    cells = [[str(value) for value in row] for row in (columns, *rows)]
+    widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
+    lines = [
+        Text("  ".join(set_cell_size(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        for row in cells
+    ]
+    lines[0].stylize("dim")
+    return Text("\n").join(lines)
+
+
+def _json(data: Shown) -> str:
+    content = data.model_dump(mode="json", by_alias=True) if isinstance(data, BaseModel) else data
+    return json.dumps(content, indent=2, ensure_ascii=False)

@@ -1,0 +1,91 @@
+"""`datalens plan`: what a budget pays for, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from datalens_service.cli import options, output
+from datalens_service.cli.specs import SpecOptions
+from datalens_service.errors import InvalidSpec
+
+if TYPE_CHECKING:
+    from datalens_service.spec import PlanSummary, VoteAllowance
+
+
+def plan(
+    epsilon: options.Epsilon,
+    delta: options.Delta = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="NPZ or zip of class folders; only its public schema is used.", dir_okay=False),
+    ] = None,
+    method: options.MethodName = None,
+    preset: options.PresetName = None,
+    settings: options.Settings = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", min=1, help="Without data: k of a vote.")] = None,
+    noise_stddev: Annotated[
+        int | None, typer.Option("--noise-stddev", min=1, help="Without data: σ of a vote sum.")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Say what a budget pays for and what it costs; nothing runs and nothing is charged.
+
+    With --top-k and --noise-stddev: how many images DataLens teachers may vote on. With --data: the whole plan of a
+    method or preset on that data set.
+    """
+    asked = SpecOptions(epsilon=epsilon, delta=delta, method=method, preset=preset, settings=settings or ())
+    if data is None:
+        allowance = _allowance(asked, top_k, noise_stddev)
+        output.show(allowance, output.facts(_allowance_facts(allowance)), as_json=as_json)
+    elif top_k is not None or noise_stddev is not None:
+        raise InvalidSpec("With --data, name parameters by --set, for example --set top_k=200.")
+    else:
+        summary = _summary(asked, data)
+        output.show(summary, output.facts(plan_facts(summary.model_dump())), as_json=as_json)
+
+
+def plan_facts(cost: dict[str, Any]) -> dict[str, object]:
+    """The lines a person reads about a plan.
+
+    Args:
+        cost: A `PlanSummary` as JSON.
+    """
+    return {
+        "images voted on": f"{cost['images']:,}",
+        "releases": f"{cost['steps']:,}",
+        "μ": cost["mu"],
+        "ε at plan": f"{cost['epsilon_at_plan']} of {cost['epsilon_limit']}",
+        "ε if one record is replaced": cost["epsilon_replace_one"],
+        "δ": cost["delta"],
+    }
+
+
+def _allowance(asked: SpecOptions, top_k: int | None, noise_stddev: int | None) -> VoteAllowance:
+    from datalens_service.spec import vote_allowance
+
+    if top_k is None or noise_stddev is None or asked.delta is None:
+        raise InvalidSpec("Name --data, or --top-k, --noise-stddev and --delta.")
+    if asked.method is not None or asked.preset is not None or asked.settings:
+        raise InvalidSpec("--method, --preset and --set need --data.")
+    return vote_allowance(top_k, noise_stddev, asked.epsilon, asked.delta)
+
+
+def _allowance_facts(allowance: VoteAllowance) -> dict[str, object]:
+    return {
+        "images": f"{allowance.images:,}",
+        "μ": allowance.mu,
+        "ε at plan": allowance.epsilon_at_plan,
+        "δ": allowance.delta,
+    }
+
+
+def _summary(asked: SpecOptions, data: Path) -> PlanSummary:
+    from datalens_service.data import read_upload
+    from datalens_service.spec import summarize
+
+    schema = read_upload(data).schema
+    spec = asked.spec(schema).resolved(schema)
+    return summarize(spec.plan(schema), spec.epsilon, spec.delta or 0.0)

@@ -1,0 +1,35 @@
+"""Which service a command talks to, and with which key."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from datalens_service.cli.options import DEFAULT_DATA_DIR
+from datalens_service.client import Client
+from datalens_service.client.transport import is_loopback
+
+KEY_FILE: Final = "api-key"
+"""Name of the file in data_dir in which `datalens serve` leaves its first key, readable by its user only.
+
+Whoever can read it can read the private records beside it, so it opens no further door.
+"""
+
+
+def connect(url: str, api_key: str) -> Client:
+    """A client for `url`.
+
+    Args:
+        url: Address of the service.
+        api_key: Empty takes the key file of this machine's service, which is offered to loopback only.
+    """
+    return Client(url, api_key or (_key_from_file() if is_loopback(url) else ""))
+
+
+def _key_from_file() -> str:
+    path = Path(os.environ.get("DATALENS_DATA_DIR", DEFAULT_DATA_DIR)) / KEY_FILE
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,50 @@
+"""Settings of a deployment, from options and environment."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from datalens_service.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from datalens_service.settings import Settings
+
+
+def service_settings(data_dir: Path, host: str | None = None, port: int | None = None) -> Settings:
+    """The environment's settings, with what the command line says instead.
+
+    Raises:
+        InvalidInput: A variable or option is unusable.
+    """
+    from datalens_service.settings import Settings
+
+    with _named():
+        environment = Settings()
+        return Settings(data_dir=data_dir, host=host or environment.host, port=port or environment.port)
+
+
+def embedded_settings(data_dir: Path) -> Settings:
+    """A store of its own in `data_dir`, whatever service the environment describes.
+
+    Raises:
+        InvalidInput: A variable is unusable.
+    """
+    from datalens_service.settings import Settings
+
+    with _named():
+        return Settings(data_dir=data_dir, database_url="", ledger_log=None, executor="local", broker_url=None)
+
+
+@contextmanager
+def _named() -> Generator[None]:
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = "".join(f"DATALENS_{part}: ".upper() for part in first["loc"])
+        raise InvalidInput(f"{place}{first['msg'].removeprefix('Value error, ')}") from error

@@ -1,0 +1,114 @@
+"""From options to a `TrainingSpec`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from datalens_service.errors import InvalidSpec
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from datalens_service.data.dataset import Schema
+    from datalens_service.spec import TrainingSpec
+
+DEFAULT_PRESET = "balanced"
+
+
+@dataclass(frozen=True)
+class SpecOptions:
+    """What the command line says about a job.
+
+    Attributes:
+        epsilon: ε the job may spend.
+        delta: δ; None leaves it to the data set.
+        method: Name of a method, or None.
+        preset: Name of a preset, or None; without both, `balanced`.
+        settings: `key=value` parameters of the method.
+        seed: Of training randomness.
+        synthetic_images: Images packed at the end.
+        evaluate: Whether to measure usefulness.
+    """
+
+    epsilon: float
+    delta: float | None = None
+    method: str | None = None
+    preset: str | None = None
+    settings: Sequence[str] = ()
+    seed: int = 0
+    synthetic_images: int = 10_000
+    evaluate: bool = True
+
+    def spec(self, schema: Schema) -> TrainingSpec:
+        """The training request for a data set with this public schema.
+
+        Raises:
+            InvalidSpec: Both a method and a preset are named, or a parameter is unknown or out of range.
+        """
+        from pydantic import ValidationError
+
+        from datalens_service.spec import TrainingSpec
+
+        try:
+            return TrainingSpec.model_validate(
+                {
+                    "method": self._method(schema),
+                    "epsilon": self.epsilon,
+                    "delta": self.delta,
+                    "seed": self.seed,
+                    "synthetic_images": self.synthetic_images,
+                    "evaluation": {"enabled": self.evaluate},
+                }
+            )
+        except ValidationError as error:
+            raise InvalidSpec(_sentence(error)) from error
+
+    def _method(self, schema: Schema) -> dict[str, Any]:
+        if self.method is not None and self.preset is not None:
+            raise InvalidSpec("Name a method or a preset, not both: a preset names its method.")
+        parameters = {"name": self.method} if self.method is not None else self._preset(schema)
+        for setting in self.settings:
+            _assign(parameters, setting)
+        return parameters
+
+    def _preset(self, schema: Schema) -> dict[str, Any]:
+        from datalens_service.presets import preset
+
+        return preset(self.preset or DEFAULT_PRESET, schema, self.epsilon).model_dump(mode="json")
+
+
+def _assign(parameters: dict[str, Any], setting: str) -> None:
+    """Put `a.b=value` where it belongs; the value is JSON, or else a string."""
+    key, separator, text = setting.partition("=")
+    if not separator or not all(key.split(".")):
+        raise InvalidSpec(f"--set takes key=value, not {setting!r}.")
+    *path, last = key.split(".")
+    for name in path:
+        inner = parameters.get(name)
+        parameters[name] = parameters = _opened(inner)
+    parameters[last] = _value(text)
+
+
+def _opened(inner: Any) -> dict[str, Any]:
+    """A group of parameters to write into: a named one by its name, a missing one empty."""
+    if isinstance(inner, str):
+        return {"name": inner}
+    return dict(inner) if isinstance(inner, dict) else {}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first complaint, with the place it is about."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ").rstrip(".")
+    return f"{place}: {message}." if place else f"{message}."

@@ -1,0 +1,82 @@
+"""`datalens train`: a data set in, synthetic images and a report out, without a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from datalens_service.cli import options, output
+from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.specs import SpecOptions
+
+if TYPE_CHECKING:
+    from datalens_service.data.upload import Upload
+
+
+def train(
+    data: options.Data,
+    epsilon: options.Epsilon,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            help="Folder for everything; the ledger of these records stays in its folder 'private'.",
+            file_okay=False,
+        ),
+    ],
+    delta: options.Delta = None,
+    method: options.MethodName = None,
+    preset: options.PresetName = None,
+    settings: options.Settings = None,
+    seed: options.Seed = 0,
+    synthetic_images: options.SyntheticImages = 10_000,
+    evaluate: options.Evaluate = True,
+    classes: Annotated[
+        str | None, typer.Option("--classes", help="Public class names in label order, separated by commas.")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Train on a data set of this machine and write the synthetic images.
+
+    The same command again goes on where an interrupted one stopped, and shows the results of one that ended; neither
+    spends anything twice. The first run's --epsilon is the budget of the folder: a further run with other settings
+    gets what is left of it. Two folders for the same records are two budgets, which add up.
+    """
+    from datalens_service.data import detect, read_upload
+
+    names = tuple(name.strip() for name in classes.split(",")) if classes else None
+    asked = SpecOptions(epsilon, delta, method, preset, settings or (), seed, synthetic_images, evaluate)
+    train_upload(read_upload(data, class_names=names), detect(data), asked, out, as_json=as_json)
+
+
+def train_upload(upload: Upload, format_name: str, asked: SpecOptions, out: Path, *, as_json: bool) -> None:
+    """Train in an output folder, with a progress bar, and show what there is afterwards.
+
+    Args:
+        upload: What was read.
+        format_name: Of which format.
+        asked: What to train.
+        out: The folder.
+        as_json: How to show the outcome.
+
+    Raises:
+        typer.Exit: 1, the job failed.
+    """
+    from datalens_service.cli.local import workbench
+    from datalens_service.cli.outcome import outcome_of, outcome_view
+    from datalens_service.cli.progress import PhaseBars
+
+    spec = asked.spec(upload.schema)
+    with workbench(out) as bench:
+        dataset = bench.dataset(upload, format_name, spec.epsilon, spec.delta)
+        job = bench.job(dataset, spec)
+        if job.state.terminal:
+            output.say(f"This run has ended before; nothing was spent again. Its results are in {out}.")
+        with PhaseBars() as bars:
+            job = bench.work(job, bars.observe)
+        outcome = outcome_of(bench, dataset, job)
+    output.show(outcome, outcome_view(outcome), as_json=as_json)
+    if outcome.error is not None:
+        raise typer.Exit(ExitCode.JOB_FAILED)

@@ -1,0 +1,112 @@
+"""What the service answers, as far as the client reads it. Members that a newer server adds are ignored."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+ENDED = frozenset({"succeeded", "failed", "cancelled"})
+"""States in which a job stays for ever."""
+
+
+class Reply(BaseModel):
+    """Members that a newer server adds are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+class Budget(Reply):
+    """The lifetime account of a data set: spends rounded up, what remains rounded down."""
+
+    epsilon_limit: float
+    delta: float
+    epsilon_spent: float
+    epsilon_reserved: float
+    epsilon_remaining: float
+    mu_spent: float
+
+
+class ImageSchema(Reply):
+    """What the owner declared public."""
+
+    channels: int
+    height: int
+    width: int
+    class_names: tuple[str, ...]
+    num_units: int
+    unit: str = "record"
+
+
+class DatasetInfo(Reply):
+    """A data set as the service describes it; no record is in it."""
+
+    id: str
+    name: str
+    state: str
+    created_at: datetime
+    image_schema: ImageSchema = Field(alias="schema")
+    has_test_split: bool
+    privacy: Budget
+
+
+class Cost(Reply):
+    """What a run costs; known before it starts."""
+
+    images: int
+    steps: int
+    mu: float
+    epsilon_at_plan: float
+    epsilon_replace_one: float
+    delta: float
+    epsilon_limit: float
+
+
+class PlanInfo(Reply):
+    """What a job would cost, and whether the data set's account pays for it."""
+
+    cost: Cost
+    fits: bool
+    budget: Budget
+    budget_after: Budget | None
+
+
+class Progress(Reply):
+    """How far a phase of a job is."""
+
+    phase: str | None
+    value: int
+    maximum: int
+
+
+class JobPrivacy(Reply):
+    """What a job has spent so far."""
+
+    epsilon_spent: float
+    epsilon_limit: float
+    delta: float
+    mu: float
+
+
+class Job(Reply):
+    """A job as it was when it was read."""
+
+    id: str
+    dataset_id: str
+    state: str
+    phase: str | None
+    progress: Progress
+    attempts: int
+    spec: dict[str, Any]
+    cost: Cost
+    privacy: JobPrivacy
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    error: dict[str, Any] | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.state in ENDED

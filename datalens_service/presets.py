@@ -1,0 +1,103 @@
+"""Presets: settings of a method from public values only, the shape of the images, n and ε.
+
+    fast       moments; seconds on one core
+    balanced   DataLens with small dense teachers, started from moments and refined by votes
+    paper      DataLens with the settings of its authors (algorithms.md, section 1)
+
+A preset is nothing but parameters: what it returns can be written out, and is, in the spec of the job.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.methods import AnyMethod, DataLens, Moments
+
+RECORDS_PER_TEACHER: Final = 15
+"""Size of a shard with the authors: 60,000 records for 4,000 teachers."""
+
+_MOST_TEACHERS: Final = 4000
+_LARGEST_STEP: Final = 1024
+_MNIST_DIMENSIONS: Final = 784
+
+
+class _Published(NamedTuple):
+    """Settings of the authors for MNIST."""
+
+    noise_stddev: int
+    top_k: int
+    threshold: float
+    z_dim: int
+
+
+_EPSILON_1: Final = _Published(noise_stddev=5000, top_k=200, threshold=0.7, z_dim=50)
+_EPSILON_10: Final = _Published(noise_stddev=800, top_k=300, threshold=0.2, z_dim=50)
+
+
+def preset(name: str, schema: Schema, epsilon: float) -> AnyMethod:
+    """Parameters of a method for a data set.
+
+    Args:
+        name: Key of `PRESETS`.
+        schema: Public schema of the data set.
+        epsilon: Of the job.
+
+    Raises:
+        InvalidSpec: There is no such preset.
+    """
+    if name not in PRESETS:
+        raise InvalidSpec(f"There is no preset {name!r}: choose {', '.join(PRESETS)}.")
+    return PRESETS[name](schema, epsilon)
+
+
+def teachers_for(schema: Schema, *, multiple_of: int = 1) -> int:
+    """Teachers with shards of about 15 records: never more than units, never more than the authors had.
+
+    Args:
+        schema: Its `num_units` is public.
+        multiple_of: The number is a multiple of this, where n allows one.
+    """
+    wanted = min(_MOST_TEACHERS, schema.num_units // RECORDS_PER_TEACHER)
+    return max(wanted // multiple_of, 1) * multiple_of if multiple_of <= schema.num_units else max(wanted, 1)
+
+
+def _fast(_schema: Schema, _epsilon: float) -> Moments:
+    return Moments()
+
+
+def _balanced(schema: Schema, _epsilon: float) -> DataLens:
+    return DataLens(
+        teacher="dense",
+        shards="class_pure",
+        num_teachers=teachers_for(schema, multiple_of=schema.num_classes),
+        images_per_step=schema.num_classes * max(1, min(2, _LARGEST_STEP // schema.num_classes)),
+        vote_basis="dct",
+        vote_dimensions=min(64, schema.dimensions),
+        top_k=min(16, schema.dimensions),
+        threshold="none",
+        warm_start=Moments(),
+    )
+
+
+def _paper(schema: Schema, epsilon: float) -> DataLens:
+    published = _EPSILON_1 if epsilon <= 1 else _EPSILON_10
+    share = math.ceil(published.top_k * schema.dimensions / _MNIST_DIMENSIONS)
+    return DataLens(
+        teacher="conv",
+        num_teachers=teachers_for(schema),
+        top_k=min(published.top_k, share),
+        noise_stddev=published.noise_stddev,
+        threshold=published.threshold,
+        z_dim=published.z_dim,
+    )
+
+
+PRESETS: Final[dict[str, Callable[[Schema, float], AnyMethod]]] = {
+    "fast": _fast,
+    "balanced": _balanced,
+    "paper": _paper,
+}

@@ -1,0 +1,182 @@
+"""What the client makes of answers that are not the expected ones."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from datalens_service.client import Client, ClientError, ServiceUnreachable
+from datalens_service.client.transport import is_loopback
+
+PROBLEM = {
+    "type": "/problems/privacy-budget-exceeded",
+    "code": "privacy-budget-exceeded",
+    "title": "Privacy budget exceeded",
+    "status": 409,
+    "detail": "Ask for less.",
+    "budget": {"epsilon_remaining": 0.25},
+}
+
+
+class Answers(HTTPServer):
+    """Gives the same answer to every request and remembers what was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.status = 200
+        self.headers: dict[str, str] = {}
+        self.body = b""
+        self.asked: list[tuple[str, dict[str, str]]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Answers
+
+    def do_GET(self) -> None:
+        self.server.asked.append((self.path, dict(self.headers)))
+        self.send_response(self.server.status)
+        for name, value in {"Content-Length": str(len(self.server.body)), **self.server.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(self.server.body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def answers() -> Iterator[Answers]:
+    server = Answers()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_problem_document_becomes_an_error_with_all_its_members(answers: Answers) -> None:
+    answers.status, answers.body = 409, json.dumps(PROBLEM).encode()
+    with Client(answers.url, "dlk_x") as client, pytest.raises(ClientError) as caught:
+        client.get_job("job_1")
+    error = caught.value
+    assert (error.slug, error.title, error.detail) == (PROBLEM["code"], PROBLEM["title"], PROBLEM["detail"])
+    assert error.status == 409
+    assert error.problem["budget"] == {"epsilon_remaining": 0.25}
+
+
+def test_the_key_goes_into_the_header_and_nowhere_else(answers: Answers) -> None:
+    answers.body = b"{}"
+    with Client(answers.url, "dlk_secret") as client, pytest.raises(ClientError) as caught:
+        client.get_job("job_1")
+    [(path, headers)] = answers.asked
+    assert headers["Authorization"] == "Bearer dlk_secret"
+    assert "dlk_secret" not in path + str(caught.value) + repr(client)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, b"<html>another server</html>"),
+        (200, b"[]"),
+        (200, b'{"id": "job_1"}'),
+        (404, b"<html>not here</html>"),
+        (502, b'{"message": "a proxy"}'),
+        (307, b""),
+    ],
+)
+def test_an_answer_of_something_else_is_named_as_such(answers: Answers, status: int, body: bytes) -> None:
+    answers.status, answers.body = status, body
+    with Client(answers.url) as client, pytest.raises(ClientError) as caught:
+        client.get_job("job_1")
+    assert caught.value.slug == "unexpected-answer"
+    assert caught.value.status == status
+    assert not isinstance(caught.value, ServiceUnreachable)
+
+
+def test_nobody_there_is_service_unreachable() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        with Client(url) as client, pytest.raises(ServiceUnreachable, match="datalens serve") as caught:
+            client.get_job("job_1")
+    assert caught.value.slug == "service-unreachable"
+    assert caught.value.status is None
+
+
+def test_loopback_goes_past_the_proxy_of_the_environment(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    answers.status, answers.body = 409, json.dumps(PROBLEM).encode()
+    with Client(answers.url) as client, pytest.raises(ClientError) as caught:
+        client.get_job("job_1")
+    assert caught.value.status == 409
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://127.0.0.1:8000", True),
+        ("http://127.8.9.1", True),
+        ("http://[::1]:8000", True),
+        ("https://localhost", True),
+        ("http://10.0.0.1", False),
+        ("https://datalens.example", False),
+        ("https://localhost.example", False),
+    ],
+)
+def test_loopback(url: str, expected: bool) -> None:
+    assert is_loopback(url) is expected
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1:8000", "ftp://host", "http://", "localhost"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ClientError) as caught:
+        Client(url)
+    assert caught.value.slug == "invalid-url"
+
+
+def test_a_download_that_breaks_off_leaves_no_file(answers: Answers, tmp_path: Path) -> None:
+    answers.body, answers.headers = b"half", {"Content-Length": "1000"}
+    path = tmp_path / "synthetic.npz"
+    path.write_bytes(b"from before")
+    with Client(answers.url) as client, pytest.raises(ServiceUnreachable):
+        client.download("job_1", path)
+    assert [file.name for file in tmp_path.iterdir()] == ["synthetic.npz"]
+    assert path.read_bytes() == b"from before"
+
+
+def test_a_refused_download_says_why_and_leaves_no_file(answers: Answers, tmp_path: Path) -> None:
+    answers.status, answers.body = 409, json.dumps(PROBLEM).encode()
+    with Client(answers.url) as client, pytest.raises(ClientError, match=r"Ask for less\."):
+        client.download("job_1", tmp_path / "synthetic.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_waiting_gives_up_when_nobody_answers_for_long(answers: Answers) -> None:
+    client = Client("http://127.0.0.1:9")
+    with client, pytest.raises(ServiceUnreachable):
+        client.wait("job_1", interval=0.01, patience=0.05)
+
+
+def test_importing_the_client_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, datalens_service.client\n"
+        "print([m for m in ('torch', 'numpy', 'scipy', 'sqlalchemy', 'fastapi') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
