@@ -92,6 +92,13 @@ _OTHERS: Final = (
         "Ask for a range within the length that Content-Range names, or leave the header out.",
     ),
     ProblemType(
+        "out-of-memory",
+        "The machine's memory does not suffice",
+        None,
+        "The job needed more memory than its worker has.",
+        "Use fewer or smaller teachers, smaller batches, or a larger machine. What was charged stays charged.",
+    ),
+    ProblemType(
         "worker-lost",
         "The worker was lost",
         None,

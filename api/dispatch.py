@@ -8,6 +8,8 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from datalens_service.errors import DatalensError, WorkerUnavailable
 from datalens_service.settings import Settings
@@ -23,6 +25,14 @@ _RESENT_AT_ONCE: Final = 100
 _RESEND_SECONDS: Final = 600
 _BROKER_SECONDS: Final = 5
 _log = structlog.get_logger("datalens.dispatch")
+
+
+class QueueSettings(BaseSettings):
+    """Where jobs are sent; the workers read the same variable."""
+
+    model_config = SettingsConfigDict(env_prefix="DATALENS_", frozen=True)
+
+    queue: str = Field(default="cpu", description="Celery queue that jobs are sent to; cpu and gpu by convention.")
 
 
 class Dispatcher(Protocol):
@@ -67,11 +77,13 @@ class CeleryDispatcher:
     Args:
         database: Of the jobs.
         broker_url: Redis.
+        queue: That workers serve.
         interval_seconds: Between two sweeps.
     """
 
-    def __init__(self, database: Database, broker_url: str, interval_seconds: float) -> None:
+    def __init__(self, database: Database, broker_url: str, queue: str, interval_seconds: float) -> None:
         self._database = database
+        self._queue = queue
         self._celery = _celery(broker_url)
         self._interval = interval_seconds
         self._sent: dict[str, float] = {}
@@ -91,7 +103,7 @@ class CeleryDispatcher:
     def submitted(self, job_id: str) -> None:
         """Send the id; if the broker is away, the sweep will."""
         try:
-            self._celery.send_task(TASK, [job_id], retry=False)
+            self._celery.send_task(TASK, [job_id], queue=self._queue, retry=False)
             self._sent[job_id] = time.monotonic()
         except Exception as error:  # noqa: BLE001 - kombu hands out errors of whatever transport it uses
             _log.warning("not sent", job_id=job_id, error=type(error).__name__)
@@ -130,7 +142,7 @@ class CeleryDispatcher:
 def dispatcher_for(settings: Settings, database: Database) -> Dispatcher:
     """The dispatcher of the executor that the settings name."""
     if settings.executor == "celery" and settings.broker_url:
-        return CeleryDispatcher(database, settings.broker_url, settings.lease_seconds)
+        return CeleryDispatcher(database, settings.broker_url, QueueSettings().queue, settings.lease_seconds)
     return LocalDispatcher()
 
 

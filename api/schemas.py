@@ -219,8 +219,7 @@ class JobError(BaseModel):
     @classmethod
     def of(cls, error: dict[str, Any]) -> Self:
         """The error a worker left on the job."""
-        code = str(error.get("type", INTERNAL.slug)).removeprefix("/problems/")
-        known = CATALOGUE.get(code, INTERNAL)
+        known = CATALOGUE.get(str(error.get("type")).removeprefix("/problems/"), INTERNAL)
         return cls(type=known.uri, title=known.title, detail=error.get("detail", known.remedy), code=known.slug)
 
 

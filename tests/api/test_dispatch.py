@@ -21,7 +21,7 @@ from api.dispatch import TASK, CeleryDispatcher, LocalDispatcher, dispatcher_for
 from datalens_service.settings import Settings
 from datalens_service.store import leases
 
-QUEUE = "celery"
+QUEUE = "gpu"
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def _wait_for(url: str) -> None:
 @pytest.fixture
 def dispatcher(services: Services, broker: str) -> Iterator[CeleryDispatcher]:
     redis.Redis.from_url(broker).flushall()
-    made = CeleryDispatcher(services.database, broker, interval_seconds=3600)
+    made = CeleryDispatcher(services.database, broker, QUEUE, interval_seconds=3600)
     made.start()
     yield made
     made.stop()
@@ -135,6 +135,11 @@ def test_local_needs_no_broker(services: Services) -> None:
 
 
 @pytest.mark.redis
-def test_celery_is_used_when_the_settings_say_so(services: Services, settings: Settings, broker: str) -> None:
+def test_celery_and_its_queue_come_from_the_settings(
+    services: Services, settings: Settings, broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis.Redis.from_url(broker).flushall()
+    monkeypatch.setenv("DATALENS_QUEUE", QUEUE)
     celery = settings.model_copy(update={"executor": "celery", "broker_url": broker})
-    assert isinstance(dispatcher_for(celery, services.database), CeleryDispatcher)
+    dispatcher_for(celery, services.database).submitted("job_1")
+    assert sent(broker) == ["job_1"]

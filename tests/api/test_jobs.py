@@ -132,3 +132,11 @@ def test_every_method_can_be_planned_and_submitted(client: TestClient, dataset_i
 def test_refusal_of_the_library_is_passed_on(client: TestClient, dataset_id: str) -> None:
     reply = client.post("/v1/plans", json=training(dataset_id, epsilon=1e-9))
     assert (reply.status_code, reply.json()["code"]) == (422, InfeasiblePlan.slug)
+
+
+def test_problems_that_workers_leave_have_a_type() -> None:
+    from api.catalogue import CATALOGUE
+    from workers import failures
+
+    for left in (failures.OUT_OF_MEMORY, failures.INTERNAL, leases.WORKER_LOST):
+        assert CATALOGUE[left["type"]].title == left["title"]
