@@ -1,9 +1,27 @@
 """The mechanisms; this union is the registry that contract tests and documentation checks walk through."""
 
 from datalens_service.mechanisms.base import Account, Mechanism
+from datalens_service.mechanisms.count_sketch import CountSketch
+from datalens_service.mechanisms.klevel import KLevel
 from datalens_service.mechanisms.moments import OuterProductSum, VectorSum
 from datalens_service.mechanisms.topagg import TopAgg
+from datalens_service.mechanisms.votes import Threshold, VoteMechanism
 
-AnyMechanism = TopAgg | VectorSum | OuterProductSum
+AnyMechanism = TopAgg | KLevel | CountSketch | VectorSum | OuterProductSum
 
-__all__ = ["Account", "AnyMechanism", "Mechanism", "OuterProductSum", "TopAgg", "VectorSum"]
+VOTES: dict[str, type[VoteMechanism]] = {"topagg": TopAgg, "klevel": KLevel, "count_sketch": CountSketch}
+"""Ways to vote, by the name a method's parameters use."""
+
+__all__ = [
+    "VOTES",
+    "Account",
+    "AnyMechanism",
+    "CountSketch",
+    "KLevel",
+    "Mechanism",
+    "OuterProductSum",
+    "Threshold",
+    "TopAgg",
+    "VectorSum",
+    "VoteMechanism",
+]

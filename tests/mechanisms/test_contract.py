@@ -2,164 +2,94 @@
 
 from __future__ import annotations
 
+import re
 import typing
-from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from privacy_gate.cases import CASES, IMAGES, PIXELS, REPLACE_ONE, ZERO_OUT, distances_squared, vote
+from pydantic import TypeAdapter
 from scipy import stats
 
 from datalens_service.errors import BudgetExceeded
-from datalens_service.mechanisms import AnyMechanism, Mechanism, OuterProductSum, TopAgg, VectorSum
+from datalens_service.mechanisms import VOTES, AnyMechanism, Mechanism, TopAgg, VectorSum, VoteMechanism
 from datalens_service.mechanisms.moments import Vectors
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 
-ZERO_OUT, REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
-UNITS, TEACHERS, IMAGES, PIXELS = 40, 12, 3, 30
+ROOT = Path(__file__).parents[2]
+PROOFS = ROOT / "docs" / "mechanisms"
+REGISTERED = typing.get_args(AnyMechanism)
 
-
-def vectors(rng: np.random.Generator, groups: int, dimensions: int) -> Vectors:
-    values = rng.standard_normal((UNITS, dimensions)) * rng.choice([1e-3, 0.3, 5.0], size=(UNITS, 1))
-    return Vectors(values, rng.integers(groups, size=UNITS))
-
-
-def gradients(rng: np.random.Generator, *_: int) -> list[torch.Tensor]:
-    return [torch.tensor(rng.standard_normal((TEACHERS, IMAGES, PIXELS)), dtype=torch.float32)]
-
-
-def empty_record(rng: np.random.Generator, data: Vectors) -> Vectors:
-    """Zero-out: the record's row vanishes from every sum."""
-    keep = np.arange(len(data.groups)) != rng.integers(len(data.groups))
-    return Vectors(data.values[keep], data.groups[keep])
-
-
-def replaced_record(rng: np.random.Generator, data: Vectors) -> Vectors:
-    values, groups = data.values.copy(), data.groups.copy()
-    row = rng.integers(len(groups))
-    values[row] = rng.choice([-1.0, 1.0]) * values[row] * rng.choice([1.0, 100.0])
-    if rng.random() < 0.5:
-        groups[row] = rng.integers(groups.max() + 1)
-    return Vectors(values, groups)
-
-
-def other_teacher(rng: np.random.Generator, data: list[torch.Tensor]) -> list[torch.Tensor]:
-    """One teacher saw another shard: its gradients are arbitrary, not finite included."""
-    changed = data[0].clone()
-    teacher = int(rng.integers(TEACHERS))
-    kind = rng.integers(4)
-    if kind == 0:
-        changed[teacher] *= -1
-    elif kind == 1:
-        changed[teacher] = float("nan")
-    elif kind == 2:
-        changed[teacher, :, 0] = float("inf")
-    else:
-        changed[teacher] = torch.tensor(rng.standard_normal((IMAGES, PIXELS)), dtype=torch.float32) * 1e30
-    return [changed]
-
-
-@dataclass(frozen=True)
-class Case:
-    mechanism: Mechanism
-    make: Callable
-    neighbors: dict
-    attained: Callable
-    """Builds two neighbouring inputs that should attain the zero-out sensitivity."""
-
-
-def flipped_signs() -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """A teacher whose every vote flips, on one image only."""
-    base = torch.zeros(TEACHERS, IMAGES, PIXELS)
-    base[4, 1] = torch.arange(1, PIXELS + 1)
-    other = base.clone()
-    other[4, 1] *= -1
-    return [base], [other]
-
-
-def one_long_vector(dimensions: int) -> Callable[[], tuple[Vectors, Vectors]]:
-    def build() -> tuple[Vectors, Vectors]:
-        values = np.zeros((2, dimensions))
-        values[1, 0] = 7.0
-        return Vectors(values, np.zeros(2, dtype=np.int64)), Vectors(values[:1], np.zeros(1, dtype=np.int64))
-
-    return build
-
-
-def topagg(**changes: object) -> TopAgg:
-    defaults: dict = {
-        "num_teachers": TEACHERS, "images": IMAGES, "dimensions": PIXELS, "top_k": 8, "clip": 1.0,
-        "stochastic": False, "threshold": "none", "noise_stddev": 500,
-    }  # fmt: skip
-    return TopAgg(**(defaults | changes))
-
-
-RECORDS = {ZERO_OUT: empty_record, REPLACE_ONE: replaced_record}
-VOTES = {ZERO_OUT: other_teacher, REPLACE_ONE: other_teacher}
-CASES = [
-    Case(topagg(), gradients, VOTES, flipped_signs),
-    Case(topagg(stochastic=True, clip=0.5), gradients, VOTES, flipped_signs),
-    Case(
-        VectorSum(num_groups=3, dimensions=9, count_weight=683, noise_stddev=20_000),
-        lambda rng: vectors(rng, 3, 9), RECORDS, one_long_vector(9),
-    ),
-    Case(
-        OuterProductSum(num_groups=3, dimensions=9, noise_stddev=10_000_000),
-        lambda rng: vectors(rng, 3, 9), RECORDS, one_long_vector(9),
-    ),
-    Case(
-        OuterProductSum(num_groups=1, dimensions=9, noise_stddev=10_000_000),
-        lambda rng: vectors(rng, 1, 9), RECORDS, one_long_vector(9),
-    ),
-]  # fmt: skip
-IDS = [f"{case.mechanism.label()}-{index}" for index, case in enumerate(CASES)]
-
-
-def distance_squared(mechanism: Mechanism, first: object, second: object) -> int:
-    """Largest squared L2 distance of any single query between two inputs."""
-    difference = mechanism.total(first) - mechanism.total(second)
-    per_query = difference.reshape(mechanism.images, -1) if isinstance(mechanism, TopAgg) else difference.reshape(1, -1)
-    return int((per_query.astype(object) ** 2).sum(axis=1).max())
+each_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+VOTE_CASES = [case for case in CASES if isinstance(case.mechanism, VoteMechanism)]
 
 
 def test_every_registered_mechanism_has_a_case():
-    registered = set(typing.get_args(AnyMechanism))
-    assert {type(case.mechanism) for case in CASES} == registered
-    for mechanism in registered:
+    assert {type(case.mechanism) for case in CASES} == set(REGISTERED)
+    for mechanism in REGISTERED:
         assert mechanism.release is Mechanism.release, "the door is final"
         assert mechanism.cost is Mechanism.cost
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_every_vote_is_registered_under_its_name():
+    assert {kind.model_fields["name"].default: kind for kind in VOTES.values()} == VOTES
+    assert set(VOTES.values()) == {kind for kind in REGISTERED if issubclass(kind, VoteMechanism)}
+    for kind in VOTES.values():
+        for proved in ("total", "within_bound", "sensitivity_squared", "queries_per_unit"):
+            assert getattr(kind, proved) is getattr(VoteMechanism, proved)
+
+
+@pytest.mark.parametrize("mechanism", REGISTERED, ids=lambda kind: kind.__name__)
+def test_every_mechanism_has_a_proof_page(mechanism):
+    named = re.compile(rf"^\*\*Code\*\*.*`{mechanism.__name__}`", re.MULTILINE)
+    pages = [text for page in PROOFS.glob("*.md") if named.search(text := page.read_text())]
+    assert pages, f"no page in docs/mechanisms/ names {mechanism.__name__} in its line **Code**"
+    assert all("## Claim" in text and "## Proof" in text for text in pages)
+
+
+def test_the_code_and_tests_that_proof_pages_name_exist():
+    for page in PROOFS.glob("*.md"):
+        anchors = re.findall(r"`((?:datalens_service|tests)/[\w./]+\.py)`", page.read_text())
+        assert anchors, page.name
+        assert [anchor for anchor in anchors if not (ROOT / anchor).is_file()] == [], page.name
+
+
+@each_case
+def test_a_mechanism_survives_json(case):
+    assert TypeAdapter(AnyMechanism).validate_json(case.mechanism.model_dump_json()) == case.mechanism
+
+
+@each_case
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 def test_neighbors_never_exceed_the_sensitivity(case, relation):
     rng = np.random.default_rng(1)
-    for _ in range(300):
+    query = case.mechanism.sensitivity_squared(relation)
+    for _ in range(150):
         data = case.make(rng)
         neighbor = case.neighbors[relation](rng, data)
-        assert distance_squared(case.mechanism, data, neighbor) <= case.mechanism.sensitivity_squared(relation)
+        worst, together = distances_squared(case.mechanism, data, neighbor)
+        assert worst <= query
+        assert together <= query * case.mechanism.queries_per_unit(relation)
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@each_case
 def test_the_worst_neighbor_attains_the_sensitivity(case):
-    """Tight: for the grid mechanisms up to the allowance for rounding."""
-    worst = distance_squared(case.mechanism, *case.attained())
+    worst, _ = distances_squared(case.mechanism, *case.worst())
     bound = case.mechanism.sensitivity_squared(ZERO_OUT)
-    allowance = 1 if isinstance(case.mechanism, TopAgg) else Fraction(99, 100)
-    assert allowance * bound <= worst <= bound
+    assert case.tightness * bound <= worst <= bound
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@each_case
 def test_rows_that_are_not_finite_contribute_nothing(case):
     rng = np.random.default_rng(2)
     data = case.make(rng)
-    if isinstance(case.mechanism, TopAgg):
-        broken = torch.full((4, IMAGES, PIXELS), float("nan"))
-        broken[1, :, 3], broken[2, 0, 0] = float("inf"), float("-inf")
+    if isinstance(case.mechanism, VoteMechanism):
+        broken = torch.full((4, IMAGES, case.mechanism.dimensions), float("nan"))
+        broken[1, :, -1], broken[2, 0, 0] = float("inf"), float("-inf")
         broken[3] = 0.0
         with_broken = [*data, broken]
     else:
@@ -173,13 +103,24 @@ def test_rows_that_are_not_finite_contribute_nothing(case):
     assert not difference.any()
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@pytest.mark.parametrize("case", VOTE_CASES, ids=[case.name for case in VOTE_CASES])
+def test_a_row_depends_on_its_own_gradient_alone(case):
+    (block,) = case.make(np.random.default_rng(6))
+    changed = block.clone()
+    changed[5] *= -1e9
+    first, second = (case.mechanism.encode(data, torch.Generator().manual_seed(9)) for data in (block, changed))
+    others = [row for row in range(len(block)) if row != 5]
+    assert torch.equal(first[others], second[others])
+    assert not torch.equal(first[5], second[5])
+
+
+@each_case
 def test_every_coordinate_gets_noise_of_the_stated_scale(case):
     noise = NoiseSource()
     data = case.make(np.random.default_rng(3))
     exact = case.mechanism.total(data)
     draws = []
-    for step in range(max(30, 20_000 // exact.size)):
+    for step in range(max(30, 6_000 // exact.size)):
         account = MemoryAccount(case.mechanism.cost())
         case.mechanism.release(lambda: data, step=step, account=account, noise=noise)
         stored = account.replay(step)
@@ -192,7 +133,7 @@ def test_every_coordinate_gets_noise_of_the_stated_scale(case):
     assert stats.kstest(flat * 1.5, "norm").pvalue < 1e-6, "the test rejects a wrong scale"
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@each_case
 def test_the_charge_comes_before_the_draw(case):
     data = case.make(np.random.default_rng(4))
 
@@ -207,7 +148,7 @@ def test_the_charge_comes_before_the_draw(case):
     assert account.replay(0) is None
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@each_case
 def test_a_stored_step_is_handed_out_again_without_reading_records(case):
     account = MemoryAccount(case.mechanism.cost())
     data = case.make(np.random.default_rng(5))
@@ -221,7 +162,7 @@ def test_a_stored_step_is_handed_out_again_without_reading_records(case):
     assert account.charged_units == case.mechanism.cost()
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@each_case
 def test_cost_depends_on_public_parameters_alone(case):
     copy = type(case.mechanism).model_validate(case.mechanism.model_dump())
     assert copy.cost() == case.mechanism.cost()
@@ -230,7 +171,7 @@ def test_cost_depends_on_public_parameters_alone(case):
 
 def test_mechanism_level_audit_of_topagg():
     """A distinguisher of the worst neighbours finds nearly all of the declared μ, and never more."""
-    mechanism = topagg(top_k=PIXELS, images=1, noise_stddev=200)
+    mechanism = vote(TopAgg, top_k=PIXELS, images=1, noise_stddev=200)
     base = torch.ones(1, 1, PIXELS)
     runs = 20_000
     exact = [mechanism.total([sign * base]).ravel() for sign in (1, -1)]

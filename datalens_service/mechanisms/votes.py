@@ -1,0 +1,163 @@
+"""What all votes have in common: teachers' rows of integers, a guard in exact integers, and their sum.
+
+A vote mechanism turns the gradient of one teacher for one image into a row of integers whose squared L2 norm
+is at most `row_bound_squared`. Two such rows are at most twice their length apart, which is the whole proof of
+the sensitivity (docs/mechanisms/topagg.md, klevel.md, count_sketch.md).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from datalens_service.errors import InvalidInput
+from datalens_service.mechanisms.base import Integers, Mechanism
+from datalens_service.privacy.accounting import NeighboringRelation
+
+if TYPE_CHECKING:
+    import torch
+
+Threshold = float | Literal["none"]
+Directions = NDArray[np.float32]
+
+
+class VoteMechanism(Mechanism["Iterable[torch.Tensor]", Directions]):
+    """Noisy sum of one row of integers per teacher and image; an image is one query.
+
+    Formal guarantee: a unit lives in the shard of one teacher, whose rows may change arbitrarily. Rows are at
+    most √row_bound_squared long, so the sum for one image moves by at most Δ = 2·√row_bound_squared, under
+    zero-out and under replace-one. A release is μ-GDP with μ² = queries_per_unit · Δ² / (σ² − 9).
+    """
+
+    num_teachers: int = Field(ge=1)
+    images: int = Field(ge=1, description="Images voted on in one release.")
+    dimensions: int = Field(ge=1, description="Coordinates of one gradient.")
+    clip: float = Field(gt=0, description="Clipping bound of a gradient coordinate.")
+    stochastic: bool = Field(description="Round by an unbiased coin instead of to the nearest value.")
+    threshold: Threshold = Field(description="β: sums below β·num_teachers become 0; 'none' keeps the mean.")
+    classes_voted_apart: int = Field(
+        default=1, ge=1, description="Number of classes when a teacher votes on images of its own class only."
+    )
+    seed: int = Field(default=0, ge=0, description="Of coins, rotation and hashes; the guarantee does not rest on it.")
+
+    @property
+    @abstractmethod
+    def coordinates(self) -> int:
+        """Integers per row: what is summed and released for one image."""
+
+    @property
+    @abstractmethod
+    def row_bound_squared(self) -> int:
+        """Largest squared L2 norm of one row."""
+
+    @abstractmethod
+    def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Rows of integers; a row depends on its own gradient alone.
+
+        Args:
+            gradients: (teachers, images, dimensions), any float dtype. A row that is not finite, or all zero,
+                must vote all zeros.
+            generator: For the coins.
+
+        Returns:
+            Integer tensor (teachers, images, coordinates).
+        """
+
+    def images_voted_on(self) -> int:
+        """All images of the step."""
+        return self.images
+
+    @property
+    def images_per_teacher(self) -> int:
+        """Images of a step that one teacher may vote on."""
+        return -(-self.images // self.classes_voted_apart)
+
+    @final
+    def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:  # noqa: ARG002 (the same for both)
+        """Δ² = 4·row_bound_squared, for every teacher that may change; attained by a row and its negative."""
+        return Fraction(4 * self.row_bound_squared)
+
+    @final
+    def queries_per_unit(self, relation: NeighboringRelation) -> int:
+        """Images that the teacher of one unit votes on.
+
+        With class-pure shards a relabelled unit leaves one teacher and enters another, so replace-one counts
+        the images of both.
+        """
+        moved = 2 if relation is NeighboringRelation.REPLACE_ONE and self.classes_voted_apart > 1 else 1
+        return self.images_per_teacher * moved
+
+    @final
+    def total(self, contributions: Iterable[torch.Tensor]) -> Integers:
+        """Sum of all teachers' rows.
+
+        Args:
+            contributions: Blocks of gradients, each (teachers, images, dimensions), any float dtype; a teacher
+                belongs to one block.
+
+        Returns:
+            int64 array (images, coordinates).
+
+        Raises:
+            InvalidInput: More than `num_teachers` teachers voted.
+        """
+        import torch
+
+        generator: torch.Generator | None = None
+        total = np.zeros((self.images, self.coordinates), dtype=np.int64)
+        voters = 0
+        for gradients in contributions:
+            voters += len(gradients)
+            if voters > self.num_teachers:
+                raise InvalidInput(f"More than {self.num_teachers} teachers voted in one release.")
+            generator = generator or torch.Generator(gradients.device).manual_seed(self.seed)
+            votes = self.within_bound(self.encode(gradients, generator))
+            total += votes.sum(dim=0, dtype=torch.int64).cpu().numpy()
+        return total
+
+    @final
+    def within_bound(self, votes: torch.Tensor) -> torch.Tensor:
+        """Zero every row that is too long, and every teacher that votes on too many images.
+
+        The proved bound thus holds even if `encode` were wrong.
+
+        Args:
+            votes: Integers (teachers, images, coordinates).
+        """
+        import torch
+
+        if votes.is_floating_point():
+            raise InvalidInput("Votes must be integers.")
+        # Squares of integers add up without rounding in float64 until they are far beyond any bound.
+        wide = votes.to(torch.float64)
+        squared = torch.linalg.vecdot(wide, wide)
+        few_images = (squared > 0).sum(dim=1, keepdim=True) <= self.images_per_teacher
+        inside = (squared <= self.row_bound_squared) & few_images
+        kept: torch.Tensor = votes * inside[..., None]
+        return kept
+
+    def direction(self, sums: NDArray[np.float64] | Integers) -> Directions:
+        """Threshold the sums: the sign where a sum reaches β·N, or the plain mean without threshold.
+
+        Args:
+            sums: (images, dimensions), one teacher counting at most 1.
+        """
+        if self.threshold == "none":
+            return (sums / self.num_teachers).astype(np.float32)
+        bar = self.threshold * self.num_teachers
+        return (sums >= bar).astype(np.float32) - (sums <= -bar).astype(np.float32)
+
+
+def finite_and_clipped(gradients: torch.Tensor, clip: float) -> torch.Tensor:
+    """Clip every coordinate to [−clip, clip]; a row that is not finite becomes 0."""
+    import torch
+
+    # The sum turns NaN or ±∞ if any coordinate is, which is cheaper than looking at each twice.
+    finite = torch.isfinite(gradients.sum(dim=-1, keepdim=True))
+    return torch.where(finite, gradients, 0.0).clamp(-clip, clip)

@@ -1,0 +1,199 @@
+"""Every registered mechanism with inputs, neighbours of them, and the worst neighbours there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+
+from datalens_service.mechanisms import (
+    CountSketch,
+    KLevel,
+    Mechanism,
+    OuterProductSum,
+    TopAgg,
+    VectorSum,
+    VoteMechanism,
+)
+from datalens_service.mechanisms.moments import Vectors
+from datalens_service.privacy.accounting import NeighboringRelation
+
+ZERO_OUT, REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
+UNITS, TEACHERS, IMAGES, PIXELS = 40, 12, 4, 30
+NUM_TEACHERS = TEACHERS + 4
+"""What a vote case declares; inputs have 12, so that a test can add four broken ones."""
+
+Neighbor = Callable[[np.random.Generator, Any], Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One mechanism and the data it is tried on.
+
+    Attributes:
+        mechanism: With small public parameters.
+        make: Draws an input.
+        neighbors: Draws a neighbour of an input, per relation.
+        worst: Two neighbouring inputs (zero-out) that are as far apart in one query as any.
+        tightness: Part of the declared sensitivity that `worst` reaches at least.
+    """
+
+    mechanism: Mechanism
+    make: Callable[[np.random.Generator], Any]
+    neighbors: dict[NeighboringRelation, Neighbor]
+    worst: Callable[[], tuple[Any, Any]]
+    tightness: Fraction = Fraction(1)
+
+    @property
+    def name(self) -> str:
+        """What distinguishes the case, for test reports."""
+        told = ("stochastic", "classes_voted_apart", "levels", "row_norm_squared", "rows", "num_groups")
+        parameters = self.mechanism.model_dump(include=set(told), exclude_none=True)
+        return " ".join([self.mechanism.label(), *(f"{key}={value}" for key, value in parameters.items())])
+
+
+def gradients(rng: np.random.Generator) -> list[torch.Tensor]:
+    """One block; half of the teachers agree, as teachers of one class do."""
+    own = rng.standard_normal((TEACHERS, IMAGES, PIXELS))
+    own[::2] += rng.standard_normal((IMAGES, PIXELS))
+    return [torch.tensor(own, dtype=torch.float32)]
+
+
+def class_pure_gradients(rng: np.random.Generator) -> list[torch.Tensor]:
+    """Teachers of the first class vote on the first half of the images, the others on the second."""
+    block = gradients(rng)[0]
+    block[: TEACHERS // 2, IMAGES // 2 :] = 0
+    block[TEACHERS // 2 :, : IMAGES // 2] = 0
+    return [block]
+
+
+def other_teacher(rng: np.random.Generator, data: list[torch.Tensor]) -> list[torch.Tensor]:
+    """One teacher saw another shard: its gradients on the images it votes on are arbitrary."""
+    changed = data[0].clone()
+    teacher = int(rng.integers(TEACHERS))
+    row = changed[teacher]
+    voted_on = (row != 0).any(dim=-1, keepdim=True)
+    wild = [
+        -row,
+        torch.full_like(row, float("nan")),
+        torch.full_like(row, float("inf")),
+        torch.tensor(rng.standard_normal(tuple(row.shape)), dtype=torch.float32) * 1e30,
+        torch.zeros_like(row),
+    ]
+    changed[teacher] = torch.where(voted_on, wild[int(rng.integers(len(wild)))], torch.zeros_like(row))
+    return [changed]
+
+
+def relabelled(rng: np.random.Generator, data: list[torch.Tensor]) -> list[torch.Tensor]:
+    """One teacher of each class saw another shard."""
+    changed = data[0].clone()
+    for teacher in (int(rng.integers(TEACHERS // 2)), int(rng.integers(TEACHERS // 2, TEACHERS))):
+        changed[teacher] *= -1
+    return [changed]
+
+
+def vectors(groups: int, dimensions: int) -> Callable[[np.random.Generator], Vectors]:
+    """Records of all lengths, most too long."""
+
+    def draw(rng: np.random.Generator) -> Vectors:
+        values = rng.standard_normal((UNITS, dimensions)) * rng.choice([1e-3, 0.3, 5.0], size=(UNITS, 1))
+        return Vectors(values, rng.integers(groups, size=UNITS))
+
+    return draw
+
+
+def emptied(rng: np.random.Generator, data: Vectors) -> Vectors:
+    """The record's row vanishes from every sum."""
+    keep = np.arange(len(data.groups)) != rng.integers(len(data.groups))
+    return Vectors(data.values[keep], data.groups[keep])
+
+
+def replaced(rng: np.random.Generator, data: Vectors) -> Vectors:
+    """Another record, often of another class, longer or the other way round."""
+    values, groups = data.values.copy(), data.groups.copy()
+    row = rng.integers(len(groups))
+    values[row] = rng.choice([-1.0, 1.0]) * values[row] * rng.choice([1.0, 100.0])
+    if rng.random() < 0.5:
+        groups[row] = rng.integers(groups.max() + 1)
+    return Vectors(values, groups)
+
+
+def all_votes_flip(dimensions: int = PIXELS) -> Callable[[], tuple[list[torch.Tensor], list[torch.Tensor]]]:
+    """A teacher whose every vote flips, on one image only."""
+
+    def build() -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        base = torch.zeros(TEACHERS, IMAGES, dimensions)
+        waves = torch.sin(torch.arange(1, dimensions + 1))
+        base[4, 1] = waves / waves.abs().max()
+        return [base], [-base]
+
+    return build
+
+
+def one_long_vector(dimensions: int) -> Callable[[], tuple[Vectors, Vectors]]:
+    """A record that is too long, and its absence."""
+
+    def build() -> tuple[Vectors, Vectors]:
+        values = np.zeros((2, dimensions))
+        values[1, 0] = 7.0
+        return Vectors(values, np.zeros(2, dtype=np.int64)), Vectors(values[:1], np.zeros(1, dtype=np.int64))
+
+    return build
+
+
+def vote(kind: type[VoteMechanism], **changes: object) -> VoteMechanism:
+    """A vote mechanism for the inputs above."""
+    common: dict[str, Any] = {
+        "num_teachers": NUM_TEACHERS, "images": IMAGES, "dimensions": PIXELS, "clip": 1.0,
+        "stochastic": False, "threshold": "none", "noise_stddev": 500,
+    }  # fmt: skip
+    return kind.model_validate(common | changes)
+
+
+def _votes(
+    mechanism: VoteMechanism,
+    make: Callable[[np.random.Generator], Any] = gradients,
+    replace: Neighbor = other_teacher,
+    tightness: Fraction = Fraction(1),
+) -> Case:
+    neighbors = {ZERO_OUT: other_teacher, REPLACE_ONE: replace}
+    return Case(mechanism, make, neighbors, all_votes_flip(mechanism.dimensions), tightness)
+
+
+def _one_pixel(rng: np.random.Generator) -> list[torch.Tensor]:
+    return [gradients(rng)[0][..., :1]]
+
+
+def _moments(mechanism: VectorSum | OuterProductSum) -> Case:
+    # Tight up to the allowance for rounding to the grid.
+    make, worst = vectors(mechanism.num_groups, mechanism.dimensions), one_long_vector(mechanism.dimensions)
+    return Case(mechanism, make, {ZERO_OUT: emptied, REPLACE_ONE: replaced}, worst, Fraction(99, 100))
+
+
+CASES = [
+    _votes(vote(TopAgg, top_k=8)),
+    _votes(vote(TopAgg, top_k=8, stochastic=True, clip=0.5)),
+    _votes(vote(TopAgg, top_k=8, classes_voted_apart=2), class_pure_gradients, relabelled),
+    _votes(vote(KLevel, levels=2)),
+    _votes(vote(KLevel, levels=17, dimensions=1), _one_pixel),
+    # No gradient has all its rotated coordinates at the outermost level.
+    _votes(vote(KLevel, levels=17, stochastic=True), tightness=Fraction(1, 10)),
+    _votes(vote(KLevel, levels=17, row_norm_squared=900, stochastic=True, clip=0.1), tightness=Fraction(1, 2)),
+    _votes(vote(CountSketch, top_k=8, rows=5, columns=512)),
+    _votes(vote(CountSketch, top_k=20, rows=3, columns=7, stochastic=True), tightness=Fraction(1, 2)),
+    _moments(VectorSum(num_groups=3, dimensions=9, count_weight=683, noise_stddev=20_000)),
+    _moments(OuterProductSum(num_groups=3, dimensions=9, noise_stddev=10_000_000)),
+    _moments(OuterProductSum(num_groups=1, dimensions=9, noise_stddev=10_000_000)),
+]
+
+
+def distances_squared(mechanism: Mechanism, first: Any, second: Any) -> tuple[int, int]:
+    """Squared L2 distance of two inputs' sums: of the query that differs most, and of the whole release."""
+    difference = mechanism.total(first) - mechanism.total(second)
+    queries = difference.reshape(mechanism.images if isinstance(mechanism, VoteMechanism) else 1, -1)
+    squared = (queries.astype(object) ** 2).sum(axis=1)
+    return int(squared.max()), int(squared.sum())
