@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import numpy as np
@@ -78,7 +78,7 @@ class Dataset:
     schema: Schema
     train: Split
     test: Split | None
-    partition_key: bytes
+    partition_key: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
         for split in (self.train, self.test):

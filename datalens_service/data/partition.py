@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Labels
+from datalens_service.errors import InvalidSpec
 
 Shards = NDArray[np.int64]
 
@@ -31,7 +32,12 @@ def assign_shards(
 
     Returns:
         int64 (n,) in [0, num_shards).
+
+    Raises:
+        InvalidSpec: Class-pure shards that cannot be dealt evenly to the classes.
     """
+    if labels is not None and (num_shards < num_classes or num_shards % num_classes):
+        raise InvalidSpec(f"Class-pure shards must be a multiple of the {num_classes} classes.")
     digests = np.array([_digest(key, int(unit)) for unit in unit_ids], dtype=np.uint64)
     if labels is None:
         return (digests % np.uint64(num_shards)).astype(np.int64)

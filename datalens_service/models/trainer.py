@@ -21,7 +21,7 @@ from datalens_service.models.image_network import ImageNetwork, Tensors
 State = dict[str, NDArray[np.generic]]
 
 # Statistics of exported batch norm layers: enough batches that one more changes nothing visible.
-_CALIBRATION_BATCHES = 16
+_CALIBRATION_BATCHES = 8
 _CALIBRATION_IMAGES = 128
 
 
