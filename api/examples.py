@@ -100,9 +100,12 @@ REQUESTS: Final[dict[str, Any]] = {
     },
 }
 
-_PLAN: Final = PlanRead(cost=_COST, fits=True, budget_after=BudgetRead.of(_statement(_COST.units, 0))).model_dump(
-    mode="json"
-)
+_PLAN: Final = PlanRead(
+    cost=_COST,
+    fits=True,
+    budget=BudgetRead.of(_statement(0, 0)),
+    budget_after=BudgetRead.of(_statement(_COST.units, 0)),
+).model_dump(mode="json")
 
 _JOB: Final = JobRead.of(
     Job(

@@ -9,6 +9,7 @@ from uuid import uuid4
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.logs import places
@@ -16,6 +17,8 @@ from api.problems import ProblemResponse, from_status, internal_error
 
 UPLOAD_PATH: Final = "/v1/datasets"
 _JSON_BYTES: Final = 2**20
+# In the log only: nobody was left to answer.
+_HUNG_UP: Final = 499
 _log = structlog.get_logger("datalens.api")
 
 
@@ -45,6 +48,8 @@ class RequestLog:
         started = time.perf_counter()
         try:
             await self._app(scope, receive, reply.send)
+        except ClientDisconnect:
+            reply.status = _HUNG_UP
         except Exception as error:  # noqa: BLE001 - the last place that can answer
             # Messages of exceptions may quote what was uploaded, so only type and places are logged.
             _log.error("unexpected", error=type(error).__name__, places=places(error.__traceback__))

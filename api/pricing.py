@@ -30,9 +30,13 @@ class Quote:
     def as_plan(self) -> PlanRead:
         """The answer to a dry run."""
         fits = self.cost.units <= self.account.remaining_units
-        reserved = self.account.reserved_units + (self.cost.units if fits else 0)
-        after = replace(self.account, reserved_units=reserved)
-        return PlanRead(cost=self.cost, fits=fits, budget_after=BudgetRead.of(after))
+        after = replace(self.account, reserved_units=self.account.reserved_units + self.cost.units)
+        return PlanRead(
+            cost=self.cost,
+            fits=fits,
+            budget=BudgetRead.of(self.account),
+            budget_after=BudgetRead.of(after) if fits else None,
+        )
 
 
 def quote(database: Database, dataset_id: str, spec: TrainingSpec) -> Quote:

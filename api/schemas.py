@@ -176,8 +176,9 @@ class PlanRead(BaseModel):
 
     cost: PlanSummary
     fits: bool = Field(description="Whether the remaining budget covers it now.")
-    budget_after: BudgetRead = Field(
-        description="The account once this job is submitted: with its cost reserved, or unchanged if it does not fit."
+    budget: BudgetRead = Field(description="The account as it is.")
+    budget_after: BudgetRead | None = Field(
+        description="The account once this job is submitted, its cost reserved; null if it does not fit."
     )
 
 

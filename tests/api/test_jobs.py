@@ -23,7 +23,7 @@ def test_plan_prices_what_the_job_will_charge(client: TestClient, dataset_id: st
     assert plan["cost"] == summarize(spec.plan(schema), 2, dataset["privacy"]["delta"]).model_dump(mode="json")
     assert plan["fits"] is True
     assert plan["cost"]["epsilon_at_plan"] <= 2
-    assert client.get(f"/v1/datasets/{dataset_id}").json()["privacy"] == dataset["privacy"]
+    assert client.get(f"/v1/datasets/{dataset_id}").json()["privacy"] == dataset["privacy"] == plan["budget"]
     client.post("/v1/jobs", json=training(dataset_id, epsilon=2))
     assert client.get(f"/v1/datasets/{dataset_id}").json()["privacy"] == plan["budget_after"]
 

@@ -1,0 +1,162 @@
+"""Over a real socket: what a client sees that sends too much, hangs up, or downloads in parts."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+import uvicorn
+from api_builders import npz, succeed, training
+
+from api.deps import Services
+from api.main import create_app
+from api.uploads import incoming_folder
+from datalens_service.client import Client
+from datalens_service.settings import Settings
+from datalens_service.store import datasets, keys
+
+FORM = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nPK\x03\x04'
+
+
+class Service:
+    """A running server and a key for it."""
+
+    def __init__(self, settings: Settings) -> None:
+        app = create_app(settings)
+        self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="on"))
+        self._thread = threading.Thread(target=self._server.run)
+        self._thread.start()
+        _until(lambda: self._server.started)
+        self.port: int = self._server.servers[0].sockets[0].getsockname()[1]
+        self.services: Services = app.state.services
+        self.key = keys.create(self.services.database, "test")[1]
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key}"}
+
+    def incoming(self) -> list[Path]:
+        folder = incoming_folder(self.services.settings.data_dir)
+        return list(folder.iterdir()) if folder.exists() else []
+
+
+def _until(condition: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def service(settings: Settings) -> Iterator[Service]:
+    running = Service(settings)
+    yield running
+    running.stop()
+
+
+def begin_upload(service: Service, declared: int, key: str) -> socket.socket:
+    """A connection on which an upload has begun."""
+    connection = socket.create_connection(("127.0.0.1", service.port))
+    head = (
+        "POST /v1/datasets HTTP/1.1\r\nHost: service\r\n"
+        f"Authorization: Bearer {key}\r\nContent-Type: multipart/form-data; boundary=x\r\n"
+        f"Content-Length: {declared}\r\n\r\n"
+    )
+    connection.sendall(head.encode() + FORM)
+    return connection
+
+
+def test_declared_length_is_refused_before_the_body_comes(service: Service) -> None:
+    with begin_upload(service, 2**30, service.key) as connection:
+        assert connection.recv(64).startswith(b"HTTP/1.1 413")
+    assert service.incoming() == []
+
+
+def test_key_is_checked_before_the_body_comes(service: Service) -> None:
+    with begin_upload(service, 2**19, "dlk_wrong") as connection:
+        assert connection.recv(64).startswith(b"HTTP/1.1 401")
+    assert not incoming_folder(service.services.settings.data_dir).exists()
+
+
+def test_hanging_up_leaves_nothing(service: Service, capfd: pytest.CaptureFixture[str]) -> None:
+    connection = begin_upload(service, 2**19, service.key)
+    _until(service.incoming)
+    connection.close()
+    _until(lambda: not service.incoming())
+    assert datasets.list_datasets(service.services.database).items == ()
+    assert [line["status"] for line in map(json.loads, capfd.readouterr().err.splitlines())] == [499]
+
+
+def test_body_without_a_length_is_cut_at_the_limit(service: Service) -> None:
+    """The server answers while the client still sends, so the client may see the answer or a closed connection."""
+
+    def pieces() -> Iterator[bytes]:
+        yield FORM
+        for _ in range(64):
+            yield bytes(2**16)
+
+    headers = {**service.headers, "Content-Type": "multipart/form-data; boundary=x"}
+    try:
+        reply = httpx2.post(f"{service.url}/v1/datasets", content=pieces(), headers=headers)
+    except httpx2.TransportError:
+        pass
+    else:
+        assert (reply.status_code, reply.json()["code"]) == (413, "payload-too-large")
+    _until(lambda: not service.incoming())
+    assert datasets.list_datasets(service.services.database).items == ()
+
+
+def test_the_client_of_the_package_and_ranges(service: Service, tmp_path: Path) -> None:
+    upload = tmp_path / "records.npz"
+    upload.write_bytes(npz())
+    with Client(service.url, service.key) as client:
+        dataset = client.upload_dataset(upload, epsilon=5, name="ward")
+        spec = training(dataset.id, synthetic_images=40)["spec"]
+        assert client.plan(dataset.id, spec).fits
+        job = client.submit(dataset.id, spec)
+        succeed(service.services, job.id, tmp_path)
+        assert client.wait(job).state == "succeeded"
+        whole = client.download_generator(job.id, tmp_path / "whole").read_bytes()
+    path = f"{service.url}/v1/jobs/{job.id}/generator"
+    parts = [httpx2.get(path, headers={**service.headers, "Range": part}) for part in ("bytes=0-9", "bytes=10-")]
+    assert [part.status_code for part in parts] == [206, 206]
+    assert b"".join(part.content for part in parts) == whole
+
+
+def test_requests_are_answered_while_an_upload_is_checked(
+    service: Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Checking an upload blocks a thread, not the service."""
+    checking, go_on = threading.Event(), threading.Event()
+
+    def slow(*_: object) -> None:
+        checking.set()
+        assert go_on.wait(30)
+        raise OSError
+
+    monkeypatch.setattr("api.intake.detect", slow)
+    send = threading.Thread(
+        target=lambda: httpx2.post(
+            f"{service.url}/v1/datasets", files={"file": npz()}, headers=service.headers, timeout=60
+        )
+    )
+    send.start()
+    assert checking.wait(30)
+    assert httpx2.get(f"{service.url}/v1/jobs", headers=service.headers).status_code == 200
+    go_on.set()
+    send.join()
+    assert service.incoming() == []
