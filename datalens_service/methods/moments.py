@@ -86,7 +86,8 @@ class Moments(Method):
 
 def _shortened(vectors: Floats) -> Floats:
     """Rows longer than 1 scaled back to 1, as the mechanism does."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1.0)
+    lengths: Floats = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, 1.0)
 
 
 def _calibrated(mechanism: Moment, share: float, units: int) -> PlannedRelease:

@@ -12,8 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
-from datalens_service.mechanisms import TopAgg
-from datalens_service.mechanisms.topagg import Threshold
+from datalens_service.mechanisms import VOTES, Threshold, VoteMechanism
 from datalens_service.methods.base import Loop, Method, Plan, PlannedRelease
 from datalens_service.methods.moments import Moments
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, NeighboringRelation, smallest_noise_stddev
@@ -45,6 +44,12 @@ class DataLens(Method):
     teacher_warmup_steps: int = Field(default=10, ge=1, le=1000, description="The same before the first vote.")
     teacher_learning_rate: float = Field(default=1e-3, gt=0, le=1)
     images_per_step: int = Field(default=15, ge=1, le=1024, description="Synthetic images voted on per step.")
+    votes: Literal["topagg", "klevel", "count_sketch"] = Field(
+        default="topagg", description="DataLens' own votes, those of D2P-Fed, or those of FetchSGD."
+    )
+    levels: int = Field(default=16, ge=2, le=4096, description="K of klevel votes.")
+    sketch_rows: int = Field(default=5, ge=1, le=64, description="Rows of count_sketch votes.")
+    sketch_columns: int = Field(default=200, ge=1, description="Columns of count_sketch votes.")
     top_k: int = Field(default=200, ge=1, description="k: coordinates of an image that a teacher votes on.")
     clip: float = Field(default=1e-5, gt=0, description="Clipping bound of a gradient coordinate.")
     stochastic: bool = Field(default=True, description="Stochastic signs, as in TopkStoSignGrad.")
@@ -112,17 +117,7 @@ class DataLens(Method):
             raise InvalidSpec(f"class_pure: num_teachers and images_per_step must be multiples of {classes} classes.")
 
     def _votes(self, schema: Schema, units: int) -> PlannedRelease:
-        mechanism = TopAgg(
-            num_teachers=self.num_teachers,
-            images=self.images_per_step,
-            dimensions=self.dimensions(schema),
-            top_k=self.top_k,
-            clip=self.clip,
-            stochastic=self.stochastic,
-            threshold=self.threshold,
-            classes_voted_apart=schema.num_classes if self.shards == "class_pure" else 1,
-            noise_stddev=self.noise_stddev or MAXIMUM_NOISE_STDDEV,
-        )
+        mechanism = self._mechanism(schema)
         if self.noise_stddev is None:
             mechanism = self._calibrated(mechanism, units)
         affordable = units // mechanism.cost()
@@ -132,9 +127,28 @@ class DataLens(Method):
                 "epsilon does not pay for one step of votes: raise epsilon or noise_stddev, "
                 "or lower top_k or images_per_step."
             )
-        return PlannedRelease(mechanism=mechanism, count=count)
+        return PlannedRelease.model_validate({"mechanism": mechanism.model_dump(), "count": count})
 
-    def _calibrated(self, mechanism: TopAgg, units: int) -> TopAgg:
+    def _mechanism(self, schema: Schema) -> VoteMechanism:
+        """The vote with its own noise, or with the loudest until it is calibrated."""
+        own: dict[str, dict[str, int]] = {
+            "topagg": {"top_k": self.top_k},
+            "klevel": {"levels": self.levels},
+            "count_sketch": {"top_k": self.top_k, "rows": self.sketch_rows, "columns": self.sketch_columns},
+        }
+        common = {
+            "num_teachers": self.num_teachers,
+            "images": self.images_per_step,
+            "dimensions": self.dimensions(schema),
+            "clip": self.clip,
+            "stochastic": self.stochastic,
+            "threshold": self.threshold,
+            "classes_voted_apart": schema.num_classes if self.shards == "class_pure" else 1,
+            "noise_stddev": self.noise_stddev or MAXIMUM_NOISE_STDDEV,
+        }
+        return VOTES[self.votes].model_validate(common | own[self.votes])
+
+    def _calibrated(self, mechanism: VoteMechanism, units: int) -> VoteMechanism:
         steps = self.steps or DEFAULT_STEPS
         if units < steps:
             return mechanism

@@ -14,7 +14,7 @@ import torch
 
 from datalens_service.data.dataset import Dataset, Labels
 from datalens_service.data.partition import assign_shards, members
-from datalens_service.mechanisms import Account, TopAgg
+from datalens_service.mechanisms import Account, VoteMechanism
 from datalens_service.methods.base import Plan
 from datalens_service.methods.moments import MomentsLoop
 from datalens_service.models.basis import dct_basis
@@ -47,7 +47,7 @@ class TeacherLoop:
         self._device = device
         self._warm = MomentsLoop(parameters.warm_start, plan, dataset) if parameters.warm_start else None
         votes = plan.releases[-1]
-        if not isinstance(votes.mechanism, TopAgg):
+        if not isinstance(votes.mechanism, VoteMechanism):
             raise TypeError("the last release of a DataLens plan is a vote")
         self._votes, self._vote_steps = votes.mechanism, votes.count
         self._groups = self._votes.classes_voted_apart
