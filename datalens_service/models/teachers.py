@@ -43,7 +43,7 @@ class TeacherEnsemble:
         beta1: Adam's decay of the first moment.
         active: (N,) False for a teacher whose shard is empty: it never trains and its gradients are 0.
         block_bytes: Memory for the activations and gradients of the teachers handled at once; None chooses
-            by device. It changes speed, not results.
+            by device. It changes speed, and results by rounding only.
 
     Raises:
         InvalidSpec: Unknown architecture.
@@ -118,6 +118,11 @@ class TeacherEnsemble:
         for block in self._blocks(start, stop, len(synthetic_images)):
             yield self._gradient_block(block, synthetic_images.to(self.device), synthetic_labels.to(self.device))
 
+    def teachers_per_block(self, images: int) -> int:
+        """How many teachers are handled at once when each sees `images` images."""
+        weights = sum(value[0].numel() for value in self._parameters.values())
+        return max(1, self._block_bytes // (4 * (2 * weights + images * self._network.activations())))
+
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Parameters, Adam moments and the step count, as copies; private."""
         arrays: dict[str, NDArray[np.generic]] = {"steps": np.array(self._steps, dtype=np.int64)}
@@ -154,12 +159,10 @@ class TeacherEnsemble:
         return parameters
 
     def _blocks(self, start: int, stop: int, images: int) -> Iterator[slice]:
-        """Runs of teachers from `start` to `stop` whose working memory stays within the limit."""
-        weights = sum(value[0].numel() for value in self._parameters.values())
-        each = 4 * (2 * weights + images * self._network.activations())
-        teachers_per_block = max(1, self._block_bytes // each)
-        for first in range(start, stop, teachers_per_block):
-            yield slice(first, min(first + teachers_per_block, stop))
+        """Runs of teachers from `start` to `stop`; their bounds depend on public numbers alone."""
+        size = self.teachers_per_block(images)
+        for first in range(start, stop, size):
+            yield slice(first, min(first + size, stop))
 
     def _train_block(
         self, block: slice, real_images: Tensor, real_labels: Tensor, images: Tensor, labels: Tensor
