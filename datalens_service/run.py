@@ -35,9 +35,11 @@ class Result:
         plan: What was planned to be charged.
         cost: The plan's price at the spec's δ.
         steps_made: Releases made; fewer than planned if crashes used up part of the budget.
+        start_generator: The warm start before any vote, also released; None without one.
     """
 
     generator: Generator
+    start_generator: Generator | None
     plan: Plan
     cost: PlanSummary
     steps_made: int
@@ -75,7 +77,7 @@ def run(
     loop = resolved.method.start(plan, dataset, TrainingRandomness(spec.seed), device)
     steps_made = _train(loop, account, observe or _silent, checkpoints)
     cost = summarize(plan, resolved.epsilon, resolved.delta or 0.0)
-    return Result(loop.generator(), plan, cost, steps_made)
+    return Result(loop.generator(), loop.start_generator(), plan, cost, steps_made)
 
 
 def _train(loop: Loop, account: Account, observe: Observer, checkpoints: Checkpoints | None) -> int:

@@ -70,6 +70,9 @@ class Loop(Protocol):
     def generator(self) -> Generator:
         """The released artefact after the steps made so far."""
 
+    def start_generator(self) -> Generator | None:
+        """What a warm start released, before any vote refined it; None without one."""
+
     def state(self) -> dict[str, np.ndarray]:
         """Everything the next step needs; private, may be empty if replaying is cheap."""
 

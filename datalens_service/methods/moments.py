@@ -139,6 +139,9 @@ class MomentsLoop:
 
         return Generator("gaussian", self._schema, {}, self.fit.tensors(self._clip_norm))
 
+    def start_generator(self) -> None:
+        """There is no start before the releases."""
+
     def state(self) -> dict[str, np.ndarray]:
         """Empty: stored sums are replayed."""
         return {}

@@ -27,7 +27,7 @@ def _named(value: Any) -> Any:
 
 
 class DataLens(Method):
-    """Parameters of DataLens; the defaults are the original's for MNIST at ε = 1.
+    """Parameters of DataLens; the defaults are the original's for MNIST at ε = 1, with a smaller teacher.
 
     Exactly what the budget pays for is derived: with `noise_stddev` given, the number of steps; with `steps`
     given, the noise; with both, the smaller run.
@@ -35,7 +35,7 @@ class DataLens(Method):
 
     name: Literal["datalens"] = "datalens"
     num_teachers: int = Field(default=4000, ge=1, le=100_000, description="N; one shard of records each.")
-    teacher: Literal["conv", "dense"] = Field(default="conv", description="The original's network or a fast one.")
+    teacher: Literal["dense", "conv"] = Field(default="dense", description="A small fast network, or the original's.")
     shards: Literal["mixed", "class_pure"] = Field(
         default="mixed", description="class_pure: a teacher holds, and votes on, one class only."
     )
@@ -62,14 +62,16 @@ class DataLens(Method):
     steps: int | None = Field(default=None, ge=1, le=100_000, description="Votes on a batch; 150 if nothing is said.")
     z_dim: int = Field(default=50, ge=1, le=1024, description="Length of the student's latent vector.")
     image_step_size: float = Field(default=1e-3, gt=0, description="γ: how far a vote moves an image.")
-    student_learning_rate: float = Field(default=1e-3, gt=0, le=1)
+    student_learning_rate: float | None = Field(
+        default=None, gt=0, le=1, description="Adam's; 1e-3 as in the original, 1e-4 if left out after a warm start."
+    )
     student_updates: int = Field(default=1, ge=1, le=100, description="Student steps per released vote.")
     student_averaging: float = Field(default=0.0, ge=0, lt=1, description="Decay of the average of student weights.")
     warm_start: Annotated[Moments | None, BeforeValidator(_named)] = Field(
         default=None, description="Start from released moments and let votes refine them."
     )
     refiner_width: int = Field(default=8, ge=1, le=256, description="Maps of the network that refines a warm start.")
-    warm_start_share: float = Field(default=0.9, gt=0, lt=1, description="Share of μ² for the warm start.")
+    warm_start_share: float = Field(default=0.95, gt=0, lt=1, description="Share of μ² for the warm start.")
 
     @model_validator(mode="after")
     def _votes_fit_their_basis(self) -> DataLens:
@@ -97,6 +99,11 @@ class DataLens(Method):
         from datalens_service.methods.teacher_loop import TeacherLoop
 
         return TeacherLoop(self, plan, dataset, randomness, device)
+
+    @property
+    def resolved_student_learning_rate(self) -> float:
+        """The named rate, or the default for this kind of start: votes undo a good start unless they are gentle."""
+        return self.student_learning_rate or (1e-4 if self.warm_start else 1e-3)
 
     def dimensions(self, schema: Schema) -> int:
         """Coordinates of one vote."""

@@ -91,6 +91,10 @@ class TeacherLoop:
         """The student after the votes so far."""
         return Generator("network", self._schema, self._student.settings(), self._student.tensors())
 
+    def start_generator(self) -> Generator | None:
+        """The warm start, before any vote."""
+        return self._warm.generator() if self._warm else None
+
     def state(self) -> State:
         """Teachers and student; empty before the first vote, where replaying is cheap."""
         if not self._teacher_steps:
@@ -169,7 +173,7 @@ class TeacherLoop:
             student,
             self._schema,
             self._device,
-            learning_rate=parameters.student_learning_rate,
+            learning_rate=parameters.resolved_student_learning_rate,
             updates=parameters.student_updates,
             averaging=parameters.student_averaging,
         )
