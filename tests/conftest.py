@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -25,19 +27,37 @@ class Cluster:
     def __init__(self, binaries: Path, folder: Path) -> None:
         self._binaries = binaries
         self._folder = folder
+        self._data = folder / "data"
         # The server refuses to run as root.
-        self._as_postgres = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        self._as_postgres = ["--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
+        self._server: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         if self._as_postgres:
             shutil.chown(self._folder, "postgres", "postgres")
-        data = str(self._folder / "data")
-        self._run("initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8")
-        options = f"-k {self._folder} -c listen_addresses='' -c max_connections=200"
-        self._run("pg_ctl", "-D", data, "-w", "-o", options, "-l", str(self._folder / "log"), "start")
+        options = ["-D", str(self._data), "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8"]
+        subprocess.run(self._command("initdb", *options), check=True, cwd=self._folder, stdout=subprocess.DEVNULL)
+        options = [
+            "-D",
+            str(self._data),
+            "-k",
+            str(self._folder),
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "max_connections=200",
+        ]
+        with (self._folder / "log").open("wb") as log:
+            self._server = subprocess.Popen(
+                self._command("postgres", *options), cwd=self._folder, stderr=log, stdout=log
+            )
+        self._wait_until_ready()
 
     def stop(self) -> None:
-        self._run("pg_ctl", "-D", str(self._folder / "data"), "-m", "immediate", "stop")
+        assert self._server is not None
+        # SIGQUIT: at once; nobody needs the data.
+        self._server.send_signal(signal.SIGQUIT)
+        self._server.wait()
 
     def url(self, name: str) -> str:
         return f"postgresql+psycopg://postgres@/{name}?host={self._folder}"
@@ -53,10 +73,23 @@ class Cluster:
             connection.exec_driver_sql(statement)
         engine.dispose()
 
-    def _run(self, program: str, *arguments: str) -> None:
-        command = [*self._as_postgres, str(self._binaries / program), *arguments]
-        # pg_ctl hands its output to the server: a pipe would stay open for as long as the server runs.
-        subprocess.run(command, check=True, cwd=self._folder, stdout=subprocess.DEVNULL)
+    def _command(self, program: str, *arguments: str) -> list[str]:
+        # The server ends with this process, however this process ends.
+        prefix = ["setpriv", *self._as_postgres, "--pdeathsig", "QUIT"]
+        return [*prefix, str(self._binaries / program), *arguments]
+
+    def _wait_until_ready(self) -> None:
+        engine = sqlalchemy.create_engine(self.url("postgres"))
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                engine.connect().close()
+                break
+            except sqlalchemy.exc.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        engine.dispose()
 
 
 def _postgresql_binaries() -> Path | None:

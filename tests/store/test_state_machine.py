@@ -1,0 +1,313 @@
+"""Random histories of the whole store against the model: uploads, jobs, workers, crashes, backups, deletions.
+
+DATALENS_STATE_MACHINE_HISTORIES sets how many per database (12 of up to 50 operations by default).
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import run_state_machine_as_test as run_machine
+from sqlalchemy import make_url
+
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import DatalensError, LedgerCorrupt
+from datalens_service.privacy.accounting import limit_units
+from datalens_service.store import datasets, jobs, leases
+from datalens_service.store.account import JobAccount
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import JobState
+from datalens_service.store.leases import Lease
+from datalens_service.store.mirror import LedgerLog, LogLine
+from datalens_service.store.recovery import check_against_log
+
+from .books import DELTA, EPSILON, LEASE_SECONDS, state_of, verified
+from .model import Books, Charge
+
+LIMIT = limit_units(EPSILON, DELTA)
+# A tenth of the budget, so that refusals are as frequent as successes.
+SHARE = LIMIT // 10
+
+
+class PowerCutError(RuntimeError):
+    """Between the line in the log and the commit."""
+
+
+class CuttingLog(LedgerLog):
+    """Cuts the power after a line when told to."""
+
+    cut_next = False
+
+    def append(self, line: LogLine) -> None:
+        super().append(line)
+        if self.cut_next:
+            self.cut_next = False
+            raise PowerCutError
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Every rule does the same to the store and to the model, and compares what came of it."""
+
+    operations: ClassVar[int] = 0
+
+    dataset_ids: Bundle[str] = Bundle("dataset_ids")
+    job_ids: Bundle[str] = Bundle("job_ids")
+    held: Bundle[Lease] = Bundle("held")
+
+    def __init__(self, new_url: Callable[[], str], folder: Path) -> None:
+        super().__init__()
+        self.log = CuttingLog(folder / f"{uuid4().hex}.log")
+        self.database = Database(new_url(), self.log)
+        self.books = Books(LIMIT)
+        self.lines: list[Charge] = []
+        self.drawn: dict[str, int] = {}
+        self.hour = 0
+        self.backup: tuple[Path, Books] | None = None
+
+    def teardown(self) -> None:
+        self.audit()
+        self.database.dispose()
+
+    @rule(target=dataset_ids, records=st.frozensets(st.integers(0, 7), min_size=2, max_size=3))
+    def upload(self, records: frozenset[int]) -> str:
+        dataset_id = datasets.new_id()
+        self.compare(
+            self.books.upload(dataset_id, records),
+            lambda: datasets.create(
+                self.database,
+                dataset_id=dataset_id,
+                name="x",
+                schema=Schema(channels=1, height=4, width=4, class_names=("a",), num_units=len(records)),
+                images=np.stack([np.full((4, 4, 1), record, dtype=np.uint8) for record in sorted(records)]),
+                format="npz",
+                has_test=False,
+                records_path="/nowhere",
+                epsilon=EPSILON,
+                delta=DELTA,
+            ),
+        )
+        return dataset_id
+
+    @rule(target=job_ids, dataset_id=dataset_ids, shares=st.integers(1, 11), max_attempts=st.integers(1, 3))
+    def submit(self, dataset_id: str, shares: int, max_attempts: int) -> str:
+        """The id is the store's choice; of a refused job it is none."""
+        units = min(shares * SHARE, LIMIT)
+        made: list[str] = []
+
+        def create() -> None:
+            job = jobs.create(
+                self.database, dataset_id=dataset_id, spec={}, plan={}, units=units, max_attempts=max_attempts
+            )
+            made.append(job.id)
+
+        placeholder = f"refused_{uuid4().hex}"
+        expected = self.books.submit(placeholder, dataset_id, units, max_attempts)
+        self.compare(expected, create)
+        if made:
+            self.books.jobs[made[0]] = self.books.jobs.pop(placeholder)
+        return made[0] if made else placeholder
+
+    @rule(target=held, job_id=job_ids)
+    def claim(self, job_id: str) -> Lease:
+        """Deliver a job, perhaps again; after its lease ran out this is a take-over."""
+        expected = self.books.claim(job_id, self.hour)
+        found = self.outcome(lambda: leases.claim(self.database, job_id, "worker", LEASE_SECONDS, now=self.clock))
+        if isinstance(expected, int):
+            assert isinstance(found, Lease)
+            assert found.token == expected
+            return found
+        assert found == expected
+        return Lease(job_id, 0, "refused", LEASE_SECONDS, self.clock)
+
+    @rule(lease=held, step=st.integers(0, 3), units=st.sampled_from([1, SHARE // 2, SHARE, 3 * SHARE]))
+    def charge(self, lease: Lease, step: int, units: int) -> None:
+        number = len(self.lines)
+        expected = self.books.charge(lease.job_id, lease.token, step, units, number)
+        self.compare(expected, lambda: self.account(lease).charge(step, "votes", units))
+        if expected is None:
+            self.note(number, lease, units)
+
+    @rule(lease=held, step=st.integers(0, 3))
+    def power_cut_in_a_charge(self, lease: Lease, step: int) -> None:
+        """The line is in the log, the commit never happens; the next start finds it."""
+        number = len(self.lines)
+        if copy.deepcopy(self.books).charge(lease.job_id, lease.token, step, SHARE, number) is not None:
+            return
+        self.log.cut_next = True
+        with pytest.raises(PowerCutError):
+            self.account(lease).charge(step, "votes", SHARE)
+        self.note(number, lease, SHARE)
+        self.restart()
+
+    @rule(lease=held, step=st.integers(0, 3))
+    def store(self, lease: Lease, step: int) -> None:
+        noisy = np.array([lease.token, step], dtype=np.int64)
+        expected = self.books.store(lease.job_id, lease.token, step)
+        self.compare(expected, lambda: self.account(lease).store(step, noisy))
+
+    @rule(job_id=job_ids, step=st.integers(0, 3))
+    def replay(self, job_id: str, step: int) -> None:
+        job = self.books.jobs.get(job_id)
+        found = JobAccount(self.database, job_id, 0).replay(step)
+        if job is None or step not in job.stored:
+            assert found is None
+        else:
+            assert found is not None
+            assert found.tolist() == [job.stored[step], step]
+
+    @rule(lease=held)
+    def renew(self, lease: Lease) -> None:
+        expected = self.books.renew(lease.job_id, lease.token, self.hour)
+        self.compare(expected, lambda: leases.renew(self.database, lease, now=self.clock))
+        self.compare(expected, lambda: leases.progress(self.database, lease, "training", 1, 2))
+
+    @rule(lease=held, state=st.sampled_from([JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED]))
+    def finish(self, lease: Lease, state: JobState) -> None:
+        expected = self.books.finish(lease.job_id, lease.token, state)
+        self.compare(expected, lambda: leases.finish(self.database, lease, state))
+
+    @rule(lease=held)
+    def release(self, lease: Lease) -> None:
+        expected = self.books.release(lease.job_id, lease.token)
+        self.compare(expected, lambda: leases.release(self.database, lease))
+
+    @rule(job_id=job_ids)
+    def cancel(self, job_id: str) -> None:
+        self.compare(self.books.cancel(job_id), lambda: jobs.request_cancel(self.database, job_id))
+
+    @rule()
+    def an_hour_passes(self) -> None:
+        self.hour += 1
+
+    @rule()
+    def expire(self) -> None:
+        self.books.expire(self.hour)
+        leases.expire_leases(self.database, now=self.clock)
+
+    @rule(dataset_id=dataset_ids)
+    def delete(self, dataset_id: str) -> None:
+        self.compare(self.books.delete(dataset_id), lambda: datasets.delete(self.database, dataset_id))
+
+    @rule()
+    def restart(self) -> None:
+        """Every process ends; the next start audits."""
+        self.database.dispose()
+        self.audit()
+
+    @precondition(lambda self: self.database.dialect == "sqlite")
+    @rule()
+    def back_up(self) -> None:
+        copied = self.path.with_suffix(".backup")
+        with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(copied)) as target:
+            source.backup(target)
+        self.backup = (copied, copy.deepcopy(self.books))
+
+    @precondition(lambda self: self.backup is not None)
+    @rule()
+    def restore(self) -> None:
+        assert self.backup is not None
+        copied, books = self.backup
+        self.database.dispose()
+        for suffix in ("-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        current = self.path.read_bytes()
+        shutil.copy(copied, self.path)
+        if {line.account for line in self.lines} - books.accounts.keys():
+            with pytest.raises(LedgerCorrupt, match="does not know"):
+                check_against_log(self.database)
+            self.database.dispose()
+            self.path.write_bytes(current)
+            return
+        self.books = copy.deepcopy(books)
+        self.audit()
+
+    @invariant()
+    def totals_agree(self) -> None:
+        type(self).operations += 1
+        for dataset_id, dataset in self.books.datasets.items():
+            account = self.books.accounts[dataset.account]
+            found = state_of(self.database, dataset_id)
+            assert (found.limit_units, found.reserved_units, found.charged_units) == (
+                account.limit, account.reserved, account.charged
+            )  # fmt: skip
+            assert (found.frozen_reason is not None) == account.frozen
+            # The point of it all: whatever may have been drawn is counted, or nothing more can be drawn.
+            assert account.frozen or found.charged_units >= self.drawn.get(dataset.account, 0)
+
+    @invariant()
+    def jobs_agree(self) -> None:
+        for job_id, job in self.books.jobs.items():
+            found = jobs.get(self.database, job_id)
+            assert (found.state, found.lease_token, found.attempts) == (job.state, job.token, job.attempts)
+            assert (found.reserved_units, found.charged_units) == (job.reserved, job.charged)
+
+    def audit(self) -> None:
+        check_against_log(self.database)
+        self.books.audit(self.lines)
+        for dataset_id in self.books.datasets:
+            verified(self.database, dataset_id)
+
+    def note(self, number: int, lease: Lease, units: int) -> None:
+        account = self.books.jobs[lease.job_id].account
+        self.lines.append(Charge(number, account, lease.job_id, units, lease.token))
+        self.drawn[account] = self.drawn.get(account, 0) + units
+
+    def account(self, lease: Lease) -> JobAccount:
+        return JobAccount(self.database, lease.job_id, lease.token)
+
+    @property
+    def clock(self) -> datetime:
+        return datetime(2026, 11, 20, tzinfo=UTC) + timedelta(hours=self.hour)
+
+    def compare(self, expected: type[Exception] | None, action: Callable[[], Any]) -> None:
+        found = self.outcome(action)
+        assert (found if isinstance(found, type) else None) is expected
+
+    def outcome(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except DatalensError as error:
+            return type(error)
+
+    @property
+    def path(self) -> Path:
+        return Path(str(make_url(self.database.url).database))
+
+
+def test_random_histories_on_sqlite(sqlite_template: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def new_url() -> str:
+        return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / f'{uuid4().hex}.db')}"
+
+    _run(new_url, tmp_path, capsys)
+
+
+@pytest.mark.postgres
+def test_random_histories_on_postgresql(postgresql: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _run(lambda: postgresql.new_database("datalens_template"), tmp_path, capsys)
+
+
+def _run(new_url: Callable[[], str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    StoreMachine.operations = 0
+    histories = int(os.environ.get("DATALENS_STATE_MACHINE_HISTORIES", "12"))
+    chosen = settings(
+        max_examples=histories, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    run_machine(lambda: StoreMachine(new_url, folder), settings=chosen)
+    with capsys.disabled():
+        sys.stdout.write(f" {StoreMachine.operations} operations in {histories} histories, no divergence ")
+    assert StoreMachine.operations >= 5 * histories
