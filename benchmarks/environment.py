@@ -1,0 +1,40 @@
+"""Commit and machine, for every figure."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from datalens_service.data import read_upload
+from datalens_service.data.dataset import Dataset
+
+ROOT = Path(__file__).parent.parent
+DATA = Path(os.environ.get("DATALENS_TEST_DATA", ROOT.parent / "shared" / "data"))
+
+
+def provenance() -> dict[str, Any]:
+    """Commit (with `+` when files differ from it), processor and versions."""
+    git = ["git", "-C", str(ROOT)]
+    commit = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
+    changed = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True).stdout
+    return {
+        "commit": commit.strip() + ("+" if changed.strip() else ""),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {_processor()}",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def dataset(name: str) -> Dataset:
+    """A public set that stands in for a private one; the key of its shards is a constant here."""
+    return Dataset(*read_upload(DATA / f"{name}.npz"), partition_key=b"benchmark")
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
