@@ -41,11 +41,12 @@ class Student(ImageNetwork):
         self.z_dim, self.hidden, self.maps = z_dim, hidden, maps
         self._sides = (-(-schema.height // 4), -(-schema.width // 4))
         features, classes = maps * self._sides[0] * self._sides[1], schema.num_classes
-        # "meta": layers without initial weights of their own, which torch would draw from its global generator.
-        self.dense1 = nn.Linear(z_dim + classes, hidden, device="meta")
-        self.dense2 = nn.Linear(hidden + classes, features, device="meta")
-        self.deconv1 = _doubling(maps + classes, maps)
-        self.deconv2 = _doubling(maps + classes, schema.channels)
+        # The layers' own initial weights would come from torch's global generator: leave it as it was.
+        with torch.random.fork_rng(devices=[]):
+            self.dense1 = nn.Linear(z_dim + classes, hidden)
+            self.dense2 = nn.Linear(hidden + classes, features)
+            self.deconv1 = _doubling(maps + classes, maps)
+            self.deconv2 = _doubling(maps + classes, schema.channels)
         self._initialise(seed)
         self.norm1, self.norm2, self.norm3 = nn.BatchNorm1d(hidden), nn.BatchNorm1d(features), nn.BatchNorm2d(maps)
 
@@ -69,7 +70,6 @@ class Student(ImageNetwork):
         return {"architecture": "student", "z_dim": self.z_dim, "hidden": self.hidden, "maps": self.maps}
 
     def _initialise(self, seed: int) -> None:
-        self.to_empty(device="cpu")
         generator = torch.Generator().manual_seed(seed)
         for name, value in self.named_parameters():
             stddev = 0.0 if name.endswith("bias") else _INITIAL_STDDEV
@@ -115,7 +115,7 @@ def draw(
 
 def _doubling(inputs: int, outputs: int) -> nn.ConvTranspose2d:
     """A transposed convolution that doubles both sides."""
-    return nn.ConvTranspose2d(inputs, outputs, 5, stride=2, padding=2, output_padding=1, device="meta")
+    return nn.ConvTranspose2d(inputs, outputs, 5, stride=2, padding=2, output_padding=1)
 
 
 def _append(features: Tensor, maps: Tensor) -> Tensor:

@@ -15,16 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
-from torch.optim.adam import adam
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import CheckpointMismatch, InvalidSpec
+from datalens_service.models.adam import Slots, adam_step
 from datalens_service.models.networks import ARCHITECTURES, Parameters, TeacherNetwork
 
 # A block that fits the processor's cache is fastest; a graphics processor wants large ones.
 _BLOCK_BYTES: Final = {"cpu": 2**25, "cuda": 2**32}
-_BETA2: Final = 0.999
-_EPSILON: Final = 1e-8
 
 
 class TeacherEnsemble:
@@ -70,9 +68,7 @@ class TeacherEnsemble:
         self._idle = _idle(active, num_teachers).to(self.device)
         self._some_idle = bool(self._idle.any())
         self._block_bytes = block_bytes or _BLOCK_BYTES.get(self.device.type, _BLOCK_BYTES["cpu"])
-        self._parameters = self._initial(seed)
-        self._first_moments = {name: torch.zeros_like(value) for name, value in self._parameters.items()}
-        self._second_moments = {name: torch.zeros_like(value) for name, value in self._parameters.items()}
+        self._slots = Slots.of(self._initial(seed))
         self._steps = 0
 
     def train_step(
@@ -120,15 +116,13 @@ class TeacherEnsemble:
 
     def teachers_per_block(self, images: int) -> int:
         """How many teachers are handled at once when each sees `images` images."""
-        weights = sum(value[0].numel() for value in self._parameters.values())
+        weights = sum(value[0].numel() for value in self._slots.parameters.values())
         return max(1, self._block_bytes // (4 * (2 * weights + images * self._network.activations())))
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Parameters, Adam moments and the step count, as copies; private."""
         arrays: dict[str, NDArray[np.generic]] = {"steps": np.array(self._steps, dtype=np.int64)}
-        for part, tensors in self._parts().items():
-            arrays |= {f"{part}/{name}": value.cpu().numpy().copy() for name, value in tensors.items()}
-        return arrays
+        return arrays | {name: value.cpu().numpy().copy() for name, value in self._slots.arrays().items()}
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Continue from `state`.
@@ -136,16 +130,13 @@ class TeacherEnsemble:
         Raises:
             CheckpointMismatch: It belongs to another architecture or number of teachers.
         """
-        own = {f"{part}/{name}": value for part, tensors in self._parts().items() for name, value in tensors.items()}
+        own = self._slots.arrays()
         shapes = {name: tuple(value.shape) for name, value in own.items()} | {"steps": ()}
         if shapes != {name: value.shape for name, value in state.items()}:
             raise CheckpointMismatch("The checkpoint holds other teachers than this job asks for.")
         for name, value in own.items():
             value.copy_(torch.from_numpy(state[name]))
         self._steps = int(state["steps"])
-
-    def _parts(self) -> dict[str, Parameters]:
-        return {"parameters": self._parameters, "first": self._first_moments, "second": self._second_moments}
 
     def _initial(self, seed: int) -> Parameters:
         # Drawn on the processor, so that all devices start from the same numbers.
@@ -167,39 +158,24 @@ class TeacherEnsemble:
     def _train_block(
         self, block: slice, real_images: Tensor, real_labels: Tensor, images: Tensor, labels: Tensor
     ) -> None:
-        leaves = {name: value[block].detach().requires_grad_() for name, value in self._parameters.items()}
+        slots = self._slots.block(block)
+        leaves = {name: value.detach().requires_grad_() for name, value in slots.parameters.items()}
         real = _as_floats(real_images.to(self.device))
         classes = torch.cat([self._one_hot(real_labels), self._one_hot(labels).expand(len(real), -1, -1)], dim=-1)
         features = self._network.first(leaves, real, images.to(self.device), classes)
         logits = self._network.rest(leaves, features, classes)
         gradients = torch.autograd.grad(_cross_entropy(logits, real.shape[1]), list(leaves.values()))
-        # The fused kernel below reads memory in order and takes no strides into account.
-        self._adam(block, {name: value.contiguous() for name, value in zip(leaves, gradients, strict=True)})
+        self._move(slots, dict(zip(leaves, gradients, strict=True)), self._idle[block])
 
-    def _adam(self, block: slice, gradients: Parameters) -> None:
-        """Elementwise, hence per teacher; a teacher without records has gradient 0 and stays where it is."""
+    def _move(self, slots: Slots, gradients: Parameters, idle: Tensor) -> None:
+        """One Adam step of a block; a teacher without records has gradient 0 and stays where it is."""
         if self._some_idle:
-            for value in gradients.values():
-                value[self._idle[block]] = 0.0
-        adam(
-            [self._parameters[name][block] for name in gradients],
-            list(gradients.values()),
-            [self._first_moments[name][block] for name in gradients],
-            [self._second_moments[name][block] for name in gradients],
-            [],
-            [torch.tensor(float(self._steps), device=self.device) for _ in gradients],
-            fused=True,
-            amsgrad=False,
-            beta1=self._beta1,
-            beta2=_BETA2,
-            lr=self._learning_rate,
-            weight_decay=0.0,
-            eps=_EPSILON,
-            maximize=False,
-        )
+            shape = {name: (-1, *[1] * (value.ndim - 1)) for name, value in gradients.items()}
+            gradients = {name: value.masked_fill(idle.view(shape[name]), 0.0) for name, value in gradients.items()}
+        adam_step(slots, gradients, self._steps, self._learning_rate, self._beta1)
 
     def _gradient_block(self, block: slice, images: Tensor, labels: Tensor) -> Tensor:
-        parameters = {name: value[block] for name, value in self._parameters.items()}
+        parameters = self._slots.block(block).parameters
         classes = self._one_hot(labels).expand(block.stop - block.start, -1, -1)
         nothing = images.new_empty(len(classes), 0, images.shape[1])
         features = self._network.first(parameters, nothing, images, classes).requires_grad_()

@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.errors import CheckpointMismatch, InvalidSpec, StateConflict
+from datalens_service.models.adam import Slots, adam_step
 from datalens_service.models.image_network import ImageNetwork, Tensors
 
 State = dict[str, NDArray[np.generic]]
@@ -59,11 +60,12 @@ class StudentTrainer:
         self._network = network.to(device)
         self._schema = schema
         self._device = torch.device(device)
-        self._optimiser = torch.optim.Adam(network.parameters(), lr=learning_rate, betas=(beta1, 0.999))
+        self._slots = Slots.of({name: value.detach() for name, value in network.named_parameters()})
+        self._learning_rate, self._beta1 = learning_rate, beta1
         self._updates = updates
         self._averaging = averaging
-        self._average = {name: value.detach().clone() for name, value in network.named_parameters()}
-        self._steps = 0
+        self._average = {name: value.clone() for name, value in self._slots.parameters.items()}
+        self._directions = 0
         self._proposal: _Proposal | None = None
 
     def begin(self, released: Tensors) -> None:
@@ -111,10 +113,11 @@ class StudentTrainer:
             raise StateConflict("Propose images before following a direction.")
         inputs, labels, images = self._proposal
         targets = images + step_size * torch.from_numpy(direction).to(self._device)
-        for _ in range(self._updates):
-            self._optimiser.zero_grad()
-            torch.square(self._network(inputs, labels) - targets).sum().backward()  # type: ignore[no-untyped-call]
-            self._optimiser.step()
+        for number in range(self._updates):
+            distance = torch.square(self._network(inputs, labels) - targets).sum()
+            gradients = torch.autograd.grad(distance, list(self._network.parameters()))
+            named = dict(zip(self._slots.parameters, gradients, strict=True))
+            adam_step(self._slots, named, self._directions * self._updates + number, self._learning_rate, self._beta1)
         self._proposal = None
         self._include_in_average()
 
@@ -131,12 +134,8 @@ class StudentTrainer:
 
     def state(self) -> State:
         """Everything the next step needs, as copies; a pending proposal is not part of it."""
-        arrays = {f"network/{name}": value for name, value in self._network.state_dict().items()}
-        arrays |= {f"average/{name}": value for name, value in self._average.items()}
-        for index, moments in self._optimiser.state_dict()["state"].items():
-            arrays |= {f"adam/{index}/{name}": value for name, value in moments.items()}
-        copies: State = {name: np.array(value.detach().cpu().numpy()) for name, value in arrays.items()}
-        return copies | {"steps": np.array(self._steps, dtype=np.int64)}
+        copies: State = {name: np.array(value.cpu().numpy()) for name, value in self._live().items()}
+        return copies | {"directions": np.array(self._directions, dtype=np.int64)}
 
     def restore(self, state: State) -> None:
         """Continue from `state`.
@@ -144,19 +143,24 @@ class StudentTrainer:
         Raises:
             CheckpointMismatch: It belongs to another network.
         """
-        parts = {name: torch.from_numpy(np.array(value)) for name, value in state.items()}
-        try:
-            self._network.load_state_dict(_part(parts, "network/"))
-            self._average = {name: parts[f"average/{name}"].to(self._device) for name in self._average}
-        except (RuntimeError, KeyError) as error:
-            raise CheckpointMismatch("The checkpoint holds another generator than this job asks for.") from error
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, value in _part(parts, "adam/").items():
-            index, kind = name.split("/")
-            moments.setdefault(int(index), {})[kind] = value
-        self._optimiser.load_state_dict(self._optimiser.state_dict() | {"state": moments})
-        self._steps = int(state["steps"])
+        live = self._live()
+        shapes = {name: tuple(value.shape) for name, value in live.items()} | {"directions": ()}
+        if shapes != {name: value.shape for name, value in state.items()}:
+            raise CheckpointMismatch("The checkpoint holds another generator than this job asks for.")
+        for name, value in live.items():
+            value.copy_(torch.from_numpy(np.array(state[name])))
+        self._directions = int(state["directions"])
         self._proposal = None
+
+    def _live(self) -> dict[str, Tensor]:
+        """Every tensor that training changes, and the network's constants."""
+        parts = {
+            "network": self._network.state_dict(),
+            "average": self._average,
+            "first": self._slots.first,
+            "second": self._slots.second,
+        }
+        return {f"{part}/{name}": value for part, named in parts.items() for name, value in named.items()}
 
     def _labels(self, images: int, rng: np.random.Generator, balanced: bool) -> Labels:
         classes = self._schema.num_classes
@@ -167,11 +171,10 @@ class StudentTrainer:
         return rng.integers(classes, size=images)
 
     def _include_in_average(self) -> None:
-        self._steps += 1
-        decay = min(self._averaging, (1 + self._steps) / (10 + self._steps))
-        with torch.no_grad():
-            for name, value in self._network.named_parameters():
-                self._average[name].lerp_(value, 1 - decay)
+        self._directions += 1
+        decay = min(self._averaging, (1 + self._directions) / (10 + self._directions))
+        for name, value in self._slots.parameters.items():
+            self._average[name].lerp_(value, 1 - decay)
 
 
 def _calibrate(network: ImageNetwork, device: torch.device) -> None:
@@ -188,7 +191,3 @@ def _calibrate(network: ImageNetwork, device: torch.device) -> None:
     with torch.no_grad():
         for _ in range(_CALIBRATION_BATCHES):
             network(torch.from_numpy(network.inputs(labels, rng)).to(device), torch.from_numpy(labels).to(device))
-
-
-def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from datalens_service.models.adam import Slots
 from datalens_service.models.networks import Conv, Dense, Parameters
 from datalens_service.models.shards import ShardSampler
 from datalens_service.models.teachers import TeacherEnsemble
@@ -83,11 +84,9 @@ def sound(architecture: str) -> Make:
 class SharedMoments(ThreePerBlock):
     """The planted bug of the original: blocks take turns in one slot and share its optimiser state."""
 
-    def _adam(self, block: slice, gradients: Parameters) -> None:
-        everything = self._parameters
-        self._parameters = {name: value[block] for name, value in everything.items()}
-        super()._adam(slice(0, block.stop - block.start), gradients)
-        self._parameters = everything
+    def _move(self, slots: Slots, gradients: Parameters, idle: Tensor) -> None:
+        first = self._slots.block(slice(0, len(idle)))
+        super()._move(Slots(slots.parameters, first.first, first.second), gradients, idle)
 
 
 def across_teachers(network: type[Dense] | type[Conv]) -> type[Dense] | type[Conv]:

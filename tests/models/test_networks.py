@@ -35,7 +35,7 @@ def test_activations_cover_what_is_kept_for_the_backward_pass(architecture: str,
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         ensemble.train_step(*batch)
-    weights = {value.untyped_storage().data_ptr() for value in ensemble._parameters.values()}
+    weights = {value.untyped_storage().data_ptr() for value in ensemble._slots.parameters.values()}
     activations = sum(size for place, size in kept.items() if place not in weights)
     estimate = 4 * 3 * 30 * network.activations()
     # The rest of the estimate is for gradients during the backward pass.

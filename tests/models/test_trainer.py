@@ -106,6 +106,25 @@ def test_a_clipped_pixel_follows_votes_in_both_directions_alike(schema: Schema, 
 
 
 @BOTH
+def test_updates_are_adams(settings: dict, schema: Schema, gaussian: Tensors):
+    found, reference = trainer(settings, schema, gaussian, updates=2), network(settings, schema, gaussian)
+    optimiser = torch.optim.Adam(reference.parameters(), lr=1e-3, betas=(0.5, 0.999))
+    direction = np.random.default_rng(0).standard_normal((6, schema.dimensions)).astype(np.float32)
+    for step in range(3):
+        _, labels = found.propose(step, 6, balanced=True)
+        inputs = torch.from_numpy(reference.inputs(labels.numpy(), np.random.default_rng(step)))
+        targets = reference(inputs, labels).detach() + 0.1 * torch.from_numpy(direction)
+        for _ in range(2):
+            optimiser.zero_grad()
+            (reference(inputs, labels) - targets).square().sum().backward()
+            optimiser.step()
+        found.update(direction, 0.1)
+    tensors = found.tensors()
+    for name, value in reference.named_parameters():
+        np.testing.assert_allclose(tensors[name], value.detach(), atol=1e-5, err_msg=name)
+
+
+@BOTH
 def test_no_direction_without_a_fresh_proposal(settings: dict, schema: Schema, gaussian: Tensors):
     found = trainer(settings, schema, gaussian)
     direction = np.zeros((4, schema.dimensions), dtype=np.float32)
