@@ -23,8 +23,8 @@ _MAPS = 128
 class Student(ImageNetwork):
     """Dense, dense, two 5×5 transposed convolutions of stride 2, sigmoid; the label is appended at every layer.
 
-    Batch norm after every layer but the last. Its running statistics come from the student's own images,
-    hence from released numbers, and are used as they are when sampling.
+    Batch norm after every layer but the last, in place of a bias. Its running statistics come from the student's
+    own images, hence from released numbers, and are used as they are when sampling.
 
     Sides that are no multiple of 4 are rounded up, and the image is cropped.
 
@@ -43,9 +43,9 @@ class Student(ImageNetwork):
         features, classes = maps * self._sides[0] * self._sides[1], schema.num_classes
         # The layers' own initial weights would come from torch's global generator: leave it as it was.
         with torch.random.fork_rng(devices=[]):
-            self.dense1 = nn.Linear(z_dim + classes, hidden)
-            self.dense2 = nn.Linear(hidden + classes, features)
-            self.deconv1 = _doubling(maps + classes, maps)
+            self.dense1 = nn.Linear(z_dim + classes, hidden, bias=False)
+            self.dense2 = nn.Linear(hidden + classes, features, bias=False)
+            self.deconv1 = _doubling(maps + classes, maps, bias=False)
             self.deconv2 = _doubling(maps + classes, schema.channels)
         self._initialise(seed)
         self.norm1, self.norm2, self.norm3 = nn.BatchNorm1d(hidden), nn.BatchNorm1d(features), nn.BatchNorm2d(maps)
@@ -113,9 +113,9 @@ def draw(
     return released.draw(labels, rng)
 
 
-def _doubling(inputs: int, outputs: int) -> nn.ConvTranspose2d:
+def _doubling(inputs: int, outputs: int, *, bias: bool = True) -> nn.ConvTranspose2d:
     """A transposed convolution that doubles both sides."""
-    return nn.ConvTranspose2d(inputs, outputs, 5, stride=2, padding=2, output_padding=1)
+    return nn.ConvTranspose2d(inputs, outputs, 5, stride=2, padding=2, output_padding=1, bias=bias)
 
 
 def _append(features: Tensor, maps: Tensor) -> Tensor:

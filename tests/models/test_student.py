@@ -105,7 +105,7 @@ def test_unknown_settings_are_refused(schema: Schema, settings: dict):
 def test_tensors_of_another_network_are_refused(schema: Schema):
     tensors = student.network(SETTINGS, schema).tensors()
     missing = {name: value for name, value in tensors.items() if name != "norm1.running_mean"}
-    wider = {**tensors, "dense1.bias": np.zeros(33, dtype=np.float32)}
+    wider = {**tensors, "deconv2.bias": np.zeros(33, dtype=np.float32)}
     for wrong in (missing, wider, {**tensors, "extra": np.zeros(1, dtype=np.float32)}):
         with pytest.raises(InvalidInput, match="do not fit"):
             student.draw(wrong, SETTINGS, schema, np.zeros(1, dtype=np.int64), np.random.default_rng(0))
