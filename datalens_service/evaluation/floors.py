@@ -1,0 +1,101 @@
+"""Floor A: what the simplest private release would reach, so that nobody is impressed too early.
+
+Images are scaled to unit length, one noisy average per class is released once at the job's own ε and δ, and a test
+image gets the class of the nearest average. Unit length bounds a record's influence without a clipping radius that
+somebody would have to choose by looking at private images.
+
+The averages are computed on private images but neither released nor charged: the resulting figure is for the
+owner alone. The noise is therefore seeded, and kept apart from the noise that protects anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Labels, Split
+from datalens_service.privacy.accounting import mu_for_epsilon
+from datalens_service.privacy.randomness import TrainingRandomness
+
+Floats = NDArray[np.float64]
+
+# What one record adds to its class's count, in units of its length: 3 % more noise buys a usable count.
+_COUNT_WEIGHT = 0.25
+_SENSITIVITY = math.hypot(1.0, _COUNT_WEIGHT)
+_CHUNK = 4096
+
+
+def class_average_accuracy(
+    train: Split, test: Split, num_classes: int, *, epsilon: float, delta: float, seed: int
+) -> float:
+    """Accuracy of nearest-average classification with noisy averages of the training images.
+
+    Args:
+        train: Private images that are averaged.
+        test: Private images that are classified.
+        num_classes: Declared classes.
+        epsilon: Of the release, under zero-out.
+        delta: Of the release.
+        seed: Of the noise.
+
+    Returns:
+        Share of correctly labelled test images, in percent.
+
+    Raises:
+        InvalidSpec: ε or δ is outside its range.
+    """
+    mu = mu_for_epsilon(epsilon, delta)
+    rng = TrainingRandomness(seed).numpy("evaluation.floor_averages")
+    return _nearest_average_accuracy(noisy_averages(train, num_classes, mu=mu, rng=rng), test)
+
+
+def noisy_averages(train: Split, num_classes: int, *, mu: float, rng: np.random.Generator) -> Floats:
+    """One average per class from a Gaussian mechanism with parameter μ.
+
+    A record adds (w, x/‖x‖) to the row of its class and nothing elsewhere. Under zero-out the L2 sensitivity is
+    Δ = √(1 + w²), and noise of standard deviation Δ/μ on every number makes the release μ-GDP.
+
+    Args:
+        train: Private images.
+        num_classes: Declared classes.
+        mu: Privacy parameter of the release.
+        rng: For the noise.
+
+    Returns:
+        (num_classes, d) averages of images of unit length, not negative.
+    """
+    sums = _counts_and_sums(train, num_classes)
+    noisy = sums + rng.normal(0.0, _SENSITIVITY / mu, size=sums.shape)
+    counts = np.maximum(noisy[:, :1] / _COUNT_WEIGHT, 1.0)
+    return np.maximum(noisy[:, 1:] / counts, 0.0)
+
+
+def _counts_and_sums(train: Split, num_classes: int) -> Floats:
+    """(num_classes, 1 + d): weighted number of records, then the sum of their unit vectors."""
+    totals = np.zeros((num_classes, 1 + math.prod(train.images.shape[1:])))
+    for vectors, labels in _unit_vectors(train):
+        members = (labels == np.arange(num_classes)[:, None]).astype(np.float64)
+        totals[:, 0] += _COUNT_WEIGHT * members.sum(axis=1)
+        totals[:, 1:] += members @ vectors
+    return totals
+
+
+def _nearest_average_accuracy(averages: Floats, test: Split) -> float:
+    """Percent of test images whose nearest average (in L2) is that of their own class."""
+    squares = (averages**2).sum(axis=1)
+    right = sum(
+        int(((squares - 2 * vectors @ averages.T).argmin(axis=1) == labels).sum())
+        for vectors, labels in _unit_vectors(test)
+    )
+    return 100 * right / len(test)
+
+
+def _unit_vectors(split: Split) -> Iterator[tuple[Floats, Labels]]:
+    """Images as vectors of length 1 (black ones stay 0), with their labels, a chunk at a time."""
+    for start in range(0, len(split), _CHUNK):
+        vectors = split.images[start : start + _CHUNK].reshape(-1, math.prod(split.images.shape[1:])).astype(np.float64)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        yield vectors / np.maximum(lengths, 1.0), split.labels[start : start + _CHUNK]

@@ -1,0 +1,99 @@
+"""The fixed sentences of a report.
+
+"Guarantee" is said of the privacy budget and of nothing else. No figure for ε stands without its δ.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SETTING: Final = (
+    "Central differential privacy. The operator of this service holds the raw images and is trusted with them; "
+    "nobody who receives what was released has to be."
+)
+
+RELATIONS: Final[dict[str, str]] = {
+    "zero_out": "adding or removing one {unit} (its place is left empty; the number of {unit}s is public)",
+    "replace_one": "replacing one {unit} by any other",
+}
+
+TIERS: Final[dict[str, str]] = {
+    "strong": "An ε of at most 1 counts as strong protection.",
+    "reasonable": "An ε above 1 and up to 10 counts as reasonable protection, not as strong protection.",
+    "none": "Above an ε of 10 nobody should claim formal privacy protection; the budget still bounds what is released.",
+}
+
+ACCOUNTANT: Final = (
+    "Closed form for Gaussian mechanisms: μ² adds up over all releases, however later ones depend on earlier ones, "
+    "and δ(ε) = Φ(μ/2 − ε/μ) − e^ε · Φ(−μ/2 − ε/μ). The account is kept in whole units of 10⁻¹⁵ μ²; costs are rounded "
+    "up, limits down. No amplification by sampling is claimed. From the units listed here anybody can recompute ε."
+)
+
+NOISE: Final = (
+    "Discrete Gaussian on integers, drawn exactly in integer arithmetic (Canonne, Kamath & Steinke 2020) from the "
+    "operating system's entropy, fresh for every coordinate, without a seed. A release costs Δ²/(σ² − 9) of μ²."
+)
+
+EVIDENCE: Final = (
+    "No empirical attack was run for this job. Such an audit could only bound the privacy loss from below and would "
+    "not replace the proof."
+)
+
+PUBLIC: Final = (
+    "The number of {unit}s, the names of the classes and the shape of the images, as the owner declared them.",
+    "The parameters of the method and the plan of releases; both are fixed before a private image is read.",
+    "No public images and no pre-trained weights were used.",
+)
+
+COVERED: Final = (
+    "Training: everything the generator learned from private images came out of the releases listed here. Each was "
+    "charged to the budget before its noise was drawn.",
+    "Everything computed from those releases alone: the generator, any number of images drawn from it, and figures "
+    "about those images.",
+    "Several jobs on the same data set: their charges add up in one account, which is never reset.",
+)
+
+NOT_COVERED: Final = (
+    "Near-duplicates. The unit of protection is one {unit}. Whoever contributed several, or whose images resemble "
+    "each other closely, is protected less.",
+    "The choice of parameters. If they were chosen by looking at results on the private images, that look was not "
+    "charged.",
+    "The test split. Figures measured on it are for the owner only and are not charged.",
+    "Side channels: running time, memory and hardware of the machine that trained.",
+    "What is true of everybody. The synthetic images show what the classes look like, and conclusions drawn from "
+    "that may concern people who took no part.",
+    "Fairness between groups. Noise hides small groups first: rare classes and unusual images come out worse.",
+)
+
+RELEASED: Final = (
+    "The generator.",
+    "Images drawn from it.",
+    "The card, and this report in its releasable form.",
+)
+
+NEVER_RELEASED: Final = (
+    "Private images, their labels and their file names.",
+    "Teachers, where the method has them: which {unit} went to which, what they learned, how each voted.",
+    "Sums before the noise, losses, class counts, logs.",
+    "Figures measured on the owner's test images.",
+)
+
+RETENTION: Final = (
+    "The raw images stay with the service until the owner deletes the data set. What was spent stays on its account "
+    "after that."
+)
+
+WITHHELD: Final = (
+    "Figures measured on the owner's private images, if there are any, are left out of this copy: they are not "
+    "covered by the guarantee."
+)
+
+OWNER_NOTICE: Final = (
+    "For the owner only. These figures were computed on private images and are not covered by the guarantee. "
+    "Do not pass them on."
+)
+
+
+def about(sentences: tuple[str, ...], unit: str) -> tuple[str, ...]:
+    """The sentences with the owner's word for one privacy unit."""
+    return tuple(sentence.replace("{unit}", unit) for sentence in sentences)

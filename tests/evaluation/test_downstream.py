@@ -1,0 +1,76 @@
+"""Classifier A: shapes, determinism, and that it learns what there is to learn and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from datalens_service.evaluation import downstream  # noqa: E402
+from datalens_service.evaluation.downstream import accuracy  # noqa: E402
+from tests.evaluation.conftest import split  # noqa: E402
+
+
+def score(train, test, **settings):
+    given = {"epochs": 12, "seed": 0, "device": "cpu"} | settings
+    return accuracy(train.images, train.labels, test.images, test.labels, 3, **given)
+
+
+def test_it_learns_corners_and_nothing_from_shuffled_labels():
+    train, test = split(500, 1), split(300, 2)
+    assert score(train, test) > 95
+    shuffled = np.random.default_rng(0).permutation(train.labels)
+    assert accuracy(train.images, shuffled, test.images, test.labels, 3, epochs=1, seed=0, device="cpu") < 70
+
+
+def test_the_network_is_the_one_of_the_paper():
+    network = downstream._network((28, 28, 1), 10)
+    # 3·3·1·32 + 32, 3·3·32·64 + 64, 5·5·64·64 + 64 (valid convolutions: 28 → 13 → 5), 64·10 + 10
+    assert [parameter.numel() for parameter in network.parameters()] == [288, 32, 18432, 64, 102400, 64, 640, 10]
+    assert [layer.p for layer in network if isinstance(layer, torch.nn.Dropout)] == [0.2, 0.25]
+
+
+@pytest.mark.parametrize(
+    "shape", [(4, 4, 1), (8, 8, 1), (15, 15, 2), (16, 17, 3), (28, 28, 1), (32, 5, 3), (64, 64, 4)]
+)
+def test_every_size_from_4_works(shape):
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (6, *shape)).astype(np.uint8), np.arange(6) % 2
+    assert 0 <= accuracy(images, labels, images, labels, 2, epochs=1, seed=0, device="cpu") <= 100
+
+
+def test_a_seed_repeats_and_leaves_the_global_state_alone():
+    train, test = split(300, 1), split(300, 2)
+    torch.manual_seed(7)
+    before = torch.random.get_rng_state()
+    first = score(train, test, epochs=1)
+    assert torch.equal(before, torch.random.get_rng_state())
+    torch.manual_seed(8)
+    assert score(train, test, epochs=1) == first
+    assert len({score(train, test, epochs=1, seed=seed) for seed in range(3)}) > 1
+
+
+def test_accuracy_is_the_share_of_right_labels():
+    """With the labels of the network itself it is 100; with a quarter of them changed, 75; in uneven batches."""
+    pixels = torch.from_numpy(split(1100, 2).images)
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(144, 3))
+    own = network(downstream._pixels(pixels)).argmax(dim=1)
+    assert downstream._percent_right(network, pixels, own) == 100
+    own[:275] = (own[:275] + 1) % 3
+    assert downstream._percent_right(network, pixels, own) == 75
+
+
+def test_the_last_epoch_counts_and_every_epoch_is_told():
+    heard = []
+    train, test = split(60, 1), split(60, 2)
+    score(train, test, epochs=3, observe=lambda *progress: heard.append(progress))
+    assert heard == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_images_that_cannot_be_written_are_read(recwarn):
+    train, test = split(60, 1), split(60, 2)
+    train.images.flags.writeable = False
+    score(train, test, epochs=1)
+    assert train.images.flags.writeable is False
+    assert not [warning for warning in recwarn if "writ" in str(warning.message)]

@@ -1,0 +1,77 @@
+"""The whole measurement on a small set: what is measured, for whom, and what the observer hears."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+pytest.importorskip("torch")
+
+from datalens_service.errors import JobStopped
+from datalens_service.evaluation import EvaluationSettings
+from datalens_service.evaluation.evaluate import evaluate
+
+SMALL = EvaluationSettings(synthetic_images=900, epochs=3, seeds=2)
+
+
+def measured(generator, dataset, settings=SMALL, observe=lambda *_: None, **more):
+    given = {"epsilon": 1.0, "delta": 1e-5, "device": "cpu"} | more
+    measures = evaluate(generator, dataset, settings=settings, observe=observe, **given)
+    assert len({measure.name for measure in measures}) == len(measures)
+    return {measure.name: measure for measure in measures}
+
+
+def test_figures_are_plausible_and_all_of_them_private(generator, dataset):
+    found = measured(generator, dataset, floor_generator=generator)
+    assert list(found) == ["accuracy", "floor_averages", "floor_moments", "ceiling"]
+    for measure in found.values():
+        assert (measure.status, measure.audience, measure.unit) == ("private", "owner", "percent")
+        assert measure.seeds == 2
+        assert measure.spread is not None
+    assert found["ceiling"].value > 90
+    assert found["accuracy"].value > 60
+    assert found["floor_moments"].value == found["accuracy"].value
+
+
+def test_protocols_name_classifier_epochs_counts_and_reference(generator, dataset):
+    found = measured(generator, dataset)
+    accuracy, floor, ceiling = found["accuracy"].protocol, found["floor_averages"].protocol, found["ceiling"].protocol
+    assert "classifier A" in accuracy
+    assert "last epoch), 3 epochs on 900 synthetic images" in accuracy
+    # 600 real images are passed over more often, so that the ceiling gets no fewer steps: ⌈3·900/600⌉ = 5.
+    assert "5 epochs on 600 real training images" in ceiling
+    assert "ε = 1 at δ = 1e-05" in floor
+    assert "not charged" in floor
+    assert all("the owner's 200 test images" in protocol for protocol in (accuracy, floor, ceiling))
+
+
+def test_one_seed_has_no_spread_and_repeats(generator, dataset):
+    settings = EvaluationSettings(synthetic_images=300, epochs=1, floors=False, ceiling=False)
+    first, again = measured(generator, dataset, settings), measured(generator, dataset, settings)
+    assert first == again
+    assert list(first) == ["accuracy"]
+    assert (first["accuracy"].spread, first["accuracy"].seeds) == (None, 1)
+
+
+def test_progress_is_public_and_complete(generator, dataset):
+    heard = []
+    measured(generator, dataset, observe=lambda *event: heard.append(event), floor_generator=generator)
+    epochs = 2 * (3 + 3 + 5)
+    assert heard == [("evaluation", done, epochs) for done in range(1, epochs + 1)]
+
+
+def test_the_observer_can_stop_it(generator, dataset):
+    def stop(phase, value, maximum):
+        raise JobStopped("Cancelled.")
+
+    with pytest.raises(JobStopped):
+        measured(generator, dataset, observe=stop)
+
+
+@pytest.mark.parametrize("without", ["test", "settings"])
+def test_nothing_is_measured_without_test_images_or_wish(generator, dataset, without):
+    if without == "test":
+        assert measured(generator, dataclasses.replace(dataset, test=None)) == {}
+    else:
+        assert measured(generator, dataset, EvaluationSettings(enabled=False)) == {}

@@ -1,0 +1,171 @@
+"""The two views and the card: complete for the owner, and without a private figure for everybody else."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+
+import pytest
+from pydantic import ValidationError
+
+from datalens_service.evaluation import METRICS, Measure
+from datalens_service.evaluation import wording as wording_module
+from datalens_service.evaluation.card import card
+from datalens_service.evaluation.html import owner_html, releasable_html
+from datalens_service.evaluation.report import Report, owner_view, releasable_view
+from datalens_service.evaluation.summary import usefulness
+from tests.evaluation.conftest import report, statement
+
+ALLOWED = {("public", "covered"), ("public", "public")}
+KINDS = [(audience, status) for audience in ("public", "owner") for status in ("covered", "public", "private")]
+
+
+def measure(name: str, audience: str, status: str, value: float, text: str = "classifier A") -> Measure:
+    """Built without validation: a view has to hold even against a measure that should not exist."""
+    given = {"name": name, "audience": audience, "status": status, "value": value, "unit": "percent"}
+    return Measure.model_construct(**given, protocol=text, spread=value / 1000, seeds=3)
+
+
+def unchecked(*measures: Measure) -> Report:
+    """A report that would refuse such measures if it were asked."""
+    return report().model_copy(update={"measures": measures})
+
+
+def every_measure() -> dict[str, Measure]:
+    """One measure for every metric, audience and status, with a value and a protocol found nowhere else."""
+    found = {}
+    for index, (name, (audience, status)) in enumerate(itertools.product(METRICS, KINDS)):
+        secret = f"marker-{index:03d}-end"
+        found[secret] = measure(name, audience, status, 41.3007 + index * 1.0101, secret)
+    return found
+
+
+def figures(value: Measure) -> list[str]:
+    """The ways in which the figures of a measure could be written."""
+    return [repr(value.value), f"{value.value:.2f}", f"{value.value:.1f}", repr(value.spread)]
+
+
+RELEASABLE = {
+    "view": lambda subject: json.dumps(releasable_view(subject), ensure_ascii=False),
+    "card": lambda subject: json.dumps(card(subject), ensure_ascii=False),
+    "page": releasable_html,
+}
+
+
+@pytest.mark.parametrize("form", RELEASABLE)
+def test_no_private_or_owner_measure_leaks(form):
+    measures = every_measure()
+    text = RELEASABLE[form](unchecked(*measures.values()))
+    empty = RELEASABLE[form](report())
+    for secret, one in measures.items():
+        if (one.audience, one.status) in ALLOWED:
+            assert secret in text
+            continue
+        assert secret not in text
+        for figure in figures(one):
+            allowed = {text for other in measures.values() if other.releasable for text in figures(other)}
+            assert figure not in text or figure in allowed or figure in empty
+
+
+def test_a_report_refuses_a_private_measure_for_everybody():
+    with pytest.raises(ValidationError, match="owner only"):
+        report(measure("accuracy", "public", "private", 94.5))
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("form", RELEASABLE)
+def test_private_measures_change_nothing_that_is_released(form, name):
+    private = measure(name, "owner", "private", 94.5)
+    assert RELEASABLE[form](report(private)) == RELEASABLE[form](report())
+
+
+def test_the_owner_sees_everything():
+    measures = every_measure()
+    subject = unchecked(*measures.values())
+    view, page = json.dumps(owner_view(subject), ensure_ascii=False), owner_html(subject)
+    assert all(secret in view and secret in page for secret in measures)
+    assert owner_view(subject)["view"] == "owner"
+    assert "Do not pass them on" in page
+
+
+def test_views_are_plain_json_and_the_report_survives_it():
+    subject = report(measure("accuracy", "owner", "private", 94.5))
+    for view in (owner_view(subject), releasable_view(subject), card(subject)):
+        assert json.loads(json.dumps(view, allow_nan=False)) == view
+    assert Report.model_validate_json(subject.model_dump_json()) == subject
+
+
+def test_a_view_recomputes_from_its_own_mechanisms():
+    view = releasable_view(report())
+    mechanisms = view["privacy"]["mechanisms"]
+    for relation in ("zero_out", "replace_one"):
+        total = sum(item["count"] * item[f"units_{relation}"] for item in mechanisms)
+        side = view["privacy"]["headline" if relation == "zero_out" else "replace_one"]
+        assert total == side["units"] == sum(item[f"units_{relation}_total"] for item in mechanisms)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "product.version product.commit date dataset.id dataset.public_schema.num_units method.name method.spec",
+        "method.plan privacy.setting privacy.unit privacy.unit_declared_by privacy.headline.relation",
+        "privacy.replace_one.relation privacy.headline.mu privacy.headline.points privacy.delta_times_units",
+        "privacy.tier privacy.headline.membership_advantage privacy.headline.true_positive_rate_at_0_1_percent",
+        "privacy.headline.true_positive_rate_at_1_percent privacy.mechanisms privacy.noise privacy.accountant",
+        "privacy.scope.public privacy.scope.covered privacy.scope.not_covered privacy.scope.released",
+        "privacy.scope.never_released privacy.lifetime.spent privacy.lifetime.remaining privacy.evidence",
+        "privacy.retention privacy.limit_units privacy.epsilon_limit measures summary",
+    ],
+)
+def test_the_fields_an_auditor_needs_are_there(path):
+    for dotted in path.split():
+        value = releasable_view(report())
+        for key in dotted.split("."):
+            value = value[key]
+        assert value is not None
+        assert value != ""
+
+
+@pytest.mark.parametrize("missing", ["privacy", "dataset", "method"])
+def test_a_report_without_a_part_is_no_report(missing):
+    given = report().model_dump()
+    del given[missing]
+    with pytest.raises(ValidationError):
+        Report.model_validate(given)
+
+
+def all_texts() -> list[str]:
+    fixed = [value for name, value in vars(wording_module).items() if name.isupper() and isinstance(value, str)]
+    view = owner_view(report(*(measure(name, "owner", "private", 90.0) for name in METRICS)))
+    page = re.sub(r"<style>.*?</style>|<pre>.*?</pre>|<[^>]+>", " ", owner_html(report()), flags=re.DOTALL)
+    return [*fixed, json.dumps(view, ensure_ascii=False), page]
+
+
+def test_wording():
+    for text in all_texts():
+        assert not re.search(r"anonym", text, re.IGNORECASE)
+        assert not re.search(r"\beps\b|\bepsilon ?=", text, re.IGNORECASE)
+        for match in re.finditer(r"ε = [\d.]+(.{0,40})", text):
+            assert "δ" in match.group(1), match.group()
+
+
+def test_guarantee_is_said_of_the_budget_only():
+    spoken = [*usefulness([measure(name, "owner", "private", 90.0) for name in METRICS])]
+    spoken += [text for metric in METRICS.values() for text in metric]
+    assert not [text for text in spoken if "guarantee" in text.lower()]
+
+
+def test_a_generator_below_its_floor_is_called_useless():
+    floor = measure("floor_averages", "owner", "private", 82.1)
+    below = " ".join(usefulness([measure("accuracy", "owner", "private", 82.1), floor]))
+    above = " ".join(usefulness([measure("accuracy", "owner", "private", 82.2), floor]))
+    assert "adds nothing" in below
+    assert "adds nothing" not in above
+    assert "82.1 %" in above
+
+
+def test_the_unit_is_called_what_the_owner_calls_it():
+    text = json.dumps(statement().model_dump(mode="json"), ensure_ascii=False)
+    assert "{unit}" not in text
+    assert "one patient" in text

@@ -1,0 +1,124 @@
+"""The privacy part: golden values, rounding, lost charges, and the words in which it is said."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from datalens_service.errors import LedgerCorrupt
+from datalens_service.evaluation.statement import (
+    PrivacyStatement,
+    Release,
+    first_releases,
+    membership_advantage,
+    privacy_statement,
+    tier_of,
+    true_positive_rate,
+)
+from datalens_service.evaluation.summary import right_guesses, shown
+from datalens_service.mechanisms import OuterProductSum, TopAgg
+from datalens_service.privacy.accounting import NeighboringRelation, gaussian_delta
+from tests.evaluation.conftest import RELEASES, statement, votes
+
+ZERO_OUT, REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
+
+
+@pytest.mark.parametrize(
+    ("mu", "advantage", "rate"),
+    [
+        (0.14221056, 0.0567, 0.0016),
+        (0.26805112, 0.1066, 0.0024),
+        (0.50155169, 0.1980, 0.0048),
+        (1.12124182, 0.4249, 0.0245),
+        (2.00044562, 0.6828, 0.138),
+    ],
+)
+def test_attack_bounds_have_their_golden_values(mu, advantage, rate):
+    assert advantage <= membership_advantage(mu) + 5e-5
+    assert membership_advantage(mu) == pytest.approx(advantage, abs=1.01e-4)
+    assert true_positive_rate(mu, 0.001) == pytest.approx(rate, abs=1.5e-4 if mu < 2 else 1e-3)
+
+
+def test_attack_bounds_agree_with_the_epsilon_delta_curve():
+    # δ(0) is the total variation distance, which is the largest advantage of any attack.
+    for mu in (0.1, 0.7, 2.5):
+        assert membership_advantage(mu) == pytest.approx(gaussian_delta(mu, 0.0), abs=1.01e-4)
+        assert membership_advantage(mu) >= 2 * (0.5 * (1 + math.erf(mu / 2 / math.sqrt(2)))) - 1
+    assert true_positive_rate(0.0, 0.01) == pytest.approx(0.01, abs=1.01e-4)
+    assert (membership_advantage(60.0), true_positive_rate(60.0, 0.01)) == (1.0, 1.0)
+
+
+def authors_votes(count: int) -> PrivacyStatement:
+    made = (Release(mechanism=votes(images=1), count=count),)
+    units = made[0].units(ZERO_OUT)
+    given = {"epsilon_limit": 1.0, "limit_units": units, "delta": 1e-5, "num_units": 60_000, "unit": "record"}
+    return privacy_statement(releases=made, units_charged=units, **given)
+
+
+@pytest.mark.parametrize(("count", "point"), [(2245, 0), (1750, 1)])
+def test_the_authors_votes_reach_epsilon_1_where_they_should(count, point):
+    """Golden counts of soundness.md 1.2: 2,245 votes at δ = 1e-5 and 1,750 at 1e-6; the next one is too many."""
+    assert 0.999 < authors_votes(count).headline.points[point].epsilon <= 1.0
+    assert authors_votes(count + 1).headline.points[point].epsilon > 1.0
+
+
+def test_votes_cost_the_same_under_both_relations():
+    privacy = authors_votes(2245)
+    assert [item.delta for item in privacy.headline.points] == [1e-5, 1e-6, 5.54e-6]
+    assert privacy.headline.points == privacy.replace_one.points
+    assert privacy.headline.meaning != privacy.replace_one.meaning
+    assert (privacy.tier, authors_votes(2246).tier) == ("strong", "reasonable")
+    assert privacy.delta_times_units == 0.6
+
+
+def test_moments_cost_more_when_a_unit_is_replaced():
+    privacy = statement()
+    assert privacy.headline.units == sum(release.units(ZERO_OUT) for release in RELEASES)
+    assert privacy.replace_one.units == privacy.headline.units + RELEASES[0].units(ZERO_OUT)
+    assert privacy.replace_one.epsilon > privacy.headline.epsilon
+
+
+def test_a_lost_charge_counts_under_both_relations_at_the_worst_factor():
+    made = sum(release.units(ZERO_OUT) for release in RELEASES)
+    lost = RELEASES[1].mechanism.cost()
+    assert statement(made + lost).headline.units == made + lost
+    worst = Fraction(RELEASES[0].units(REPLACE_ONE), RELEASES[0].units(ZERO_OUT))
+    assert worst == 2
+    assert statement(made + lost).replace_one.units == statement(made).replace_one.units + 2 * lost
+
+
+def test_fewer_charges_than_releases_are_a_corrupt_ledger():
+    with pytest.raises(LedgerCorrupt):
+        statement(sum(release.units(ZERO_OUT) for release in RELEASES) - 1)
+
+
+@pytest.mark.parametrize(("steps", "counts"), [(0, []), (1, [1]), (2, [1, 1]), (141, [1, 140]), (999, [1, 140])])
+def test_first_releases_are_a_prefix(steps, counts):
+    made = first_releases(RELEASES, steps)
+    assert [release.count for release in made] == counts
+    assert [type(release.mechanism) for release in made] == [OuterProductSum, TopAgg][: len(counts)]
+
+
+TIERS = {0.1: "strong", 1.0: "strong", 1.0001: "reasonable", 10.0: "reasonable", 10.0001: "none"}
+
+
+def test_tiers():
+    assert {epsilon: tier_of(epsilon) for epsilon in TIERS} == TIERS
+
+
+SHOWN = [
+    *((1e-5, "1e-5"), (60_000**-1.1, "5.55e-6"), (5.54e-6, "5.54e-6"), (1 / 1797, "5.57e-4"), (0.0, "0")),
+    *((0.9999, "0.9999"), (12.3457, "12.3457"), (1.0, "1"), (10.0, "10"), (100.0, "100"), (0.05, "0.05")),
+]
+
+
+@pytest.mark.parametrize(("number", "text"), SHOWN)
+def test_numbers_are_shown_rounded_up(number, text):
+    assert shown(number) == text
+    assert float(text) >= number
+
+
+def test_right_guesses_of_a_coin_and_of_an_oracle():
+    assert [right_guesses(advantage) for advantage in (0.0, 0.1066, 1.0)] == ["50", "55.33", "100"]
