@@ -9,8 +9,8 @@ import structlog
 from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset
 from datalens_service.data.stored import load_dataset
-from datalens_service.errors import JobStopped, StaleLease, StateConflict, StoreUnavailable
-from datalens_service.run import Observer, run
+from datalens_service.errors import CheckpointMismatch, JobStopped, StaleLease, StateConflict, StoreUnavailable
+from datalens_service.run import Observer, Result, run
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store import datasets, jobs, leases
@@ -81,17 +81,28 @@ def _work(
     spec = TrainingSpec.model_validate(job.spec)
     dataset = _dataset(database, job.dataset_id)
     device = training_device(WorkerSettings().device)
-    result = run(
-        spec,
-        dataset,
-        account=JobAccount(database, lease.job_id, lease.token),
-        observe=observe,
-        checkpoints=Checkpoints(private.checkpoint, spec.digest()),
-        device=device,
-    )
+    checkpoints = Checkpoints(private.checkpoint, spec.digest())
+    account = JobAccount(database, lease.job_id, lease.token)
+    result = _run(spec, dataset, account, observe, checkpoints, device)
     measures = measure(result, spec, dataset, device, observe)
     report = report_of(database, lease.job_id, result, measures)
     package(artifacts, lease, private.path, result.generator, report, spec.synthetic_images, observe)
+
+
+def _run(
+    spec: TrainingSpec,
+    dataset: Dataset,
+    account: JobAccount,
+    observe: Observer,
+    checkpoints: Checkpoints,
+    device: str,
+) -> Result:
+    try:
+        return run(spec, dataset, account=account, observe=observe, checkpoints=checkpoints, device=device)
+    except CheckpointMismatch:
+        # Of an older version of this program. Replaying the stored sums from the start takes longer, and is enough.
+        checkpoints.discard()
+        return run(spec, dataset, account=account, observe=observe, checkpoints=checkpoints, device=device)
 
 
 def _dataset(database: Database, dataset_id: str) -> Dataset:

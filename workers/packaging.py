@@ -11,7 +11,7 @@ import numpy as np
 
 from datalens_service.data.export import WRITERS, sample_grid
 from datalens_service.evaluation.card import card
-from datalens_service.evaluation.html import render
+from datalens_service.evaluation.html import owner_html, releasable_html
 from datalens_service.evaluation.report import Report, owner_view, releasable_view
 from datalens_service.models.generator import Generator
 from datalens_service.run import Observer
@@ -66,17 +66,16 @@ def package(
 
 
 def _files(folder: Path, generator: Generator, report: Report, num_images: int) -> list[_File]:
-    owner, releasable = owner_view(report), releasable_view(report)
     samples = _samples(generator)
     return [
         _File("generator.safetensors", "application/octet-stream", True, lambda: _weights(folder, generator)),
         _File("synthetic.npz", "application/octet-stream", True, lambda: _stock(folder, generator, report, num_images)),
         _File("samples.png", "image/png", True, lambda: samples),
         _File("card.json", "application/json", True, lambda: _json(card(report))),
-        _File("report-releasable.json", "application/json", True, lambda: _json(releasable)),
-        _File("report-releasable.html", "text/html", True, lambda: render(releasable, samples).encode()),
-        _File("report.json", "application/json", False, lambda: _json(owner)),
-        _File("report.html", "text/html", False, lambda: render(owner, samples).encode()),
+        _File("report-releasable.json", "application/json", True, lambda: _json(releasable_view(report))),
+        _File("report-releasable.html", "text/html", True, lambda: releasable_html(report, samples).encode()),
+        _File("report.json", "application/json", False, lambda: _json(owner_view(report))),
+        _File("report.html", "text/html", False, lambda: owner_html(report, samples).encode()),
     ]
 
 

@@ -21,7 +21,7 @@ from datalens_service.data.stored import save_dataset
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store import datasets, jobs, leases
-from datalens_service.store.chain import Balance, Entry
+from datalens_service.store.chain import Balance, Entry, EntryKind
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import StoredDataset
 from datalens_service.store.jobs import Job, JobState
@@ -38,6 +38,7 @@ MOMENTS: dict[str, Any] = {
     "synthetic_images": 64,
     "evaluation": EVALUATION,
 }
+QUICK = {**MOMENTS, "evaluation": {"enabled": False}}
 # Many short steps: long enough to be interrupted in the middle, short enough for a test.
 VOTES: dict[str, Any] = {
     "method": {
@@ -56,7 +57,7 @@ VOTES: dict[str, Any] = {
     "evaluation": {"enabled": False},
 }
 LEASE_SECONDS = 5
-PATIENCE = 60.0
+PATIENCE = 150.0
 
 
 class Deployment:
@@ -127,7 +128,7 @@ class Deployment:
         """Digest of the stored noisy sum per step."""
         with self.database.session() as session:
             query = select(AggregateRow.step, AggregateRow.sha256).where(AggregateRow.job_id == job.id)
-            return dict(session.execute(query).tuples())
+            return {row.step: row.sha256 for row in session.execute(query)}
 
     def latest_token(self, job: Job) -> int:
         """Token under which the last noisy sum was stored."""
@@ -157,6 +158,20 @@ class Deployment:
         """As if its worker had been silent for too long."""
         with self.database.transaction() as session:
             session.execute(update(JobRow).where(JobRow.id == job.id).values(lease_until=JobRow.created_at))
+
+    def private_folders(self) -> list[Path]:
+        return sorted(path for path in (self.folder / "private").rglob("*") if path.is_dir())
+
+    def assert_balanced(self, job: Job) -> None:
+        """Chain in order, every draw paid for, one draw per step, nothing under-counted or still reserved."""
+        self.verified(job)
+        charges = [entry for entry in self.entries(job) if entry.kind == EntryKind.CHARGE]
+        drawn, ended = self.stored_steps(job), self.job(job)
+        assert sorted(drawn) == list(range(len(drawn)))
+        assert {entry.step for entry in charges} >= drawn.keys()
+        assert ended.charged_units == sum(entry.units for entry in charges)
+        assert self.statement(job).charged_units == ended.charged_units
+        assert self.statement(job).reserved_units == ended.reserved_units == 0
 
     def start(self, *command: str) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:

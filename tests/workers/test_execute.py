@@ -1,0 +1,262 @@
+"""A job from its claim to its last file, in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import structlog
+from deployment import MOMENTS, QUICK, Deployment, lamps
+from safetensors.numpy import save_file
+
+import workers.execute
+import workers.measuring
+from datalens_service.errors import StaleLease, StoreUnavailable
+from datalens_service.models.generator import Generator
+from datalens_service.store import jobs, leases
+from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.jobs import Job, JobState
+from datalens_service.store.leases import Lease
+from workers import logs
+from workers.execute import execute
+from workers.observer import ShutdownRequested
+
+RELEASABLE = {
+    "generator.safetensors",
+    "synthetic.npz",
+    "samples.png",
+    "card.json",
+    "report-releasable.json",
+    "report-releasable.html",
+}
+PRIVATE = {"report.json", "report.html"}
+
+
+def run(local: Deployment, lease: Lease, observe: Any = None) -> Job:
+    return execute(local.database, artifacts(local), local.settings, lease, observe)
+
+
+def artifacts(local: Deployment) -> ArtifactStore:
+    return ArtifactStore(local.database, local.folder)
+
+
+def read(local: Deployment, job: Job, name: str) -> Any:
+    return json.loads(artifacts(local).get(job.id, name).path.read_text())
+
+
+def private_files(local: Deployment) -> list[Path]:
+    return [path for path in (local.folder / "private").rglob("*") if path.is_file()]
+
+
+def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(workers.execute, "run", fail)
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+def test_job_leaves_all_its_files_and_no_private_state(local: Deployment) -> None:
+    job = local.submit(MOMENTS)
+    phases: list[str] = []
+
+    ended = run(local, local.claim(job), lambda phase, *_: phases.append(phase))
+
+    assert (ended.state, ended.error) == (JobState.SUCCEEDED, None)
+    assert list(dict.fromkeys(phases)) == ["training", "evaluating", "packaging"]
+    made = artifacts(local).list_artifacts(job.id)
+    assert {file.name for file in made if file.releasable} == RELEASABLE
+    assert {file.name for file in made if not file.releasable} == PRIVATE
+    assert not private_files(local)
+    assert {measure["name"] for measure in read(local, job, "report.json")["measures"]} == {
+        "accuracy",
+        "floor_averages",
+        "ceiling",
+    }
+    assert read(local, job, "report-releasable.json")["measures"] == []
+
+
+def test_report_says_what_the_ledger_says(local: Deployment) -> None:
+    job = local.submit(QUICK)
+    run(local, local.claim(job))
+
+    report, now = read(local, job, "report.json"), local.statement(job)
+
+    assert report["privacy"]["headline"]["units"] == local.job(job).charged_units == now.charged_units
+    assert report["privacy"]["headline"]["points"][0]["epsilon"] <= MOMENTS["epsilon"]
+    # Also what the job returned: the report is written before its end and speaks of the time after it.
+    lifetime = report["privacy"]["lifetime"]
+    assert (lifetime["spent"], lifetime["reserved"]) == (now.epsilon_spent, now.epsilon_reserved) == (2.0, 0.0)
+    assert lifetime["remaining"] == now.epsilon_remaining
+
+
+def test_packed_images_are_what_the_generator_draws(local: Deployment) -> None:
+    job = local.submit(QUICK)
+    run(local, local.claim(job))
+
+    generator = Generator.load(artifacts(local).get(job.id, "generator.safetensors").path)
+    with np.load(artifacts(local).get(job.id, "synthetic.npz").path) as packed:
+        images, labels = generator.sample(MOMENTS["synthetic_images"])
+        np.testing.assert_array_equal(packed["train_images"], images.squeeze(-1))
+        np.testing.assert_array_equal(packed["train_labels"], labels)
+
+
+def test_failure_says_nothing_private(
+    local: Deployment, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    logs.configure("debug")
+    canary = "pixel 173 of record canary.png, loss 0.2718"
+    error = ValueError(canary)
+    error.__cause__ = KeyError(canary)
+    fail_with(monkeypatch, error)
+    job = local.submit(QUICK)
+
+    ended = run(local, local.claim(job))
+
+    assert ended.state == JobState.FAILED
+    assert ended.error is not None
+    assert ended.error["type"] == "internal-error"
+    log = "".join(capfd.readouterr())
+    assert "ValueError" in log
+    assert "test_execute.py" in log, "without a place nobody can repair it"
+    for said in (json.dumps(ended.error), log):
+        assert not any(part in said for part in ("canary", "173", "2718"))
+
+
+def test_deliberate_error_speaks_for_itself(local: Deployment) -> None:
+    job = local.submit(QUICK)
+    for file in (local.folder / "datasets").rglob("*_labels.npy"):
+        file.write_bytes(b"not an array")
+
+    ended = run(local, local.claim(job))
+
+    assert ended.state == JobState.FAILED
+    assert ended.error is not None
+    assert (ended.error["type"], ended.charged_units, ended.reserved_units) == ("dataset-invalid", 0, 0)
+    assert "Restore it from a backup" in ended.error["detail"]
+
+
+@pytest.mark.parametrize("name", ["MemoryError", "OutOfMemoryError"])
+def test_lack_of_memory_has_a_name(local: Deployment, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    fail_with(monkeypatch, type(name, (MemoryError if name == "MemoryError" else RuntimeError,), {})())
+    ended = run(local, local.claim(local.submit(QUICK)))
+    assert ended.error is not None
+    assert ended.error["type"] == "out-of-memory"
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("no disk"), StaleLease("not yours"), ShutdownRequested()])
+def test_job_that_can_go_on_elsewhere_does_not_end(
+    local: Deployment, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    fail_with(monkeypatch, error)
+    job = local.submit(QUICK)
+
+    with pytest.raises(type(error)):
+        run(local, local.claim(job))
+
+    assert local.job(job).state == JobState.RUNNING
+
+
+def test_cancelled_job_has_no_files_and_keeps_its_charge(local: Deployment) -> None:
+    job = local.submit(QUICK)
+
+    def cancel(phase: str, _value: int, _maximum: int) -> None:
+        if phase == "packaging" and not local.job(job).cancel_requested:
+            jobs.request_cancel(local.database, job.id)
+
+    ended = run(local, local.claim(job), cancel)
+
+    assert ended.state == JobState.CANCELLED
+    assert ended.charged_units == job.reserved_units
+    assert not private_files(local)
+
+
+def test_job_that_was_taken_over_releases_nothing(local: Deployment) -> None:
+    job = local.submit(QUICK)
+    lease = local.claim(job)
+
+    def lose(phase: str, _value: int, _maximum: int) -> None:
+        if phase == "packaging" and local.job(job).lease_token == lease.token:
+            local.lose_lease(job)
+            local.claim(job)
+
+    with pytest.raises(StaleLease):
+        run(local, lease, lose)
+
+    assert artifacts(local).list_artifacts(job.id) == ()
+    assert (local.job(job).state, local.job(job).lease_token) == (JobState.RUNNING, lease.token + 1)
+
+
+def test_measuring_that_fails_does_not_cost_the_generator(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no convolution on this machine")
+
+    monkeypatch.setattr(workers.measuring, "evaluate", fail)
+    job = local.submit(MOMENTS)
+
+    assert run(local, local.claim(job)).state == JobState.SUCCEEDED
+    assert read(local, job, "report.json")["measures"] == []
+    assert artifacts(local).releasable(job.id, "generator.safetensors").size > 0
+
+
+def test_checkpoint_of_another_version_is_dropped(local: Deployment) -> None:
+    job = local.submit(QUICK)
+    old = local.folder / "private" / job.id / "0" / "checkpoint.safetensors"
+    old.parent.mkdir(parents=True)
+    save_file({"teacher": np.zeros(3)}, old, {"digest": "of another version", "step": "2"})
+
+    assert run(local, local.claim(job)).state == JobState.SUCCEEDED
+
+
+def test_resumed_job_draws_nothing_twice(local: Deployment) -> None:
+    job = local.submit(QUICK)
+
+    def die_at_the_end(phase: str, _value: int, _maximum: int) -> None:
+        if phase == "packaging":
+            raise ShutdownRequested
+
+    first = local.claim(job)
+    with pytest.raises(ShutdownRequested):
+        run(local, first, die_at_the_end)
+    before = local.stored_steps(job)
+    leases.release(local.database, first)
+
+    ended = run(local, local.claim(job))
+
+    assert ended.state == JobState.SUCCEEDED
+    assert local.stored_steps(job) == before
+    assert ended.charged_units == job.reserved_units
+
+
+def test_files_hold_no_private_image_and_no_private_count(local: Deployment) -> None:
+    dataset = lamps()
+    job = local.submit(QUICK, local.upload(dataset))
+    run(local, local.claim(job))
+
+    counts = set(np.bincount(dataset.train.labels).tolist())
+    for file in artifacts(local).list_artifacts(job.id):
+        content = file.path.read_bytes()
+        assert not any(image.tobytes() in content for image in dataset.train.images)
+        assert not (file.name.endswith(".json") and counts & set(numbers_in(json.loads(content))))
+        assert str(local.folder).encode() not in content, "paths are nobody's business"
+    with np.load(artifacts(local).get(job.id, "synthetic.npz").path) as packed:
+        private = {image.tobytes() for image in dataset.train.images}
+        assert not any(image.tobytes() in private for image in packed["train_images"])
+
+
+def numbers_in(value: Any) -> list[float]:
+    """Every number of a JSON document."""
+    if isinstance(value, dict):
+        return [number for member in value.values() for number in numbers_in(member)]
+    if isinstance(value, list):
+        return [number for member in value for number in numbers_in(member)]
+    return [value] if isinstance(value, int | float) else []
