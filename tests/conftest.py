@@ -133,17 +133,24 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def sqlite_database(sqlite_template: Path, tmp_path: Path) -> Iterator[Database]:
-    """A migrated SQLite database with a ledger log."""
-    shutil.copy(sqlite_template, tmp_path)
-    yield from _opened(f"sqlite:///{tmp_path / 'datalens.db'}", tmp_path)
+def store_path() -> Iterator[Path]:
+    """A folder for databases and logs, in memory where there is room."""
+    with tempfile.TemporaryDirectory(prefix="dlstore", dir=_roomy_memory()) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
-def postgresql_database(postgresql: Cluster, tmp_path: Path) -> Iterator[Database]:
+def sqlite_database(sqlite_template: Path, store_path: Path) -> Iterator[Database]:
+    """A migrated SQLite database with a ledger log."""
+    shutil.copy(sqlite_template, store_path)
+    yield from _opened(f"sqlite:///{store_path / 'datalens.db'}", store_path)
+
+
+@pytest.fixture
+def postgresql_database(postgresql: Cluster, store_path: Path) -> Iterator[Database]:
     """A migrated PostgreSQL database with a ledger log."""
     url = postgresql.new_database(TEMPLATE)
-    yield from _opened(url, tmp_path)
+    yield from _opened(url, store_path)
     postgresql.execute(f"DROP DATABASE {sqlalchemy.make_url(url).database} WITH (FORCE)")
 
 

@@ -140,7 +140,7 @@ def create(
         StateConflict: The data set was deleted, or the key belongs to another request.
         LedgerCorrupt: The account is frozen.
     """
-    fingerprint = _request_fingerprint(dataset_id, spec, units)
+    fingerprint = _request_fingerprint(dataset_id, spec)
     try:
         with database.transaction() as session:
             dataset = _dataset(session, dataset_id)
@@ -262,8 +262,8 @@ def _key_conflict() -> StateConflict:
     return StateConflict("This idempotency key belongs to another request; choose a new one.")
 
 
-def _request_fingerprint(dataset_id: str, spec: dict[str, Any], units: int) -> str:
-    canonical = json.dumps([dataset_id, spec, units], sort_keys=True, separators=(",", ":"))
+def _request_fingerprint(dataset_id: str, spec: dict[str, Any]) -> str:
+    canonical = json.dumps([dataset_id, spec], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 

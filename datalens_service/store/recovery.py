@@ -20,7 +20,7 @@ from datalens_service.store import ledger
 from datalens_service.store.chain import EntryKind
 from datalens_service.store.database import Database
 from datalens_service.store.mirror import LogLine
-from datalens_service.store.tables import AccountRow, JobRow, LedgerEntryRow
+from datalens_service.store.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow
 from datalens_service.store.verification import verify_account
 
 _NO_ROOM = "its ledger log knows charges that its budget has no room for; cancel queued jobs, then restart."
@@ -33,15 +33,16 @@ def check_against_log(database: Database) -> tuple[str, ...]:
         Ids of the accounts that are frozen now.
 
     Raises:
-        LedgerCorrupt: The log cannot be read, or names accounts this database does not have: it is not the
-            database the log was written with, or far too old a backup. Nothing may start on it.
+        LedgerCorrupt: The log cannot be read, or names data sets this database does not have: it is not the
+            database of this log, or a backup that has forgotten whose records they were. Nothing may start on it.
     """
-    # The log first: an account in it was committed before, so it is among the accounts read next.
-    lines = _by_account(database.log.read() if database.log is not None else [])
+    # The log first: a data set in it was committed before, so it is among those read next.
+    lines = database.log.read() if database.log is not None else []
     with database.session() as session:
         account_ids = session.scalars(select(AccountRow.id).order_by(AccountRow.id)).all()
-    _check_all_known(lines, account_ids)
-    frozen = [account_id for account_id in account_ids if not _audit(database, account_id, lines[account_id])]
+        _check_all_known(lines, set(session.scalars(select(DatasetRow.id))))
+    grouped = _by_account(lines)
+    frozen = [account_id for account_id in account_ids if not _audit(database, account_id, grouped[account_id])]
     return tuple(frozen)
 
 
@@ -65,6 +66,7 @@ def _verdict(session: Session, account: AccountRow, lines: Sequence[LogLine]) ->
     for line in lines:
         if line.hash not in known and not _recover(session, account, line):
             return _NO_ROOM
+        known.add(line.hash)
     return None
 
 
@@ -117,10 +119,11 @@ def _by_account(lines: Sequence[LogLine]) -> defaultdict[str, list[LogLine]]:
     return grouped
 
 
-def _check_all_known(lines: defaultdict[str, list[LogLine]], account_ids: Sequence[str]) -> None:
-    unknown = lines.keys() - set(account_ids)
+def _check_all_known(lines: Sequence[LogLine], dataset_ids: set[str]) -> None:
+    """A forgotten data set means forgotten fingerprints: its records could get a second budget."""
+    unknown = {line.dataset_id for line in lines} - dataset_ids
     if unknown:
         raise LedgerCorrupt(
-            f"The ledger log has charges of {len(unknown)} accounts that this database does not know, for example "
+            f"The ledger log has charges of {len(unknown)} data sets that this database does not know, for example "
             f"{min(unknown)}; restore the database that belongs to the log, or a newer backup of it."
         )

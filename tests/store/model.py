@@ -59,6 +59,7 @@ class Charge:
 
     number: int
     account: str
+    dataset: str
     job: str
     units: int
     token: int

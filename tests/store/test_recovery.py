@@ -188,6 +188,29 @@ def test_a_database_that_is_not_the_one_of_the_log_is_refused(database: Database
         check_against_log(empty)
 
 
+def test_a_backup_that_has_forgotten_whose_records_they_were_is_refused(sqlite_database: Database) -> None:
+    """The account is known, but not that it pays for these records: they could get a second budget."""
+    new_dataset(sqlite_database)
+    backup = Backup(sqlite_database)
+    joined = new_dataset(sqlite_database, np.concatenate([images()[:1], images(seed=1)]))
+    lease = claimed(sqlite_database, new_job(sqlite_database, joined.id, 10).id)
+    account_of(sqlite_database, lease).charge(0, "votes", 10)
+    backup.restore()
+    with pytest.raises(LedgerCorrupt, match=joined.id):
+        check_against_log(sqlite_database)
+
+
+def test_a_line_that_is_twice_in_the_log_is_recovered_once(sqlite_database: Database) -> None:
+    dataset, _, account = running_job(sqlite_database)
+    backup = Backup(sqlite_database)
+    account.charge(0, "votes", 10)
+    backup.restore()
+    assert sqlite_database.log is not None
+    sqlite_database.log.append(sqlite_database.log.read()[0])
+    check_against_log(sqlite_database)
+    assert state_of(sqlite_database, dataset.id).charged_units == 10
+
+
 def test_an_account_that_was_tampered_with_is_frozen(database: Database) -> None:
     dataset, lease, account = running_job(database)
     account.charge(0, "votes", 10)

@@ -227,7 +227,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
         current = self.path.read_bytes()
         shutil.copy(copied, self.path)
-        if {line.account for line in self.lines} - books.accounts.keys():
+        if {line.dataset for line in self.lines} - books.datasets.keys():
             with pytest.raises(LedgerCorrupt, match="does not know"):
                 check_against_log(self.database)
             self.database.dispose()
@@ -263,8 +263,9 @@ class StoreMachine(RuleBasedStateMachine):
             verified(self.database, dataset_id)
 
     def note(self, number: int, lease: Lease, units: int) -> None:
-        account = self.books.jobs[lease.job_id].account
-        self.lines.append(Charge(number, account, lease.job_id, units, lease.token))
+        job = self.books.jobs[lease.job_id]
+        account = job.account
+        self.lines.append(Charge(number, account, job.dataset, lease.job_id, units, lease.token))
         self.drawn[account] = self.drawn.get(account, 0) + units
 
     def account(self, lease: Lease) -> JobAccount:
@@ -289,16 +290,18 @@ class StoreMachine(RuleBasedStateMachine):
         return Path(str(make_url(self.database.url).database))
 
 
-def test_random_histories_on_sqlite(sqlite_template: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_random_histories_on_sqlite(
+    sqlite_template: Path, store_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def new_url() -> str:
-        return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / f'{uuid4().hex}.db')}"
+        return f"sqlite:///{shutil.copy(sqlite_template, store_path / f'{uuid4().hex}.db')}"
 
-    _run(new_url, tmp_path, capsys)
+    _run(new_url, store_path, capsys)
 
 
 @pytest.mark.postgres
-def test_random_histories_on_postgresql(postgresql: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _run(lambda: postgresql.new_database("datalens_template"), tmp_path, capsys)
+def test_random_histories_on_postgresql(postgresql: Any, store_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _run(lambda: postgresql.new_database("datalens_template"), store_path, capsys)
 
 
 def _run(new_url: Callable[[], str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
