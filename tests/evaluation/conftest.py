@@ -69,11 +69,7 @@ RELEASES = (
 
 
 def statement(units_charged: int | None = None) -> PrivacyStatement:
-    charged = (
-        sum(release.units(NeighboringRelation.ZERO_OUT) for release in RELEASES)
-        if units_charged is None
-        else units_charged
-    )
+    made = sum(release.units(NeighboringRelation.ZERO_OUT) for release in RELEASES)
     return privacy_statement(
         releases=RELEASES,
         units_charged=made if units_charged is None else units_charged,

@@ -13,6 +13,7 @@ import pytest
 from datalens_service.evaluation import Measure
 from datalens_service.evaluation.charts import Bar, accuracy_bars, epsilon_delta_curve
 from datalens_service.evaluation.html import owner_html, releasable_html
+from datalens_service.privacy.accounting import gaussian_delta
 from tests.evaluation.conftest import report
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"grid"
