@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Path, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.dispatch import Dispatcher
+from api.schemas import IDENTIFIER
 from api.synthetic import SyntheticFiles
 from datalens_service.errors import Unauthorized
 from datalens_service.settings import Settings
@@ -68,5 +69,6 @@ def caller(
     return keys.verify(opened.database, credentials.credentials)
 
 
+ObjectId = Annotated[str, Path(max_length=64, pattern=IDENTIFIER)]
 Limit = Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion.")]
 After = Annotated[str | None, Query(max_length=512, description="`next_cursor` of the portion before.")]

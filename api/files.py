@@ -9,8 +9,12 @@ from typing import Final
 from fastapi import Request, Response
 from fastapi.responses import FileResponse
 
-# Reports are HTML: whatever gets into one, it cannot load or run anything.
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
+_HEADERS: Final = {
+    "Cache-Control": "private, no-cache",
+    "X-Content-Type-Options": "nosniff",
+    # Reports are HTML: whatever gets into one, it cannot load or run anything.
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox",
+}
 
 
 def file_response(
@@ -27,12 +31,7 @@ def file_response(
         inline: Whether a browser may show it instead.
     """
     etag = f'"{sha256}"'
-    headers = {
-        "ETag": etag,
-        "Cache-Control": "private, no-cache",
-        "X-Content-Type-Options": "nosniff",
-        "Content-Security-Policy": _POLICY,
-    }
+    headers = {**_HEADERS, "ETag": etag}
     if _matches(request.headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=headers)
     digest = base64.b64encode(bytes.fromhex(sha256)).decode()

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from api.catalogue import CATALOGUE, ProblemType
 from api.problems import MEDIA_TYPE, Problem, document
+from datalens_service.errors import BudgetExceeded, InvalidInput
 
 Json = dict[str, Any]
 Responses = dict[int | str, Json]
@@ -36,9 +37,30 @@ JOB_LINKS: Final[Json] = {
     operation: {"operationId": operation, "parameters": {"job_id": "$response.body#/id"}}
     for operation in ("getJob", "cancelJob", "getJobReport", "getJobSamples", "getJobSynthetic", "getJobGenerator")
 }
+DATASET_LINKS: Final[Json] = {
+    operation: {"operationId": operation, "parameters": {"dataset_id": "$response.body#/id"}}
+    for operation in ("getDataset", "getDatasetPrivacy", "deleteDataset")
+}
 _SCHEMAS: Final = "#/components/schemas/"
 _BYTES: Final[Json] = {"schema": {"type": "string", "format": "binary"}}
 _REQUEST_ID: Final = "00000000-0000-4000-8000-000000000000"
+_MEMBERS: Final[dict[str, Json]] = {
+    InvalidInput.slug: {
+        "errors": [
+            {"in": "body", "pointer": "#/spec/epsilon", "detail": "Must be greater than 0.", "code": "greater_than"}
+        ]
+    },
+    BudgetExceeded.slug: {
+        "budget": {
+            "epsilon_limit": 10.0,
+            "epsilon_spent": 4.0,
+            "epsilon_reserved": 8.0,
+            "epsilon_remaining": 2.4852,
+            "epsilon_requested": 8.0,
+            "delta": 1e-5,
+        }
+    },
+}
 _HEADERS: Final[dict[str, Json]] = {
     "Location": {"description": "Path of the new object.", "schema": {"type": "string"}},
     "Retry-After": {"description": "Seconds after which to look again.", "schema": {"type": "integer"}},
@@ -144,7 +166,10 @@ def _problem_schemas() -> Json:
 
 def _problem_answer(types: Sequence[ProblemType]) -> Json:
     examples = {
-        problem.slug: {"summary": problem.title, "value": document(problem, problem.remedy, _REQUEST_ID)}
+        problem.slug: {
+            "summary": problem.title,
+            "value": document(problem, problem.remedy, _REQUEST_ID, **_MEMBERS.get(problem.slug, {})),
+        }
         for problem in types
     }
     content = {MEDIA_TYPE: {"schema": {"$ref": f"{_SCHEMAS}Problem"}, "examples": examples}}

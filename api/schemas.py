@@ -22,6 +22,9 @@ from datalens_service.store.statement import Statement
 
 Item = TypeVar("Item")
 
+IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
+"""What ids consist of; anything else is refused before a database that takes no NUL sees it."""
+
 JOB_STATES: Final = {
     JobState.QUEUED: "accepted, its budget reserved, waiting for a worker",
     JobState.RUNNING: "a worker holds its lease",
@@ -112,11 +115,18 @@ class DatasetForm(BaseModel):
         default=None, gt=0, lt=1, description="δ, below 1/n; left out, it is min(1e-5, n^-1.1)."
     )
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = Field(
-        default=None, description="For people; left out, it is the id."
+        default=None, description="For people, printable; left out, it is the id."
     )
     classes: tuple[str, ...] | None = Field(
         default=None, description="Public names of the classes in label order, separated by commas."
     )
+
+    @field_validator("name")
+    @classmethod
+    def _can_be_shown(cls, name: str | None) -> str | None:
+        if name is not None and not name.isprintable():
+            raise ValueError("The name must consist of printable characters.")
+        return name
 
     @field_validator("classes", mode="before")
     @classmethod
@@ -167,7 +177,7 @@ class TrainingRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    dataset_id: str = Field(max_length=64)
+    dataset_id: str = Field(max_length=64, pattern=IDENTIFIER)
     spec: TrainingSpec
 
 

@@ -33,6 +33,7 @@ _SENTENCES: Final[dict[str, str]] = {
     "enum": "Must be {expected}.",
     "union_tag_invalid": "The name must be one of {expected_tags}.",
     "union_tag_not_found": "Add the member {discriminator} that says which one is meant.",
+    "string_unicode": "Must be valid Unicode.",
     "model_attributes_type": "Must be a JSON object.",
     "model_type": "Must be a JSON object.",
     "dict_type": "Must be a JSON object.",

@@ -7,8 +7,8 @@ from typing import Any, Final
 from fastapi import APIRouter, Depends, Response, status
 
 from api import examples, intake
-from api.deps import After, Limit, ServicesDep, caller
-from api.openapi import form_body, ok, problems
+from api.deps import After, Limit, ObjectId, ServicesDep, caller
+from api.openapi import DATASET_LINKS, form_body, ok, problems
 from api.schemas import DatasetForm, DatasetRead, Page, PrivacyRead
 from api.uploads import FILE_FIELD, UploadDep
 from datalens_service.store import datasets, statement
@@ -37,7 +37,7 @@ _FORM: Final[dict[str, Any]] = form_body(
     response_model=DatasetRead,
     openapi_extra=_FORM,
     responses={
-        **ok(201, "The data set is registered.", headers=("Location",)),
+        **ok(201, "The data set is registered.", headers=("Location",), links=DATASET_LINKS),
         **problems(
             "invalid-input",
             "dataset-invalid",
@@ -80,7 +80,7 @@ def list_datasets(opened: ServicesDep, limit: Limit = 20, after: After = None) -
     summary="Read a data set and its budget",
     responses={**ok(200, "The data set."), **problems("not-found", "invalid-input")},
 )
-def get_dataset(dataset_id: str, opened: ServicesDep) -> DatasetRead:
+def get_dataset(dataset_id: ObjectId, opened: ServicesDep) -> DatasetRead:
     """What its owner declared public; records are never handed out."""
     return _read(opened.database, datasets.get(opened.database, dataset_id))
 
@@ -95,7 +95,7 @@ def get_dataset(dataset_id: str, opened: ServicesDep) -> DatasetRead:
         **problems("not-found", "state-conflict", "invalid-input"),
     },
 )
-def delete_dataset(dataset_id: str, opened: ServicesDep) -> None:
+def delete_dataset(dataset_id: ObjectId, opened: ServicesDep) -> None:
     """Records and partition key are removed; the account stays, because what was released stays released."""
     intake.remove(opened.database, dataset_id)
 
@@ -106,7 +106,7 @@ def delete_dataset(dataset_id: str, opened: ServicesDep) -> None:
     summary="Read the privacy account of a data set with its journal",
     responses={**ok(200, "The account."), **problems("not-found", "invalid-input")},
 )
-def get_dataset_privacy(dataset_id: str, opened: ServicesDep) -> PrivacyRead:
+def get_dataset_privacy(dataset_id: ObjectId, opened: ServicesDep) -> PrivacyRead:
     """Every entry seals the one before it by SHA-256, so that a copy shows whether it was rewritten later."""
     with opened.database.session() as session:
         account = statement.statement(session, dataset_id)

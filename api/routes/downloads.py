@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import AfterValidator
 
-from api.deps import Services, ServicesDep, caller
+from api.deps import ObjectId, Services, ServicesDep, caller
 from api.files import file_response
 from api.openapi import file_content, problems
 from api.synthetic import GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES
@@ -51,7 +51,7 @@ class ReportFormat(StrEnum):
 _REPORT_NAMES: Final = {Audience.OWNER: "report", Audience.RELEASABLE: "report-releasable"}
 
 
-def succeeded(job_id: str, opened: ServicesDep) -> Job:
+def succeeded(job_id: ObjectId, opened: ServicesDep) -> Job:
     """The job, if it has something to download.
 
     Raises:

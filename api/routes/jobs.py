@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Body, Depends, Header, Response, status
 
 from api import examples, pricing
-from api.deps import After, Limit, ServicesDep, caller
+from api.deps import After, Limit, ObjectId, ServicesDep, caller
 from api.openapi import JOB_LINKS, ok, problems
 from api.schemas import JobRead, Page, TrainingRequest
 from datalens_service.store import jobs
@@ -95,7 +95,7 @@ def list_jobs(opened: ServicesDep, limit: Limit = 20, after: After = None) -> Pa
         **problems("not-found", "invalid-input"),
     },
 )
-def get_job(job_id: str, opened: ServicesDep, response: Response) -> JobRead:
+def get_job(job_id: ObjectId, opened: ServicesDep, response: Response) -> JobRead:
     """`Retry-After` says when it is worth looking again; it is left out once the job has ended."""
     job = jobs.get(opened.database, job_id)
     if not job.state.terminal:
@@ -113,6 +113,6 @@ def get_job(job_id: str, opened: ServicesDep, response: Response) -> JobRead:
         **problems("not-found", "state-conflict", "invalid-input"),
     },
 )
-def cancel_job(job_id: str, opened: ServicesDep) -> JobRead:
+def cancel_job(job_id: ObjectId, opened: ServicesDep) -> JobRead:
     """What it has charged stays charged; the rest of its reservation returns when it has stopped."""
     return JobRead.of(jobs.request_cancel(opened.database, job_id))

@@ -79,6 +79,8 @@ UPLOADS = [
     Case("delta 0", upload(npz(), delta="0"), 422, "invalid-input", "greater than 0"),
     Case("unknown field", upload(npz(), epsilom="1"), 422, "invalid-input", "no member of this name"),
     Case("same class twice", upload(npz(), classes="a,a,b,c"), 422, "invalid-input", "differ"),
+    Case("name with NUL", upload(npz(), name="a\0b"), 422, "invalid-input", "printable"),
+    Case("name of blanks", upload(npz(), name="  "), 422, "invalid-input", "at least 1"),
     Case("no epsilon", {"files": {"file": npz()}}, 422, "invalid-spec", "Name epsilon"),
     Case("no file", {"files": {"notfile": npz()}, "data": {"epsilon": "1"}}, 422, "invalid-input", "named file"),
     Case("file is text", {"data": {"epsilon": "1"}, "files": {}}, 415, "unsupported-media-type", "multipart"),
@@ -202,6 +204,11 @@ def test_upload_that_fails_by_our_mistake_leaves_nothing(
     assert reply.status_code == status
     assert SECRET not in reply.text
     assert traces(services) == before
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs/%00", "/v1/datasets/%00", "/v1/jobs/a%20b/report"])
+def test_names_that_cannot_be_ids(client: TestClient, path: str) -> None:
+    check(client.get(path), Case("", {}, 422, "invalid-input", "pattern"))
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs/job_unknown", "/v1/datasets/ds_unknown", "/v1/nothing", "/problems/none"])

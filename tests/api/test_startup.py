@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from api_builders import npz, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -14,6 +16,9 @@ from api.intake import records_folder
 from api.main import create_app
 from api.uploads import incoming_folder
 from datalens_service.settings import Settings
+from datalens_service.store import keys
+
+TEMPLATE = "datalens_template"
 
 START = """
 import sys
@@ -77,3 +82,18 @@ def test_everything_under_v1_needs_a_key(client: TestClient, path: str) -> None:
     reply = client.get(path, headers={"Authorization": good[:-1] + ("0" if good[-1] != "0" else "1")})
     assert (reply.status_code, reply.json()["code"]) == (401, "unauthorized")
     assert reply.headers["WWW-Authenticate"] == "Bearer"
+
+
+@pytest.mark.postgres
+def test_the_same_on_postgresql(settings: Settings, postgresql: Any) -> None:
+    url = postgresql.new_database(TEMPLATE)
+    with TestClient(create_app(settings.model_copy(update={"database_url": url}))) as client:
+        plain = keys.create(client.app.state.services.database, "test")[1]
+        client.headers["Authorization"] = f"Bearer {plain}"
+        assert client.get("/readyz").status_code == 200
+        dataset_id = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10"}).json()["id"]
+        job = client.post("/v1/jobs", json=training(dataset_id)).json()
+        assert client.get(job["links"]["self"]).json() == job
+        assert client.post("/v1/jobs", json=training(dataset_id, epsilon=10)).status_code == 409
+        assert client.get("/v1/jobs").json()["items"] == [job]
+        assert client.get("/v1/jobs/%00").status_code == 422
