@@ -63,7 +63,7 @@ def epsilon_delta_curve(mu: float, epsilon: float, delta: float) -> str:
         delta: Of the marked point.
     """
     left, right, top, bottom = 76, _WIDTH - 24, 16, 290
-    largest, decades = max(2 * epsilon, 0.1), math.ceil(-math.log10(delta)) + 3
+    largest, decades = max(1.6 * epsilon, 0.1), math.ceil(-math.log10(delta)) + 3
     title = f"Every pair of ε and δ that holds; marked: ε = {shown(epsilon)} at δ = {shown(delta)}"
     svg = _canvas("curve", bottom + 46, "The ε-δ curve of this job", title)
 

@@ -17,7 +17,6 @@ from datalens_service.evaluation.charts import Bar, accuracy_bars, epsilon_delta
 from datalens_service.evaluation.report import Report, owner_view, releasable_view
 from datalens_service.evaluation.summary import right_guesses, shown
 
-_UNITS_PER_MU_SQUARED: Final = 1e15
 # Columns of the table of releases; whatever else describes a mechanism is listed below its name.
 _COLUMNS: Final = frozenset(
     {"mechanism", "name", "count", "noise_stddev", "sensitivity_squared", "units_zero_out", "units_replace_one"}
@@ -53,7 +52,8 @@ def _page(view: dict[str, Any], sample_grid: bytes | None) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(shown=shown, right_guesses=right_guesses, parameters=_parameters, pretty=_pretty)
+    environment.filters.update(shown=shown, right_guesses=right_guesses)
+    environment.filters.update(parameters=_parameters, grouped=_grouped, pretty=_pretty)
     headline = view["privacy"]["headline"]
     point = headline["points"][0]
     return environment.get_template("report.html.j2").render(
@@ -64,7 +64,6 @@ def _page(view: dict[str, Any], sample_grid: bytes | None) -> str:
         # Both drawings escape their own texts.
         bars=Markup(accuracy_bars(_bars(view["measures"]))),  # noqa: S704
         curve=Markup(epsilon_delta_curve(headline["mu"], point["epsilon"], point["delta"])),  # noqa: S704
-        units_per_mu_squared=_UNITS_PER_MU_SQUARED,
     )
 
 
@@ -83,6 +82,11 @@ def _data_uri(png: bytes) -> str:
 def _parameters(mechanism: dict[str, Any]) -> str:
     """What the columns of the table do not show, as text."""
     return ", ".join(f"{key} {value}" for key, value in mechanism.items() if key not in _COLUMNS)
+
+
+def _grouped(fraction: str) -> str:
+    """A whole number with its thousands set apart; a fraction as it is."""
+    return f"{int(fraction):,}" if fraction.isdigit() else fraction
 
 
 def _pretty(value: Any) -> str:

@@ -43,6 +43,7 @@ class Release(_Frozen):
 class Point(_Frozen):
     """One point of the ε-δ curve; ε is rounded up."""
 
+    chosen: str = Field(description="Why this δ.")
     delta: float
     epsilon: float
 
@@ -146,7 +147,7 @@ def privacy_statement(
     Raises:
         LedgerCorrupt: Less was charged than the releases cost.
     """
-    deltas = (delta, _SMALL_DELTA, _round_down_significant(num_units**-1.1))
+    deltas = _deltas(delta, num_units)
     headline = _guarantee(_ZERO_OUT, units_charged, deltas, unit)
     tier = tier_of(headline.epsilon)
     return PrivacyStatement(
@@ -197,14 +198,28 @@ def membership_advantage(mu: float) -> float:
     return min(1.0, round_up(2 * float(ndtr(mu / 2)) - 1, 4))
 
 
-def _guarantee(relation: NeighboringRelation, units: int, deltas: Sequence[float], unit: str) -> Guarantee:
+def _deltas(requested: float, num_units: int) -> dict[float, str]:
+    """Every δ of interest, with the reason for it; δ may have been requested to be one of the others."""
+    small = num_units**-1.1
+    # Three digits, so that what is shown is what was used.
+    below_small = requested if requested == small else _round_down_significant(small)
+    reasons = {requested: "requested"}
+    reasons.setdefault(_SMALL_DELTA, "one in a million")
+    reasons.setdefault(below_small, "n^-1.1, rounded down")
+    return reasons
+
+
+def _guarantee(relation: NeighboringRelation, units: int, deltas: dict[float, str], unit: str) -> Guarantee:
     mu = round_up(mu_of_units(units), 6)
     return Guarantee(
         relation=relation,
         meaning=wording.RELATIONS[relation].replace("{unit}", unit),
         units=units,
         mu=mu,
-        points=tuple(Point(delta=delta, epsilon=round_up(epsilon_of_units(units, delta))) for delta in deltas),
+        points=tuple(
+            Point(chosen=chosen, delta=delta, epsilon=round_up(epsilon_of_units(units, delta)))
+            for delta, chosen in deltas.items()
+        ),
         membership_advantage=membership_advantage(mu),
         true_positive_rate_at_0_1_percent=true_positive_rate(mu, 0.001),
         true_positive_rate_at_1_percent=true_positive_rate(mu, 0.01),

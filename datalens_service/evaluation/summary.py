@@ -26,9 +26,9 @@ def summary(method: str, privacy: PrivacyStatement) -> list[str]:
     return [
         f"These images are synthetic: a generator drew them. It learned from {privacy.num_units:,} private {unit}s "
         f"by the method “{method}” and under differential privacy.",
-        f"The guarantee: whoever studies the generator or its images and wants to know whether one given {unit} took "
-        f"part guesses right in at most {right_guesses(headline.membership_advantage)} of 100 cases, whatever "
-        "else they know. A coin guesses right in 50.",
+        f"The guarantee: somebody studies the generator and its images and has to tell whether one given {unit} took "
+        f"part, both being equally likely before. Whatever else they know, they are right in at most "
+        f"{right_guesses(headline.membership_advantage)} of 100 cases. A coin is right in 50.",
         f"In numbers: ε = {shown(headline.epsilon)} at δ = {shown(privacy.delta)} for {headline.meaning}, and "
         f"ε = {shown(replaced.epsilon)} at the same δ for {replaced.meaning}. {privacy.tier_meaning}",
     ]

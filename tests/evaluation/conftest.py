@@ -68,14 +68,14 @@ RELEASES = (
 )
 
 
-def statement(units_charged: int | None = None) -> PrivacyStatement:
+def statement(units_charged: int | None = None, delta: float = 1e-5) -> PrivacyStatement:
     made = sum(release.units(NeighboringRelation.ZERO_OUT) for release in RELEASES)
     return privacy_statement(
         releases=RELEASES,
         units_charged=made if units_charged is None else units_charged,
         epsilon_limit=1.0,
         limit_units=limit_units(1.0, 1e-5),
-        delta=1e-5,
+        delta=delta,
         num_units=60_000,
         unit="patient",
         lifetime=Lifetime(limit=2.0, spent=1.4652, reserved=0.0, remaining=0.5, delta=1e-5),

@@ -19,7 +19,7 @@ from datalens_service.evaluation.statement import (
 )
 from datalens_service.evaluation.summary import right_guesses, shown
 from datalens_service.mechanisms import OuterProductSum, TopAgg
-from datalens_service.privacy.accounting import NeighboringRelation, gaussian_delta
+from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, gaussian_delta, round_up
 from tests.evaluation.conftest import RELEASES, statement, votes
 
 ZERO_OUT, REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
@@ -64,9 +64,19 @@ def test_the_authors_votes_reach_epsilon_1_where_they_should(count, point):
     assert authors_votes(count + 1).headline.points[point].epsilon > 1.0
 
 
+@pytest.mark.parametrize(
+    ("delta", "deltas"),
+    [(1e-5, [1e-5, 1e-6, 5.54e-6]), (60_000**-1.1, [60_000**-1.1, 1e-6]), (1e-6, [1e-6, 5.54e-6])],
+)
+def test_the_requested_delta_comes_first_and_none_twice(delta, deltas):
+    guarantee = statement(delta=delta).headline
+    assert [point.delta for point in guarantee.points] == deltas
+    assert guarantee.points[0].chosen == "requested"
+    assert guarantee.epsilon == round_up(epsilon_of_units(guarantee.units, delta))
+
+
 def test_votes_cost_the_same_under_both_relations():
     privacy = authors_votes(2245)
-    assert [item.delta for item in privacy.headline.points] == [1e-5, 1e-6, 5.54e-6]
     assert privacy.headline.points == privacy.replace_one.points
     assert privacy.headline.meaning != privacy.replace_one.meaning
     assert (privacy.tier, authors_votes(2246).tier) == ("strong", "reasonable")
