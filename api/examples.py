@@ -142,7 +142,13 @@ ANSWERS: Final[dict[str, Any]] = {
     "listJobs": _page(_JOB),
     "getJob": _JOB,
     "cancelJob": _JOB,
-    "getJobReport": {"audience": "owner"},
+    "getJobReport": {
+        "format": "datalens-report/1",
+        "view": "owner",
+        "synthetic": True,
+        "summary": ["These images are synthetic: a generator drew them."],
+        "measures": [],
+    },
     "getLiveness": {"status": "ok"},
     "getReadiness": {"status": "ok", "executor": "local"},
     "getProblemType": {

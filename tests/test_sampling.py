@@ -1,0 +1,81 @@
+"""Synthetic images as files: drawn or sliced, and a clear word where torch is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datalens_service.data.dataset import Schema
+from datalens_service.data.export import WRITERS
+from datalens_service.errors import InvalidInput
+from datalens_service.models.generator import Generator
+from datalens_service.sampling import EXIT_UNAVAILABLE, write_prefix, write_synthetic
+
+SCHEMA = Schema(channels=3, height=8, width=6, class_names=("a", "b"), num_units=10)
+CARD = {"epsilon": 1.0}
+
+
+def generator(kind: str = "gaussian") -> Generator:
+    rng = np.random.default_rng(0)
+    shapes = {"basis": (144, 2), "means": (2, 2), "factors": (2, 2, 2)}
+    tensors = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    return Generator(kind, SCHEMA, {}, tensors)
+
+
+def load(path: Path) -> dict[str, Any]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def test_drawn_images_are_those_of_the_generator(tmp_path: Path) -> None:
+    generator().save(tmp_path / "generator")
+    write_synthetic(tmp_path / "generator", CARD, 5, "npz", 3, tmp_path / "out")
+    images, labels = generator().sample(5, seed=3)
+    found = load(tmp_path / "out")
+    np.testing.assert_array_equal(found["train_images"], images)
+    np.testing.assert_array_equal(found["train_labels"], labels)
+    assert json.loads(str(found["provenance"]))["epsilon"] == 1.0
+
+
+@pytest.mark.parametrize("format", WRITERS)
+def test_a_slice_is_what_drawing_fewer_gives(tmp_path: Path, format: str) -> None:
+    generator().save(tmp_path / "generator")
+    WRITERS["npz"](tmp_path / "stock", *generator().sample(9), SCHEMA, CARD)
+    write_prefix(tmp_path / "stock", SCHEMA, CARD, 4, format, tmp_path / "slice")
+    write_synthetic(tmp_path / "generator", CARD, 4, format, 0, tmp_path / "drawn")
+    assert (tmp_path / "slice").read_bytes() == (tmp_path / "drawn").read_bytes()
+
+
+@pytest.mark.parametrize(("n", "format"), [(0, "npz"), (10, "npz"), (1, "gif")])
+def test_bad_slices(tmp_path: Path, n: int, format: str) -> None:
+    WRITERS["npz"](tmp_path / "stock", *generator().sample(9), SCHEMA, CARD)
+    with pytest.raises(InvalidInput):
+        write_prefix(tmp_path / "stock", SCHEMA, CARD, n, format, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("kind", "status"), [("gaussian", 0), ("network", EXIT_UNAVAILABLE)])
+def test_process_says_when_torch_is_missing(tmp_path: Path, kind: str, status: int) -> None:
+    missing = tmp_path / "without" / "torch.py"
+    missing.parent.mkdir()
+    missing.write_text("raise ModuleNotFoundError('No module named torch', name='torch')")
+    generator(kind).save(tmp_path / "generator")
+    (tmp_path / "card").write_text(json.dumps(CARD))
+    arguments = [tmp_path / "generator", tmp_path / "card", "2", "npz", "0", tmp_path / "out"]
+    done = subprocess.run(
+        [sys.executable, "-m", "datalens_service.sampling", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(missing.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert (tmp_path / "out").exists() == (status == 0)
+    assert ("pip install" in done.stderr) == (status != 0)
