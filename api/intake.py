@@ -13,7 +13,7 @@ from datalens_service.data import DEFAULT_LIMITS, READERS, detect
 from datalens_service.data.dataset import Dataset
 from datalens_service.data.stored import save_dataset
 from datalens_service.data.upload import Upload
-from datalens_service.errors import NotFound
+from datalens_service.errors import NotFound, StoreUnavailable
 from datalens_service.store import datasets
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState, StoredDataset
@@ -32,6 +32,7 @@ def register(database: Database, data_dir: Path, path: Path, form: DatasetForm) 
         InvalidDataset: The file is not a usable labelled image set.
         InvalidSpec: ε is missing, or δ is not below 1/n.
         StateConflict: The records have a budget already, another than the one named.
+        StoreUnavailable: Disk or database did not take it.
     """
     format_name = detect(path)
     upload = READERS[format_name].read(path, class_names=form.classes, limits=DEFAULT_LIMITS)
@@ -42,8 +43,10 @@ def register(database: Database, data_dir: Path, path: Path, form: DatasetForm) 
             # The partition key is drawn by the store and never written beside the records.
             save_dataset(Dataset(*upload, partition_key=b""), folder)
             return _registered(database, dataset_id, folder, upload, format_name, form)
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise StoreUnavailable("The records could not be kept; free the disk of data_dir.") from error
             raise
 
 

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from api.deps import ServicesDep, caller
 from api.multipart import FormReader
 from api.schemas import DatasetForm
+from datalens_service.errors import StoreUnavailable
 from datalens_service.store.keys import ApiKey
 
 FILE_FIELD: Final = "file"
@@ -50,12 +51,11 @@ async def received_upload(
         HTTPException: 415, not multipart/form-data; 413, longer than the limit.
         InvalidInput: Malformed, or without exactly one file.
         RequestValidationError: A field is unknown or not usable.
+        StoreUnavailable: The disk is full.
     """
     with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
-        async for piece in request.stream():
-            await anyio.to_thread.run_sync(reader.write, piece)
-        reader.finish()
+        await _receive(request, reader)
         yield ReceivedUpload(path, _checked(reader.fields))
 
 
@@ -85,6 +85,15 @@ def _temporary_file(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
             yield file, Path(name)
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+async def _receive(request: Request, reader: FormReader) -> None:
+    try:
+        async for piece in request.stream():
+            await anyio.to_thread.run_sync(reader.write, piece)
+        reader.finish()
+    except OSError as error:
+        raise StoreUnavailable("The upload could not be kept; free the disk of data_dir.") from error
 
 
 def _checked(fields: dict[str, str]) -> DatasetForm:

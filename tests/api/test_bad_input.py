@@ -188,20 +188,29 @@ def test_second_job_that_does_not_fit(client: TestClient, services: Services, da
 
 
 @pytest.mark.parametrize(
-    ("fail", "status"),
-    [("datalens_service.store.datasets.create", 500), ("api.intake.save_dataset", 500)],
-    ids=["database", "disk"],
+    ("fail", "error", "status"),
+    [
+        ("datalens_service.store.datasets.create", ValueError, 500),
+        ("datalens_service.store.datasets.remember", ValueError, 500),
+        ("api.intake.save_dataset", OSError, 503),
+        ("api.multipart.FormReader.write", OSError, 503),
+    ],
 )
 def test_upload_that_fails_by_our_mistake_leaves_nothing(
-    client: TestClient, services: Services, monkeypatch: pytest.MonkeyPatch, fail: str, status: int
+    client: TestClient,
+    services: Services,
+    monkeypatch: pytest.MonkeyPatch,
+    fail: str,
+    error: type[Exception],
+    status: int,
 ) -> None:
     def broken(*_args: object, **_kwargs: object) -> None:
-        raise OSError(SECRET)
+        raise error(SECRET)
 
     before = traces(services)
     monkeypatch.setattr(fail, broken)
     reply = client.post("/v1/datasets", **upload(npz()))
-    assert reply.status_code == status
+    assert (reply.status_code, "code" in reply.json()) == (status, True)
     assert SECRET not in reply.text
     assert traces(services) == before
 
