@@ -4,7 +4,7 @@ A restored backup of the database has forgotten what was spent since; the log ha
 log knows is booked again as `recovered`: out of its job's reservation as far as that goes, the rest out of what
 is free. The same happens to a charge whose commit failed after its log line was written; that counts too much,
 which is the safe side. An account that does not add up, or has no room for a lost charge, is frozen: nothing is
-reserved or charged on it until a later start finds it in order.
+reserved or charged on it until a later start finds it in order. Lines that the log has lost are written again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from sqlalchemy.orm import Session
 
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.store import ledger
-from datalens_service.store.chain import EntryKind
+from datalens_service.store.chain import Entry, EntryKind
 from datalens_service.store.database import Database
 from datalens_service.store.mirror import LogLine
 from datalens_service.store.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow
 from datalens_service.store.verification import verify_account
 
+_SPENDS = (EntryKind.CHARGE, EntryKind.RECOVERED)
 _NO_ROOM = "its ledger log knows charges that its budget has no room for; cancel queued jobs, then restart."
 
 
@@ -43,6 +44,7 @@ def check_against_log(database: Database) -> tuple[str, ...]:
         _check_all_known(lines, set(session.scalars(select(DatasetRow.id))))
     grouped = _by_account(lines)
     frozen = [account_id for account_id in account_ids if not _audit(database, account_id, grouped[account_id])]
+    _rewrite_lost_lines(database, lines)
     return tuple(frozen)
 
 
@@ -98,6 +100,18 @@ def _recover(session: Session, account: AccountRow, line: LogLine) -> bool:
     return True
 
 
+def _rewrite_lost_lines(database: Database, lines: Sequence[LogLine]) -> None:
+    """Make the log whole from the journal, so that the next backup can be checked against it."""
+    if database.log is None:
+        return
+    written = {line.hash for line in lines}
+    query = select(LedgerEntryRow).where(LedgerEntryRow.kind.in_(_SPENDS))
+    with database.session() as session:
+        for row in session.scalars(query.order_by(LedgerEntryRow.account_id, LedgerEntryRow.seq)):
+            if not {row.hash, row.recovers} & written:
+                database.log.append(LogLine.of(Entry.model_validate(row)))
+
+
 def _outdate_leases(job: JobRow, lease_token: int) -> None:
     """A worker from after the backup must not pass for the holder of a lease given out anew."""
     if lease_token > job.lease_token:
@@ -107,7 +121,7 @@ def _outdate_leases(job: JobRow, lease_token: int) -> None:
 def _known_hashes(session: Session, account: AccountRow) -> set[str]:
     query = select(LedgerEntryRow.hash, LedgerEntryRow.recovers).where(
         LedgerEntryRow.account_id == account.id,
-        LedgerEntryRow.kind.in_((EntryKind.CHARGE, EntryKind.RECOVERED)),
+        LedgerEntryRow.kind.in_(_SPENDS),
     )
     return {known for row in session.execute(query) for known in row if known is not None}
 

@@ -211,6 +211,25 @@ def test_a_line_that_is_twice_in_the_log_is_recovered_once(sqlite_database: Data
     assert state_of(sqlite_database, dataset.id).charged_units == 10
 
 
+def test_a_lost_log_is_written_again_and_protects_again(sqlite_database: Database) -> None:
+    dataset, _, account = running_job(sqlite_database, units=1000)
+    log = sqlite_database.log
+    assert log is not None
+    backup = Backup(sqlite_database)
+    account.charge(0, "votes", 10)
+    backup.restore()
+    check_against_log(sqlite_database)
+    account.charge(1, "votes", 20)
+    log.path.unlink()
+    assert check_against_log(sqlite_database) == ()
+    assert [line.units for line in log.read()] == [10, 20]
+    assert check_against_log(sqlite_database) == ()
+    assert len(log.read()) == 2
+    backup.restore()
+    check_against_log(sqlite_database)
+    assert state_of(sqlite_database, dataset.id).charged_units == 30
+
+
 def test_an_account_that_was_tampered_with_is_frozen(database: Database) -> None:
     dataset, lease, account = running_job(database)
     account.charge(0, "votes", 10)
