@@ -53,7 +53,7 @@ def adam_step(slots: Slots, gradients: dict[str, Tensor], steps: int, learning_r
         [slots.first[name] for name in gradients],
         [slots.second[name] for name in gradients],
         [],
-        [torch.tensor(float(steps), device=value.device) for value in gradients.values()],
+        [torch.full((), float(steps), device=value.device) for value in gradients.values()],
         fused=True,
         amsgrad=False,
         beta1=beta1,
