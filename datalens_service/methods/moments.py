@@ -93,7 +93,7 @@ def _shortened(vectors: Floats) -> Floats:
 def _calibrated(mechanism: Moment, share: float, units: int) -> PlannedRelease:
     sensitivity_squared = mechanism.sensitivity_squared(NeighboringRelation.ZERO_OUT)
     part = math.floor(share * units)
-    stddev = smallest_noise_stddev(sensitivity_squared, 1, part) if part else MAXIMUM_NOISE_STDDEV + 1
+    stddev = smallest_noise_stddev(sensitivity_squared, 1, part)
     if stddev > MAXIMUM_NOISE_STDDEV:
         raise InfeasiblePlan("epsilon is too small for method moments: raise epsilon.")
     return PlannedRelease(mechanism=mechanism.model_copy(update={"noise_stddev": stddev}))

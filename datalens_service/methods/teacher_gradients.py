@@ -157,8 +157,6 @@ class DataLens(Method):
 
     def _calibrated(self, mechanism: VoteMechanism, units: int) -> VoteMechanism:
         steps = self.steps or DEFAULT_STEPS
-        if units < steps:
-            return mechanism
         queries = mechanism.queries_per_unit(NeighboringRelation.ZERO_OUT)
         each = mechanism.sensitivity_squared(NeighboringRelation.ZERO_OUT)
         stddev = min(MAXIMUM_NOISE_STDDEV, smallest_noise_stddev(each, queries * steps, units))

@@ -21,7 +21,7 @@ from fractions import Fraction
 
 from scipy.special import log_ndtr
 
-from datalens_service.errors import InvalidDelta, InvalidSpec
+from datalens_service.errors import InfeasiblePlan, InvalidDelta, InvalidSpec
 
 UNITS_PER_MU_SQUARED = 10**15
 SMOOTHING_VARIANCE = 9
@@ -169,10 +169,14 @@ def smallest_noise_stddev(sensitivity_squared: int | Fraction, queries: int, uni
     Args:
         sensitivity_squared: Squared L2 sensitivity of one query.
         queries: How many queries one privacy unit influences.
-        units: Ledger units to spend, above 0.
+        units: Ledger units to spend.
+
+    Raises:
+        InfeasiblePlan: Less than one unit per query.
     """
-    variance = Fraction(sensitivity_squared) * queries * UNITS_PER_MU_SQUARED / units + SMOOTHING_VARIANCE
-    candidate = max(MINIMUM_NOISE_STDDEV, math.isqrt(math.ceil(variance)))
-    while cost_units(sensitivity_squared, candidate, queries) > units:
-        candidate += 1
-    return candidate
+    each = units // queries
+    if each < 1:
+        raise InfeasiblePlan("The budget is too small for so many releases: raise epsilon or name fewer steps.")
+    variance = math.ceil(Fraction(sensitivity_squared) * UNITS_PER_MU_SQUARED / each) + SMOOTHING_VARIANCE
+    root = math.isqrt(variance)
+    return max(MINIMUM_NOISE_STDDEV, root if root * root == variance else root + 1)

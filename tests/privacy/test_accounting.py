@@ -10,7 +10,7 @@ import mpmath
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from datalens_service.errors import InvalidDelta, InvalidSpec
+from datalens_service.errors import InfeasiblePlan, InvalidDelta, InvalidSpec
 from datalens_service.privacy import accounting
 
 GOLDEN_IMAGES = [(200, 5000, 1.0, 2245), (300, 800, 10.0, 2134), (350, 1000, 10.0, 2858), (700, 9000, 1.0, 2078), (500, 700, 10.0, 980)]
@@ -125,6 +125,19 @@ def test_smallest_noise_is_the_smallest():
     limit = accounting.limit_units(1.0, 1e-5)
     stddev = accounting.smallest_noise_stddev(800, 2245, limit)
     assert accounting.cost_units(800, stddev, 2245) <= limit < accounting.cost_units(800, stddev - 1, 2245)
+
+
+def test_smallest_noise_over_the_whole_range():
+    rng = random.Random(8)  # noqa: S311
+    for _ in range(3000):
+        sensitivity, queries = rng.randint(1, 10**rng.randint(1, 14)), rng.randint(1, 10**6)
+        units = queries * rng.randint(1, 10**rng.randint(1, 15))
+        stddev = accounting.smallest_noise_stddev(sensitivity, queries, units)
+        assert accounting.cost_units(sensitivity, stddev, queries) <= units
+        if stddev > accounting.MINIMUM_NOISE_STDDEV:
+            assert accounting.cost_units(sensitivity, stddev - 1, queries) > units
+    with pytest.raises(InfeasiblePlan, match="raise epsilon"):
+        accounting.smallest_noise_stddev(800, 100, 99)
 
 
 def test_display_rounds_towards_privacy():
