@@ -1,0 +1,227 @@
+"""Detectors on the durable account, with a real SQLite database and its log."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy import make_url
+from store.books import (
+    account_of,
+    by_hand,
+    claimed,
+    images,
+    journal_of,
+    later,
+    new_dataset,
+    new_job,
+    running_job,
+    state_of,
+    verified,
+    without_guards,
+)
+
+from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StaleLease, StateConflict
+from datalens_service.privacy import accounting
+from datalens_service.privacy.randomness import NoiseSource
+from datalens_service.store import datasets, jobs, leases
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import JobState
+from datalens_service.store.mirror import LedgerLog
+from datalens_service.store.recovery import check_against_log
+
+from .alarm import expect, refused
+from .cases import CASES
+
+_NOISY = np.arange(6, dtype=np.int64).reshape(2, 3)
+
+
+def charges_are_on_disk_before_the_draw(rng: np.random.Generator) -> None:
+    """R40: at the moment of the draw another process finds the charge, in the database and in the log."""
+    case = CASES[0]
+    data, cost = case.make(rng), case.mechanism.cost()
+    with _database() as database:
+        dataset, _, account = running_job(database, units=2 * cost)
+
+        class Witness(NoiseSource):  # type: ignore[misc]
+            def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> np.ndarray:
+                other = Database(database.url)
+                expect(state_of(other, dataset.id).charged_units == cost, "a charge is committed before its draw")
+                other.dispose()
+                logged = sum(line.units for line in LedgerLog(database.log.path).read())
+                expect(logged == cost, "a charge is in the log before its draw")
+                return super().discrete_gaussian(shape, noise_stddev)
+
+        case.mechanism.release(lambda: data, step=0, account=account, noise=Witness())
+        expect(account.replay(0) is not None, "the noisy sum is stored")
+        verified(database, dataset.id)
+
+
+def a_resumed_job_pays_for_what_it_draws(_rng: np.random.Generator) -> None:
+    """R41: a step charged but not stored is charged again; a stored one is replayed; spend survives (B11)."""
+    with _database() as database:
+        dataset, lease, account = running_job(database, units=1000)
+        account.charge(0, "votes", 100)
+        account.store(0, _NOISY)
+        account.charge(1, "votes", 100)
+        leases.expire_leases(database, now=later())
+        second = account_of(database, claimed(database, lease.job_id))
+        found = second.replay(0)
+        expect(found is not None and np.array_equal(found, _NOISY), "a stored step is replayed after a crash")
+        expect(state_of(database, dataset.id).charged_units == 200, "what was spent survives a crash")
+        second.charge(1, "votes", 100)
+        expect(state_of(database, dataset.id).charged_units == 300, "a step that may have been drawn is charged again")
+        second.store(1, _NOISY)
+        with refused(StateConflict, "a sum that was not paid for is not kept"):
+            second.store(2, _NOISY)
+        verified(database, dataset.id)
+
+
+def nothing_drawn_is_refunded(_rng: np.random.Generator) -> None:
+    """R45, R47: failing, cancelling and deleting return what was not spent, and only that."""
+    with _database() as database:
+        dataset, lease, account = running_job(database, units=1000)
+        account.charge(0, "votes", 300)
+        leases.finish(database, lease, JobState.FAILED)
+        after = state_of(database, dataset.id)
+        expect((after.charged_units, after.reserved_units) == (300, 0), "an ended job keeps its charges")
+        limit = after.limit_units
+        with refused(BudgetExceeded, "what was spent cannot be reserved again"):
+            new_job(database, dataset.id, limit - 299)
+        datasets.delete(database, dataset.id)
+        expect(state_of(database, dataset.id).charged_units == 300, "deleting a data set keeps what was spent")
+        verified(database, dataset.id)
+
+
+def workers_that_were_replaced_cannot_draw(_rng: np.random.Generator) -> None:
+    """R42: fencing; a worker that wakes up late can neither charge nor store."""
+    with _database() as database:
+        dataset, lease, stale = running_job(database, units=1000)
+        stale.charge(0, "votes", 100)
+        leases.expire_leases(database, now=later())
+        claimed(database, lease.job_id)
+        with refused(StaleLease, "a replaced worker cannot charge"):
+            stale.charge(1, "votes", 100)
+        with refused(StaleLease, "a replaced worker cannot store"):
+            stale.store(0, _NOISY)
+        expect(state_of(database, dataset.id).charged_units == 100, "a replaced worker changes nothing")
+
+
+def budgets_are_never_overspent(_rng: np.random.Generator) -> None:
+    """R39: reserved and charged together stay within the limit; a job stays within its reservation."""
+    with _database() as database:
+        dataset, _, account = running_job(database, units=1000)
+        with refused(BudgetExceeded, "a charge stays within the job's reservation"):
+            account.charge(0, "votes", 1001)
+        account.charge(0, "votes", 600)
+        limit = state_of(database, dataset.id).limit_units
+        with refused(BudgetExceeded, "reservations stay within the limit"):
+            new_job(database, dataset.id, limit - 999)
+        new_job(database, dataset.id, limit - 1000)
+        expect(state_of(database, dataset.id).remaining_units == 0, "the whole budget can be used")
+        verified(database, dataset.id)
+
+
+def restored_backups_bring_no_budget_back(_rng: np.random.Generator) -> None:
+    """R49: after yesterday's copy is put back, the log still knows what was spent since."""
+    with _database() as database:
+        dataset, _, account = running_job(database, units=1000)
+        account.charge(0, "votes", 100)
+        path = Path(str(make_url(database.url).database))
+        copy = path.with_suffix(".backup")
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+        account.charge(1, "votes", 250)
+        database.dispose()
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        shutil.copy(copy, path)
+        frozen = check_against_log(database)
+        known = state_of(database, dataset.id).charged_units == 350
+        expect(known or frozen, "a restored backup knows again what was spent, or is frozen")
+
+
+def uploading_again_brings_no_fresh_budget(_rng: np.random.Generator) -> None:
+    """R48: the same records, reordered, deleted before or mixed with others, keep their account."""
+    with _database() as database:
+        dataset, lease, account = running_job(database, units=1000)
+        account.charge(0, "votes", 400)
+        leases.finish(database, lease, JobState.SUCCEEDED)
+        datasets.delete(database, dataset.id)
+        mixed = np.concatenate([images(seed=9, count=30), images()[5:6]])
+        for records in (images(), images()[::-1], mixed):
+            again = new_dataset(database, records)
+            expect(again.account_id == dataset.account_id, "records that were uploaded before keep their account")
+            expect(state_of(database, again.id).charged_units == 400, "and what was spent on them")
+        journal = {entry.kind for entry in journal_of(database, dataset.id)}
+        expect("join" in journal and "delete" in journal, "the journal says so")
+
+
+def altered_journals_are_noticed(_rng: np.random.Generator) -> None:
+    """R52: spends made smaller, with and without the totals, and a sum nobody paid for, by hand."""
+    less = "SET charged_units = charged_units - 50, reserved_units = reserved_units + 50"
+    lowered = "UPDATE ledger_entries SET units = units - 50 WHERE kind = 'charge' AND step = 1"
+    forgeries: dict[str, tuple[str, ...]] = {
+        "a lowered charge": (lowered,),
+        "a lowered charge with totals to match": (lowered, f"UPDATE accounts {less}", f"UPDATE jobs {less}"),
+        "a removed charge": ("DELETE FROM ledger_entries WHERE kind = 'charge' AND step = 1",),
+        "a lowered spend": (f"UPDATE accounts {less}",),
+        "a draw without a charge": ("UPDATE aggregates SET step = 7",),
+    }
+    for forgery, statements in forgeries.items():
+        with _database() as database:
+            dataset, _, account = running_job(database, units=1000)
+            for step in range(3):
+                account.charge(step, "votes", 100)
+            account.store(0, _NOISY)
+            verified(database, dataset.id)
+            for table in ("ledger_entries", "accounts", "aggregates"):
+                without_guards(database, table)
+            by_hand(database, *statements)
+            with refused(LedgerCorrupt, f"{forgery} is noticed"):
+                verified(database, dataset.id)
+
+
+def accounts_add_up_exactly(_rng: np.random.Generator) -> None:
+    """Two jobs of ε = 1 on one data set spend 1.4652, over the whole life of the data set."""
+    with _database() as database:
+        dataset = new_dataset(database, epsilon=1.5)
+        each = accounting.limit_units(1.0, 1e-5)
+        for _ in range(2):
+            job = new_job(database, dataset.id, each)
+            lease = claimed(database, job.id)
+            account_of(database, lease).charge(0, "votes", each)
+            leases.finish(database, lease, JobState.SUCCEEDED)
+            expect(jobs.get(database, job.id).charged_units == each, "a job knows what it spent")
+        found = state_of(database, dataset.id).epsilon_spent
+        expect(1.4651 < found <= 1.4653, "two jobs of ε = 1 spend 1.4652")
+
+
+@contextmanager
+def _database() -> Generator[Database]:
+    """A fresh migrated SQLite database with a ledger log."""
+    with tempfile.TemporaryDirectory(prefix="gate") as folder:
+        path = Path(folder) / "datalens.db"
+        path.write_bytes(migrated())
+        database = Database(f"sqlite:///{path}", LedgerLog(Path(folder) / "ledger.log"))
+        try:
+            yield database
+        finally:
+            database.dispose()
+
+
+@functools.cache
+def migrated() -> bytes:
+    """An empty database; made once, migrations take longer than a detector."""
+    with tempfile.TemporaryDirectory(prefix="gate") as folder:
+        path = Path(folder) / "datalens.db"
+        database = Database(f"sqlite:///{path}")
+        database.migrate()
+        database.dispose()
+        return path.read_bytes()

@@ -1,0 +1,185 @@
+"""Detectors on noise: scale, independence, exactness, origin; and an audit of whole releases."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from scipy import stats
+
+from datalens_service.mechanisms import KLevel, Mechanism, TopAgg, VectorSum
+from datalens_service.mechanisms.moments import Vectors
+from datalens_service.privacy.accounting import mu_of_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource
+
+from .alarm import expect
+from .cases import vote
+
+# A false alarm of one comparison has a probability of about 2e-9.
+_DEVIATIONS = 6.0
+_IMAGES, _PIXELS, _STEPS = 30, 784, 6
+_SAMPLES, _BATCH = 60_000, 1500
+_NEVER = 10**30
+
+
+def noise_has_its_scale_on_every_coordinate(_rng: np.random.Generator) -> None:
+    """R7: 141,120 draws of real releases, most coordinates without a vote; 2 % of σ show."""
+    noise = _noise_of_releases() / _mechanism().noise_stddev
+    expect(not (noise == 0).all(axis=0).any(), "every coordinate of every image gets noise, votes or not")
+    deviation = (noise.var() - 1) / np.sqrt(2 / noise.size)
+    expect(abs(deviation) < _DEVIATIONS, "the noise has the stated standard deviation")
+    expect(abs(noise.mean()) * np.sqrt(noise.size) < _DEVIATIONS, "the noise has mean zero")
+    expect(abs(stats.kurtosis(noise, axis=None)) < _DEVIATIONS * np.sqrt(24 / noise.size), "the noise is Gaussian")
+    without_votes = noise[:, :, _PIXELS // 2 :]
+    ratio = without_votes.var() / noise.var()
+    expect(abs(ratio - 1) < 10 * np.sqrt(2 / without_votes.size), "coordinates without votes get the same noise")
+
+
+def noise_is_fresh_everywhere(_rng: np.random.Generator) -> None:
+    """R7: images of a batch, steps and runs share no noise (B1)."""
+    noise = np.concatenate([_noise_of_releases(), _noise_of_releases()]).reshape(-1, _PIXELS)
+    correlations = np.corrcoef(noise)[np.triu_indices(len(noise), 1)]
+    expect(np.abs(correlations).max() < 7 / np.sqrt(_PIXELS), "no two images, steps or runs share noise")
+
+
+def noise_is_exactly_the_discrete_gaussian(_rng: np.random.Generator) -> None:
+    """R7: at σ = 1 and 2 a rounded float would show (B23)."""
+    for stddev in (1, 2):
+        draws = NoiseSource().discrete_gaussian((60_000,), stddev)
+        expect(draws.dtype == np.int64, "noise consists of integers")
+        support = np.arange(-4 * stddev, 4 * stddev + 1)
+        weights = np.exp(-(support**2) / (2 * stddev**2))
+        everywhere = np.arange(-12 * stddev, 12 * stddev + 1)
+        weights /= np.exp(-(everywhere**2) / (2 * stddev**2)).sum()
+        observed = [(draws == value).sum() for value in support]
+        observed.append(draws.size - sum(observed))
+        expected = np.append(weights, 1 - weights.sum()) * draws.size
+        expect(stats.chisquare(observed, expected).pvalue > 1e-8, f"noise at σ = {stddev} is exact")
+
+
+def noise_comes_from_the_operating_system_alone(_rng: np.random.Generator) -> None:
+    """R7: same entropy, same noise, whatever other generators do; fresh entropy, fresh noise (B1, B2)."""
+    with _frozen_entropy():
+        first = _draw()
+    _reseed(1)
+    with _frozen_entropy():
+        second = _draw()
+    expect(np.array_equal(first, second), "noise is a function of the system's entropy alone")
+    _reseed(2)
+    third = _draw()
+    _reseed(2)
+    expect(not np.array_equal(third, _draw()), "seeding every generator there is does not repeat noise")
+
+
+def forked_processes_do_not_repeat_noise(_rng: np.random.Generator) -> None:
+    """R9: nothing is kept that a fork would copy."""
+    _draw()
+    prefixes = [_in_child(lambda: _draw()[:16].tobytes()) for _ in range(3)] + [_draw()[:16].tobytes()]
+    expect(len(set(prefixes)) == len(prefixes), "forked processes draw noise of their own")
+
+
+def audits_find_no_more_than_was_charged(_rng: np.random.Generator) -> None:
+    """R34: an adversary who knows the worst neighbours measures μ; 0.9 to 1.0 of what the releases charged."""
+    for mechanism, first, second, direction in _audited():
+        declared, high = _scores(mechanism, first, direction)
+        _, low = _scores(mechanism, second, direction)
+        found = gdp_lower_bound(high, low)
+        expect(found <= declared, f"{mechanism.label()}: the audit finds {found:.3f}, charged were {declared:.3f}")
+        expect(found >= 0.9 * declared, f"{mechanism.label()}: the audit has power ({found:.3f} of {declared:.3f})")
+
+
+def gdp_lower_bound(first: np.ndarray, second: np.ndarray, mistake: float = 1e-6) -> float:
+    """Lower bound of μ from two samples of scores, by the midpoint test (Nasr et al. 2023, Clopper–Pearson).
+
+    Args:
+        first: Scores of one data set, the higher ones.
+        second: Scores of its neighbour, as many.
+        mistake: Probability that either error rate is above its bound.
+    """
+    bar = (first.mean() + second.mean()) / 2
+    errors = [(second > bar).sum(), (first <= bar).sum()]
+    rates = [stats.beta.ppf(1 - mistake, count + 1, len(first) - count) for count in errors]
+    return float(-stats.norm.ppf(rates[0]) - stats.norm.ppf(rates[1]))
+
+
+def _mechanism() -> TopAgg:
+    return TopAgg(
+        num_teachers=4, images=_IMAGES, dimensions=_PIXELS, top_k=200, clip=1.0, stochastic=False,
+        threshold="none", noise_stddev=5000,
+    )  # fmt: skip
+
+
+def _noise_of_releases() -> np.ndarray:
+    """(steps, images, pixels): what releases added to the sum; the second half of the pixels has no votes."""
+    mechanism, account = _mechanism(), MemoryAccount(_NEVER)
+    gradients = torch.zeros(4, _IMAGES, _PIXELS)
+    gradients[:, :, :250] = torch.linspace(1, 2, 250)
+    exact = mechanism.total([gradients])
+    for step in range(_STEPS):
+        mechanism.release(lambda: [gradients], step=step, account=account, noise=NoiseSource())
+    return np.array([account.replay(step) for step in range(_STEPS)], dtype=np.float64) - exact
+
+
+def _audited() -> Iterator[tuple[Mechanism, Any, Any, np.ndarray]]:
+    """Mechanisms with many independent samples per release, worst neighbours, and the direction to look into.
+
+    Images and groups do not touch each other, so each is an experiment of its own with the μ of one query.
+    """
+    votes = vote(KLevel, levels=101, dimensions=1, images=_BATCH, num_teachers=1, noise_stddev=200)
+    up = torch.ones(1, _BATCH, 1)
+    yield votes, [up], [-up], np.array([1.0])
+    everyone = Vectors(np.ones((_BATCH, 1)), np.arange(_BATCH))
+    nobody = Vectors(np.zeros((0, 1)), np.zeros(0, dtype=np.int64))
+    means = VectorSum(num_groups=_BATCH, dimensions=1, count_weight=683, noise_stddev=2200)
+    yield means, everyone, nobody, np.array([683.0, 2048.0])
+
+
+def _scores(mechanism: Mechanism, data: Any, direction: np.ndarray) -> tuple[float, np.ndarray]:
+    """μ that one query was charged for, and `_SAMPLES` noisy sums as seen from `direction`."""
+    account, steps = MemoryAccount(_NEVER), _SAMPLES // _BATCH
+    for step in range(steps):
+        mechanism.release(lambda: data, step=step, account=account, noise=NoiseSource())
+    stored = np.concatenate([account.replay(step).reshape(_BATCH, -1) for step in range(steps)])
+    queries = steps * (_BATCH if isinstance(mechanism, KLevel) else 1)
+    return mu_of_units(account.charged_units // queries), stored @ direction
+
+
+def _draw() -> np.ndarray:
+    return NoiseSource().discrete_gaussian((64,), 1000)
+
+
+def _reseed(seed: int) -> None:
+    """Seed every generator that a process shares."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+@contextmanager
+def _frozen_entropy() -> Iterator[None]:
+    stream = io.BytesIO(np.random.default_rng(5).bytes(2**18))
+    with mock.patch.object(os, "urandom", stream.read):
+        yield
+
+
+def _in_child(work: Callable[[], bytes]) -> bytes:
+    """What `work` returns in a forked process."""
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            os.write(writer, work())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said

@@ -1,0 +1,133 @@
+"""Detectors on the door itself and on whole runs: charge, draw, store, hand out a function of what was stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.errors import BudgetExceeded
+from datalens_service.methods import AnyMethod, DataLens, Moments
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource
+from datalens_service.run import run
+from datalens_service.spec import TrainingSpec
+
+from .alarm import Alarm, expect, refused
+from .cases import CASES
+
+_COUNT, _SIDE, _CLASSES = 90, 6, 3
+
+METHODS: tuple[AnyMethod, ...] = (
+    Moments(subspace_dimensions=4),
+    DataLens(
+        num_teachers=5, teacher="dense", images_per_step=4, top_k=10, clip=1.0, threshold="none", steps=3,
+        teacher_batch=6, teacher_warmup_steps=2, z_dim=4,
+    ),
+    DataLens(
+        num_teachers=6, teacher="dense", shards="class_pure", images_per_step=6, top_k=4, vote_basis="dct",
+        vote_dimensions=9, clip=1.0, threshold="none", steps=2, teacher_warmup_steps=2,
+        warm_start=Moments(subspace_dimensions=4),
+    ),
+)  # fmt: skip
+
+
+class Diary(MemoryAccount):
+    """An account that notes the order of things."""
+
+    def __init__(self, limit_units: int) -> None:
+        super().__init__(limit_units)
+        self.events: list[str] = []
+
+    def charge(self, step: int, label: str, units: int) -> None:
+        super().charge(step, label, units)
+        self.events.append("charge")
+
+    def store(self, step: int, noisy: np.ndarray) -> None:
+        super().store(step, noisy)
+        self.events.append("store")
+
+
+class NotedNoise(NoiseSource):  # type: ignore[misc]
+    """Real noise that notes when it was drawn."""
+
+    def __init__(self, diary: Diary) -> None:
+        self._diary = diary
+
+    def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> np.ndarray:
+        self._diary.events.append("draw")
+        return super().discrete_gaussian(shape, noise_stddev)
+
+
+def releases_charge_then_draw_then_store(rng: np.random.Generator) -> None:
+    """R40: write-ahead; a refused charge draws nothing, and nothing is handed out that was not stored."""
+    for case in CASES:
+        data = case.make(rng)
+        diary = Diary(case.mechanism.cost())
+        released = case.mechanism.release(lambda data=data: data, step=0, account=diary, noise=NotedNoise(diary))
+        expect(diary.events == ["charge", "draw", "store"], f"{case.name}: charge, then draw, then store, once each")
+        stored = diary.replay(0)
+        expect(
+            np.array_equal(released, case.mechanism.decode(stored)), f"{case.name}: only the noisy sum is handed out"
+        )
+        poor = Diary(case.mechanism.cost() - 1)
+        with refused(BudgetExceeded, f"{case.name}: a release that the budget does not cover is refused"):
+            case.mechanism.release(lambda data=data: data, step=0, account=poor, noise=NotedNoise(poor))
+        expect("draw" not in poor.events, f"{case.name}: a refused release draws nothing")
+
+
+def stored_steps_are_replayed(rng: np.random.Generator) -> None:
+    """R41: a resumed step repeats what was stored; it reads no record, draws nothing, charges nothing."""
+    case = CASES[0]
+    data, diary = case.make(rng), Diary(10**30)
+    first = case.mechanism.release(lambda: data, step=0, account=diary, noise=NotedNoise(diary))
+    again = case.mechanism.release(_forbidden, step=0, account=diary, noise=NotedNoise(diary))
+    expect(np.array_equal(first, again), "a stored step is handed out again as it was")
+    expect(diary.events == ["charge", "draw", "store"], "a replayed step is neither drawn nor charged again")
+    case.mechanism.release(lambda: data, step=1, account=diary, noise=NotedNoise(diary))
+    expect(diary.charged_units == 2 * case.mechanism.cost(), "every new step is charged, also after a resume")
+
+
+def runs_charge_what_they_planned(rng: np.random.Generator) -> None:
+    """The plan, made without records, is what a run charges, release by release (R17)."""
+    for method in METHODS:
+        dataset = _dataset(rng)
+        spec = TrainingSpec(method=method, epsilon=5.0, delta=1e-3)
+        account = MemoryAccount(10**30)
+        result = run(spec, dataset, account=account)
+        releases = [item.mechanism for item in result.plan.releases for _ in range(item.count)]
+        planned = [(step, mechanism.label(), mechanism.cost()) for step, mechanism in enumerate(releases)]
+        expect(account.charges == planned, f"{method.name}: planned is charged")
+        expect(account.charged_units <= spec.limit_units(dataset.schema), f"{method.name}: a run stays in its budget")
+
+
+def generators_are_functions_of_noisy_sums(rng: np.random.Generator) -> None:
+    """R4: the same noisy sums with other records give the same generator, to the last bit (B13, B16, B22)."""
+    for method in METHODS:
+        spec = TrainingSpec(method=method, epsilon=5.0, delta=1e-3)
+        account = MemoryAccount(10**30)
+        first = run(spec, _dataset(rng), account=account)
+        # The second run draws nothing: every step finds its noisy sum in the account.
+        second = run(spec, _dataset(rng), account=account)
+        expect(len(account.charges) == first.plan.steps, f"{method.name}: a run over stored sums charges nothing")
+        tensors = (first.generator.tensors, second.generator.tensors)
+        same = tensors[0].keys() == tensors[1].keys() and all(
+            tensors[0][name].tobytes() == tensors[1][name].tobytes() for name in tensors[0]
+        )
+        expect(same, f"{method.name}: the generator depends on records through noisy sums only")
+        expect(first.generator.settings == second.generator.settings, f"{method.name}: so do its settings")
+        expect(first.plan == second.plan, f"{method.name}: a plan does not depend on records")
+
+
+def _dataset(rng: np.random.Generator) -> Dataset:
+    """Same public schema, any records; classes of any size."""
+    names = ("a", "b", "c")
+    schema = Schema(channels=1, height=_SIDE, width=_SIDE, class_names=names, num_units=_COUNT)
+    images = rng.integers(0, rng.integers(50, 256), (_COUNT, _SIDE, _SIDE, 1)).astype(np.uint8)
+    labels = rng.choice(_CLASSES, p=rng.dirichlet([1, 1, 1]), size=_COUNT)
+    return Dataset(schema, Split(images, labels), None, b"k" * 32)
+
+
+def _forbidden() -> Any:
+    raise Alarm("a replayed step reads no record")

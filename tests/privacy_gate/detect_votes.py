@@ -1,0 +1,152 @@
+"""Detectors on mechanisms: what a row may say, and how far neighbours may be apart for what is charged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from datalens_service.mechanisms import Mechanism, VoteMechanism
+from datalens_service.mechanisms.moments import Vectors
+from datalens_service.privacy.accounting import SMOOTHING_VARIANCE, UNITS_PER_MU_SQUARED
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource
+
+from .alarm import expect
+from .cases import CASES, IMAGES, REPLACE_ONE, ZERO_OUT, Case, distances_squared
+
+_HOSTILE_TEACHERS = 150
+_NEIGHBORS = 8
+
+
+def vote_mechanisms() -> Iterator[VoteMechanism]:
+    """One of each case."""
+    return (case.mechanism for case in CASES if isinstance(case.mechanism, VoteMechanism))
+
+
+def votes_are_short_integers(rng: np.random.Generator) -> None:
+    """R5: whatever the gradients, rows are integers within the bound; what is not finite votes zero (B24)."""
+    for mechanism in vote_mechanisms():
+        gradients, broken = hostile_gradients(rng, mechanism.dimensions)
+        votes = mechanism.encode(gradients, torch.Generator().manual_seed(0))
+        expect(not votes.is_floating_point(), f"{mechanism.name}: votes are integers")
+        expect(not votes[broken].any(), f"{mechanism.name}: a gradient that is not finite, or zero, votes zero")
+        expect(votes[~broken].any(), f"{mechanism.name}: a sound gradient votes")
+        squared = votes.to(torch.float64).square().sum(dim=-1)
+        too_long = squared > mechanism.row_bound_squared
+        expect(too_long.double().mean() < 0.02, f"{mechanism.name}: rows are within √row_bound_squared")
+        whole = mechanism.model_copy(update={"classes_voted_apart": 1})
+        guarded = whole.within_bound(votes).to(torch.float64).square().sum(dim=-1)
+        expect((guarded <= mechanism.row_bound_squared).all(), f"{mechanism.name}: no longer row passes the guard")
+
+
+def the_row_guard_is_exact(_rng: np.random.Generator) -> None:
+    """Rows just above the bound vanish even if `encode` were wrong; so does a teacher that votes on too much."""
+    for mechanism in vote_mechanisms():
+        votes = torch.zeros(2, IMAGES, mechanism.coordinates, dtype=torch.int64)
+        votes[0, 0, 0] = int(np.sqrt(mechanism.row_bound_squared)) + 1
+        votes[1, : mechanism.images_per_teacher + 1] = 1
+        kept = mechanism.within_bound(votes)
+        expect(not kept[0].any(), f"{mechanism.name}: a row that is too long is dropped")
+        if mechanism.classes_voted_apart > 1:
+            expect(not kept[1].any(), f"{mechanism.name}: a teacher votes on the images of one class")
+
+
+def rows_do_not_depend_on_other_teachers(rng: np.random.Generator) -> None:
+    """Sensitivity counts one teacher: its gradient must not move the rows of others."""
+    for case in CASES:
+        if not isinstance(case.mechanism, VoteMechanism):
+            continue
+        (block,) = case.make(rng)
+        changed = block.clone()
+        changed[3] *= -1e6
+        rows = [case.mechanism.encode(data, torch.Generator().manual_seed(1)) for data in (block, changed)]
+        others = [teacher for teacher in range(len(block)) if teacher != 3]
+        expect(torch.equal(rows[0][others], rows[1][others]), f"{case.name}: a row depends on its own gradient alone")
+
+
+def neighbors_stay_within_the_charge(rng: np.random.Generator) -> None:
+    """R6: whole releases of neighbours are no farther apart than what was charged for, and come close to it."""
+    for case in CASES:
+        charged = _charged_distance(case)
+        for data, neighbor in _neighbors(rng, case):
+            worst, together = distances_squared(case.mechanism, data, neighbor)
+            expect(together <= charged, f"{case.name}: neighbours stay within the charge")
+            expect(worst <= case.mechanism.sensitivity_squared(ZERO_OUT), f"{case.name}: and within Δ per query")
+        worst, together = distances_squared(case.mechanism, *case.worst())
+        expect(together <= charged, f"{case.name}: the worst neighbours stay within the charge")
+        tight = case.tightness * case.mechanism.sensitivity_squared(ZERO_OUT)
+        expect(worst >= tight, f"{case.name}: the worst neighbours come close to Δ")
+
+
+def replaced_units_stay_within_their_figure(rng: np.random.Generator) -> None:
+    """The replace-one figure that stands beside the headline is a bound as well."""
+    for case in CASES:
+        units = case.mechanism.cost(REPLACE_ONE)
+        allowed = _distance_squared(case.mechanism, units)
+        for _ in range(_NEIGHBORS):
+            data = case.make(rng)
+            _, together = distances_squared(case.mechanism, data, case.neighbors[REPLACE_ONE](rng, data))
+            expect(together <= allowed, f"{case.name}: replaced units stay within the replace-one figure")
+        if not isinstance(case.mechanism, VoteMechanism):
+            _, together = distances_squared(case.mechanism, *_opposite_records(case.mechanism.dimensions))
+            expect(together <= allowed, f"{case.name}: opposite records stay within the replace-one figure")
+
+
+def sums_are_plain_sums(rng: np.random.Generator) -> None:
+    """Nothing happens between the rows and the noise: the sum of two halves is the sum of the whole (B10)."""
+    for case in CASES:
+        data = case.make(rng)
+        if isinstance(data, Vectors):
+            half = len(data.groups) // 2
+            parts = [Vectors(data.values[rows], data.groups[rows]) for rows in (slice(half), slice(half, None))]
+        elif case.mechanism.stochastic:
+            continue
+        else:
+            parts = [[part] for part in data[0].split(5)]
+        total = sum(case.mechanism.total(part) for part in parts)
+        expect(np.array_equal(case.mechanism.total(data), total), f"{case.name}: what gets noise is a plain sum")
+
+
+def hostile_gradients(rng: np.random.Generator, dimensions: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of all scales, with ties; and the mask (teachers, images) of those that must vote zero."""
+    shape = (_HOSTILE_TEACHERS, IMAGES, dimensions)
+    scale = 10.0 ** rng.integers(-20, 30, (_HOSTILE_TEACHERS, IMAGES, 1))
+    gradients = torch.tensor(rng.standard_normal(shape) * scale, dtype=torch.float32)
+    gradients[1::7] = gradients[1::7].sign()
+    gradients[::5, 0, 0], gradients[::6, 1], gradients[::7, 2, -1] = float("nan"), float("inf"), float("-inf")
+    gradients[::8, 3] = 0.0
+    return gradients, ~torch.isfinite(gradients).all(dim=-1) | (gradients == 0).all(dim=-1)
+
+
+def _neighbors(rng: np.random.Generator, case: Case) -> Iterator[tuple[object, object]]:
+    for _ in range(_NEIGHBORS):
+        data = case.make(rng)
+        yield data, case.neighbors[ZERO_OUT](rng, data)
+    if isinstance(case.mechanism, VoteMechanism):
+        (block,) = case.make(rng)
+        flipped = block.clone()
+        flipped[5] *= -1
+        yield [block], [flipped]
+
+
+def _opposite_records(dimensions: int) -> tuple[Vectors, Vectors]:
+    """A record that points the other way, and for outer products one at a right angle."""
+    first, second = np.zeros((2, 1, dimensions))
+    first[0, 0] = 5.0
+    second[0, 0], second[0, -1] = -5.0, 1e-3
+    return Vectors(first, np.zeros(1, dtype=np.int64)), Vectors(second, np.zeros(1, dtype=np.int64))
+
+
+def _charged_distance(case: Case) -> int:
+    """Squared distance that one release pays for, by what it really charges."""
+    account = MemoryAccount(UNITS_PER_MU_SQUARED * 10**9)
+    data = case.make(np.random.default_rng(0))
+    case.mechanism.release(lambda: data, step=0, account=account, noise=NoiseSource())
+    return _distance_squared(case.mechanism, account.charged_units)
+
+
+def _distance_squared(mechanism: Mechanism, units: int) -> int:
+    """Largest whole number d² with d²/(σ² − 9) at most `units`, allowing for the rounding up of each query."""
+    return units * (mechanism.noise_stddev**2 - SMOOTHING_VARIANCE) // UNITS_PER_MU_SQUARED

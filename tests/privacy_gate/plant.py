@@ -1,0 +1,23 @@
+"""What a planted bug is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A privacy bug, small enough to be overlooked in a review.
+
+    Attributes:
+        name: What goes wrong.
+        reference: Defect of the original (B…) or requirement (R…) it belongs to.
+        apply: Puts it into the product; undone with the patch.
+    """
+
+    name: str
+    reference: str
+    apply: Callable[[pytest.MonkeyPatch], None]

@@ -1,0 +1,286 @@
+"""Bugs in the order of things, in the durable account, and in what leaves a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy
+from sqlalchemy.orm import Session
+
+from datalens_service.mechanisms import Mechanism
+from datalens_service.methods.moments import MomentsLoop
+from datalens_service.methods.teacher_loop import TeacherLoop
+from datalens_service.models.trainer import StudentTrainer
+from datalens_service.privacy.randomness import NoiseSource
+from datalens_service.store import aggregates, chain, datasets, ledger, recovery, verification
+from datalens_service.store.account import JobAccount
+from datalens_service.store.chain import Entry, EntryKind
+from datalens_service.store.mirror import LedgerLog
+
+from .plant import Plant
+
+
+def _release(patch: pytest.MonkeyPatch, body: Any) -> None:
+    """Replace `release` by `body(self, contributions, step, account, noise)`."""
+
+    def release(self: Mechanism, contributions: Any, *, step: int, account: Any, noise: NoiseSource) -> Any:
+        return body(self, contributions, step, account, noise)
+
+    patch.setattr(Mechanism, "release", release)
+
+
+def _noisy(self: Mechanism, contributions: Any, noise: NoiseSource) -> np.ndarray:
+    exact = self.total(contributions())
+    return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
+
+
+def charge_after_the_draw(patch: pytest.MonkeyPatch) -> None:
+    """The noise is drawn, then the budget asked."""
+
+    def body(self: Mechanism, contributions: Any, step: int, account: Any, noise: NoiseSource) -> Any:
+        stored = account.replay(step)
+        if stored is None:
+            stored = _noisy(self, contributions, noise)
+            account.charge(step, self.label(), self.cost())
+            account.store(step, stored)
+        return self.decode(stored)
+
+    _release(patch, body)
+
+
+def resume_without_charge(patch: pytest.MonkeyPatch) -> None:
+    """Only the first step of a run is charged, as if the counter began anew with each start."""
+
+    def body(self: Mechanism, contributions: Any, step: int, account: Any, noise: NoiseSource) -> Any:
+        stored = account.replay(step)
+        if stored is None:
+            if step == 0:
+                account.charge(step, self.label(), self.cost())
+            stored = _noisy(self, contributions, noise)
+            account.store(step, stored)
+        return self.decode(stored)
+
+    _release(patch, body)
+
+
+def stored_sum_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A resumed step is drawn again although its noisy sum is there; the old one has been used."""
+
+    def body(self: Mechanism, contributions: Any, step: int, account: Any, noise: NoiseSource) -> Any:
+        account.charge(step, self.label(), self.cost())
+        drawn = _noisy(self, contributions, noise)
+        if account.replay(step) is None:
+            account.store(step, drawn)
+        return self.decode(drawn)
+
+    _release(patch, body)
+
+
+def exact_sum_handed_out(patch: pytest.MonkeyPatch) -> None:
+    """The noisy sum is stored and charged for, the exact one is decoded."""
+
+    def body(self: Mechanism, contributions: Any, step: int, account: Any, noise: NoiseSource) -> Any:
+        exact = self.total(contributions())
+        account.charge(step, self.label(), self.cost())
+        account.store(step, exact + noise.discrete_gaussian(exact.shape, self.noise_stddev))
+        return self.decode(exact)
+
+    _release(patch, body)
+
+
+def charge_commits_later(patch: pytest.MonkeyPatch) -> None:
+    """Charges are collected and written with the noisy sum: faster, and lost in a crash."""
+    charge, store = JobAccount.charge, JobAccount.store
+    waiting: list[tuple[int, str, int]] = []
+
+    def noted(self: JobAccount, step: int, label: str, units: int) -> None:
+        waiting.append((step, label, units))
+
+    def written(self: JobAccount, step: int, noisy: np.ndarray) -> None:
+        while waiting:
+            charge(self, *waiting.pop())
+        store(self, step, noisy)
+
+    patch.setattr(JobAccount, "charge", noted)
+    patch.setattr(JobAccount, "store", written)
+
+
+def second_charge_skipped(patch: pytest.MonkeyPatch) -> None:
+    """A step that has a charge is not charged again, whether its noise was drawn or not."""
+    charge = ledger.charge
+
+    def once(session: Session, job_id: str, lease_token: int, step: int, label: str, units: int) -> Entry:
+        for row in session.query(ledger.LedgerEntryRow).filter_by(job_id=job_id, step=step, kind=EntryKind.CHARGE):
+            return Entry.model_validate(row)
+        return charge(session, job_id, lease_token, step, label, units)
+
+    patch.setattr(ledger, "charge", once)
+
+
+def refund_after_the_draw(patch: pytest.MonkeyPatch) -> None:
+    """A job that fails gets everything back."""
+    settle = ledger.settle
+
+    def refunded(session: Session, job_id: str, lease_token: int | None) -> int:
+        account, job = ledger.lock(session, job_id)
+        account.charged_units -= job.charged_units
+        job.charged_units = 0
+        return settle(session, job_id, lease_token)
+
+    patch.setattr(ledger, "settle", refunded)
+
+
+def refund_as_reservation(patch: pytest.MonkeyPatch) -> None:
+    """The budget is not booked as charged when it is spent, only taken from the reservation."""
+
+    def spend(account: Any, job: Any, units: int) -> None:
+        job.reserved_units -= units
+        account.reserved_units -= units
+
+    patch.setattr(ledger, "_spend", spend)
+
+
+def stale_workers_may_charge(patch: pytest.MonkeyPatch) -> None:
+    """No fencing: whoever knows the job may go on with it."""
+    patch.setattr(ledger, "check_lease", lambda job, lease_token: None)
+
+
+def reservations_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    """A new job is checked against what was charged, not against what others have reserved."""
+
+    def reserve(session: Session, account: Any, job: Any, units: int) -> None:
+        if units > account.limit_units - account.charged_units:
+            raise ledger.BudgetExceeded("The budget is used up.")
+        job.reserved_units = units
+        ledger.append(session, account, EntryKind.RESERVE, dataset_id=job.dataset_id, job_id=job.id, units=units)
+
+    patch.setattr(ledger, "reserve", reserve)
+
+
+def log_is_not_written(patch: pytest.MonkeyPatch) -> None:
+    """The second record of charges stays empty."""
+    patch.setattr(LedgerLog, "append", lambda self, line: None)
+
+
+def restored_backup_is_believed(patch: pytest.MonkeyPatch) -> None:
+    """Charges that only the log knows are passed over."""
+    patch.setattr(recovery, "_recover", lambda session, account, line: True)
+
+
+def uploads_are_always_new(patch: pytest.MonkeyPatch) -> None:
+    """Records are remembered under the name of the upload, so none is ever recognised."""
+    patch.setattr(datasets, "known_records", lambda session, prints: {})
+    patch.setattr(datasets, "remember", lambda session, prints, account_id: None)
+
+
+def order_enters_the_fingerprint(patch: pytest.MonkeyPatch) -> None:
+    """One digest of the whole upload: reordered or mixed records are strangers."""
+    fingerprints = datasets.fingerprints
+
+    def whole(key: bytes, images: np.ndarray) -> frozenset[bytes]:
+        return fingerprints(key, images.reshape(1, -1, *images.shape[2:]))
+
+    patch.setattr(datasets, "fingerprints", whole)
+
+
+def units_are_not_sealed(patch: pytest.MonkeyPatch) -> None:
+    """The hash of an entry leaves out what it is about."""
+    computed = Entry.computed_hash
+    patch.setattr(Entry, "computed_hash", lambda self: computed(self.model_copy(update={"units": 0})))
+
+
+def links_are_not_checked(patch: pytest.MonkeyPatch) -> None:
+    """The chain is added up and its hashes are not compared."""
+    patch.setattr(chain.Balance, "_check_link", lambda self, entry: None)
+
+
+def sums_are_kept_without_a_charge(patch: pytest.MonkeyPatch) -> None:
+    """The store takes any sum of the worker that holds the job."""
+    patch.setattr(aggregates, "_charged", lambda job_id, lease_token, step: sqlalchemy.true())
+
+
+def draws_are_not_audited(patch: pytest.MonkeyPatch) -> None:
+    """The audit adds up charges and does not ask what was drawn."""
+    patch.setattr(verification, "_check_aggregates", lambda session, account: None)
+
+
+def exact_means_in_the_generator(patch: pytest.MonkeyPatch) -> None:
+    """The generator is centred on the class means of the records."""
+    step = MomentsLoop.step
+
+    def centred(self: MomentsLoop, number: int, account: Any, noise: NoiseSource) -> None:
+        step(self, number, account, noise)
+        if number == 1:
+            rows = self._coordinates()
+            for group in np.unique(rows.groups):
+                self.fit.means[group] = rows.values[rows.groups == group].mean(axis=0)
+
+    patch.setattr(MomentsLoop, "step", centred)
+
+
+def scale_from_the_records(patch: pytest.MonkeyPatch) -> None:
+    """The clipping length is the longest record's: a private number that scales everything."""
+    init = MomentsLoop.__init__
+
+    def scaled(self: MomentsLoop, parameters: Any, plan: Any, dataset: Any) -> None:
+        init(self, parameters, plan, dataset)
+        self._clip_norm = float(np.linalg.norm(self._data.images.reshape(len(self._data), -1) / 255, axis=1).max())
+
+    patch.setattr(MomentsLoop, "__init__", scaled)
+
+
+def labels_by_their_frequency(patch: pytest.MonkeyPatch) -> None:
+    """Synthetic images are asked for with the classes of private records."""
+    init, propose = TeacherLoop.__init__, StudentTrainer.propose
+
+    def remembered(self: TeacherLoop, parameters: Any, plan: Any, dataset: Any, *others: Any) -> None:
+        init(self, parameters, plan, dataset, *others)
+        self._student.private_labels = dataset.train.labels
+
+    def by_frequency(self: StudentTrainer, seed: int, count: int, **named: Any) -> Any:
+        images, labels = propose(self, seed, count, **named)
+        labels[:] = labels.new_tensor(self.private_labels[:count])
+        return images, labels
+
+    patch.setattr(TeacherLoop, "__init__", remembered)
+    patch.setattr(StudentTrainer, "propose", by_frequency)
+
+
+def teachers_in_the_generator(patch: pytest.MonkeyPatch) -> None:
+    """Everything trainable is saved under one name."""
+    generator = TeacherLoop.generator
+
+    def saved(self: TeacherLoop) -> Any:
+        released = generator(self)
+        released.tensors.update({f"d_{name}": value for name, value in self._teachers.state().items()})
+        return released
+
+    patch.setattr(TeacherLoop, "generator", saved)
+
+
+PLANTS = (
+    Plant("charge after draw", "R40", charge_after_the_draw),
+    Plant("resume without charge", "B11", resume_without_charge),
+    Plant("replay ignores the stored sum", "R41", stored_sum_is_ignored),
+    Plant("exact sum handed out", "R40", exact_sum_handed_out),
+    Plant("charge committed after the draw", "R40", charge_commits_later),
+    Plant("double charge skipped", "R41", second_charge_skipped),
+    Plant("refund after draw", "R45", refund_after_the_draw),
+    Plant("spends not booked as charged", "R39", refund_as_reservation),
+    Plant("replaced workers may charge", "R42", stale_workers_may_charge),
+    Plant("reservations of other jobs not counted", "R39", reservations_are_not_counted),
+    Plant("ledger log not written", "R49", log_is_not_written),
+    Plant("restored backup believed", "R49", restored_backup_is_believed),
+    Plant("uploaded again with a fresh budget", "R48", uploads_are_always_new),
+    Plant("reordered upload not recognised", "R48", order_enters_the_fingerprint),
+    Plant("units left out of the journal's hash", "R52", units_are_not_sealed),
+    Plant("links of the journal not checked", "R52", links_are_not_checked),
+    Plant("sums kept without a charge", "R40", sums_are_kept_without_a_charge),
+    Plant("draws left out of the audit", "R52", draws_are_not_audited),
+    Plant("exact class means in the generator", "R4", exact_means_in_the_generator),
+    Plant("clipping length taken from the records", "R4", scale_from_the_records),
+    Plant("labels drawn by their private frequency", "R4", labels_by_their_frequency),
+    Plant("teachers saved with the generator", "B13", teachers_in_the_generator),
+)

@@ -1,0 +1,210 @@
+"""Bugs in what is summed and in the sensitivity that is claimed for it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from datalens_service.mechanisms import OuterProductSum, TopAgg, VectorSum, VoteMechanism, count_sketch, klevel, topagg
+from datalens_service.mechanisms.count_sketch import CountSketch
+from datalens_service.mechanisms.klevel import KLevel
+from datalens_service.mechanisms.moments import _BoundedSum
+from datalens_service.privacy.accounting import NeighboringRelation
+
+from .plant import Plant
+
+
+def guard_lets_all_through(patch: pytest.MonkeyPatch) -> None:
+    """The row guard returns what it was given."""
+    patch.setattr(VoteMechanism, "within_bound", lambda self, votes: votes)
+
+
+def guard_counts_in_narrow_integers(patch: pytest.MonkeyPatch) -> None:
+    """Squares overflow, so that a long row looks short."""
+
+    def narrow(self: VoteMechanism, votes: torch.Tensor) -> torch.Tensor:
+        squared = votes.to(torch.int8).square().sum(dim=-1, keepdim=True, dtype=torch.int8)
+        return votes * (squared <= self.row_bound_squared)
+
+    patch.setattr(VoteMechanism, "within_bound", narrow)
+
+
+def one_more_coordinate(patch: pytest.MonkeyPatch) -> None:
+    """Off by one in the selection, and no guard behind it."""
+    guard_lets_all_through(patch)
+    sign_votes = topagg.sign_votes
+
+    def longer(gradients: torch.Tensor, top_k: int, *others: Any) -> torch.Tensor:
+        return sign_votes(gradients, top_k + 1, *others)
+
+    patch.setattr(topagg, "sign_votes", longer)
+
+
+def all_that_are_as_large_as_the_kth(patch: pytest.MonkeyPatch) -> None:
+    """Ties at the bar are all kept, and no guard behind it."""
+    guard_lets_all_through(patch)
+
+    def largest(magnitudes: torch.Tensor, count: int) -> torch.Tensor:
+        return magnitudes >= magnitudes.topk(min(count, magnitudes.shape[-1]), dim=-1).values[..., -1:]
+
+    patch.setattr(topagg, "_largest", largest)
+
+
+def values_instead_of_signs(patch: pytest.MonkeyPatch) -> None:
+    """Votes keep the gradient's size, and no guard behind it."""
+    guard_lets_all_through(patch)
+
+    def values(self: TopAgg, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        return (1000 * topagg.finite_and_clipped(gradients, self.clip)).to(torch.int64)
+
+    patch.setattr(TopAgg, "encode", values)
+
+
+def not_a_number_votes(patch: pytest.MonkeyPatch) -> None:
+    """NaN passes the clamp, is the largest of all, and gets a sign."""
+    for module in (topagg, klevel):
+        patch.setattr(module, "finite_and_clipped", lambda gradients, clip: gradients.clamp(-clip, clip))
+
+
+def infinities_vote(patch: pytest.MonkeyPatch) -> None:
+    """Only NaN is looked for; a diverged teacher votes with its infinities."""
+
+    def nan_only(gradients: torch.Tensor, clip: float) -> torch.Tensor:
+        return torch.where(gradients.isnan().any(dim=-1, keepdim=True), 0.0, gradients).clamp(-clip, clip)
+
+    for module in (topagg, klevel):
+        patch.setattr(module, "finite_and_clipped", nan_only)
+
+
+def normalised_by_the_largest_of_all(patch: pytest.MonkeyPatch) -> None:
+    """The scale of a row is taken from the whole block: one teacher silences the others."""
+    clip_rows = topagg.finite_and_clipped
+
+    def scaled(gradients: torch.Tensor, clip: float) -> torch.Tensor:
+        finite = clip_rows(gradients, float("inf"))
+        return (finite / finite.abs().max().clamp_min(1e-30)).mul(1e3).round().clamp(-clip, clip)
+
+    patch.setattr(topagg, "finite_and_clipped", scaled)
+
+
+def top_k_after_the_sum(patch: pytest.MonkeyPatch) -> None:
+    """Dense signs are summed and the largest sums kept: one teacher moves the selection."""
+    total = VoteMechanism.total
+
+    def selected(self: VoteMechanism, contributions: Any) -> np.ndarray:
+        sums = total(self, contributions)
+        bar = np.sort(np.abs(sums), axis=-1)[:, -min(8, sums.shape[-1])][:, None]
+        return np.where(np.abs(sums) >= bar, sums, 0)
+
+    patch.setattr(VoteMechanism, "total", selected)
+
+
+def threshold_before_the_noise(patch: pytest.MonkeyPatch) -> None:
+    """The decision falls on the exact sum: one vote moves whole coordinates from 0 to N."""
+    total = VoteMechanism.total
+
+    def decided(self: VoteMechanism, contributions: Any) -> np.ndarray:
+        sums = total(self, contributions)
+        return self.num_teachers * np.sign(sums) * (np.abs(sums) >= self.num_teachers // 4)
+
+    patch.setattr(VoteMechanism, "total", decided)
+
+
+def sketches_are_not_truncated(patch: pytest.MonkeyPatch) -> None:
+    """Collisions lengthen tables beyond √(rows·k), and no guard behind it."""
+    guard_lets_all_through(patch)
+    patch.setattr(count_sketch, "_truncated", lambda tables, bound: tables)
+
+
+def sketches_cost_one_row(patch: pytest.MonkeyPatch) -> None:
+    """The published 2√k for a table of several rows."""
+    patch.setattr(CountSketch, "row_bound_squared", property(lambda self: self.top_k))
+    guard_lets_all_through(patch)
+
+
+def levels_without_a_row_norm(patch: pytest.MonkeyPatch) -> None:
+    """The smaller norm is charged for and not enforced."""
+    guard_lets_all_through(patch)
+    patch.setattr(KLevel, "_shortened", lambda self, rows: rows)
+
+
+def long_records_are_summed(patch: pytest.MonkeyPatch) -> None:
+    """The sensitivity of clipped records, the sum of raw ones."""
+
+    def raw(self: _BoundedSum, values: np.ndarray) -> np.ndarray:
+        return np.rint(np.nan_to_num(values) * self.grid)
+
+    patch.setattr(_BoundedSum, "on_grid", raw)
+
+
+def rounding_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Records on the grid can be longer than the ball they were clipped to; the radius ignores it."""
+    patch.setattr(_BoundedSum, "radius", property(lambda self: self.grid - 3))
+    on_grid = _BoundedSum.on_grid
+
+    def unguarded(self: _BoundedSum, values: np.ndarray) -> np.ndarray:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(_BoundedSum, "radius", property(lambda bounded: 2 * bounded.grid))
+            return on_grid(self, values)
+
+    patch.setattr(_BoundedSum, "on_grid", unguarded)
+
+
+def counts_are_free(patch: pytest.MonkeyPatch) -> None:
+    """The class count is released with the sum and not charged for."""
+
+    def vectors_only(self: VectorSum, relation: NeighboringRelation) -> Fraction:
+        return Fraction((4 if relation is NeighboringRelation.REPLACE_ONE else 1) * self.radius**2)
+
+    patch.setattr(VectorSum, "sensitivity_squared", vectors_only)
+
+
+def replaced_like_emptied(patch: pytest.MonkeyPatch) -> None:
+    """The zero-out figure is shown as the replace-one figure."""
+    patch.setattr(OuterProductSum, "sensitivity_squared", lambda self, relation: Fraction(self.radius**4))
+    patch.setattr(
+        VectorSum, "sensitivity_squared", lambda self, relation: Fraction(self.radius**2 + self.count_weight**2)
+    )
+
+
+def sensitivity_is_root_k(patch: pytest.MonkeyPatch) -> None:
+    """√k instead of 2√k: as if a vote could only vanish, not turn."""
+    patch.setattr(VoteMechanism, "sensitivity_squared", lambda self, relation: Fraction(self.row_bound_squared))
+
+
+def mixed_shards_at_the_price_of_pure_ones(patch: pytest.MonkeyPatch) -> None:
+    """A step costs one image although every teacher votes on all."""
+    patch.setattr(VoteMechanism, "queries_per_unit", lambda self, relation: 1)
+
+
+def relabelled_units_count_once(patch: pytest.MonkeyPatch) -> None:
+    """With class-pure shards a relabelled unit leaves one teacher and enters another."""
+    patch.setattr(VoteMechanism, "queries_per_unit", lambda self, relation: self.images_per_teacher)
+
+
+PLANTS = (
+    Plant("row guard lets everything through", "R5", guard_lets_all_through),
+    Plant("row guard overflows", "R5", guard_counts_in_narrow_integers),
+    Plant("top-(k+1)", "R6", one_more_coordinate),
+    Plant("all ties at the k-th coordinate are kept", "R6", all_that_are_as_large_as_the_kth),
+    Plant("values instead of signs", "R6", values_instead_of_signs),
+    Plant("NaN passed through", "B24", not_a_number_votes),
+    Plant("infinite gradients vote", "B24", infinities_vote),
+    Plant("rows normalised by the largest of all teachers", "R6", normalised_by_the_largest_of_all),
+    Plant("top-k after the sum", "B10", top_k_after_the_sum),
+    Plant("threshold applied before the noise", "B7", threshold_before_the_noise),
+    Plant("sketches longer than charged for", "R6", sketches_are_not_truncated),
+    Plant("sketches charged like one row", "B10", sketches_cost_one_row),
+    Plant("row norm of k-level votes not enforced", "R6", levels_without_a_row_norm),
+    Plant("long records summed without clipping", "R6", long_records_are_summed),
+    Plant("rounding to the grid left out of the radius", "R6", rounding_is_forgotten),
+    Plant("class counts released for free", "R17", counts_are_free),
+    Plant("replace-one figure equal to zero-out for sums", "R6", replaced_like_emptied),
+    Plant("sensitivity √k instead of 2√k", "R6", sensitivity_is_root_k),
+    Plant("mixed shards charged like class-pure ones", "R6", mixed_shards_at_the_price_of_pure_ones),
+    Plant("relabelled unit charged for one teacher", "R6", relabelled_units_count_once),
+)

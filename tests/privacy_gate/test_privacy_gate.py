@@ -1,0 +1,86 @@
+"""The mutation gate (soundness R33): every planted bug is caught, and the product as it is raises no alarm."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from datalens_service.mechanisms import Mechanism
+from datalens_service.privacy.randomness import NoiseSource
+
+from . import __main__ as command
+from .gate import CLEAN_RUNS, PLANTS, caught, first_alarm
+from .plant import Plant
+from .plants_noise import no_noise
+from .plants_votes import sensitivity_is_root_k
+
+HARMLESS = Plant("nothing at all", "R33", lambda patch: None)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
+def test_a_planted_bug_is_caught(plant: Plant):
+    assert caught(plant) is not None
+
+
+@pytest.mark.parametrize("seed", range(CLEAN_RUNS))
+def test_the_product_raises_no_alarm(seed: int):
+    assert first_alarm(seed) is None
+
+
+def test_there_are_enough_plants_and_no_two_are_the_same():
+    assert len(PLANTS) >= 20
+    assert len({plant.name for plant in PLANTS}) == len({plant.apply for plant in PLANTS}) == len(PLANTS)
+
+
+def test_a_plant_is_taken_out_again():
+    before = (Mechanism.release, NoiseSource.discrete_gaussian)
+    caught(Plant("no noise", "R34", no_noise))
+    assert (Mechanism.release, NoiseSource.discrete_gaussian) == before
+
+
+def test_a_plant_that_no_longer_fits_the_product_is_an_error_and_not_a_catch():
+    outdated = Plant("outdated", "R33", lambda patch: patch.setattr(Mechanism, "no_such_method", None))
+    with pytest.raises(AttributeError, match="no_such_method"):
+        caught(outdated)
+
+
+@pytest.mark.parametrize(
+    ("plants", "slipped", "status"),
+    [((Plant("root k", "R6", sensitivity_is_root_k),), [], 0), ((HARMLESS,), ["nothing at all"], 1)],
+)
+def test_the_command_counts(
+    plants: tuple[Plant, ...],
+    slipped: list[str],
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr(command, "PLANTS", plants)
+    monkeypatch.setattr(command, "CLEAN_RUNS", 1)
+    monkeypatch.setattr("sys.argv", ["privacy-gate", "--json"])
+    assert command.main() == status
+    printed = capsys.readouterr()
+    summary = json.loads(printed.out)
+    assert (summary["planted"], summary["caught"], summary["slipped"]) == (1, 1 - len(slipped), slipped)
+    assert (summary["clean_runs"], summary["false_alarms"]) == (1, 0)
+    assert plants[0].name in printed.err
+
+
+def test_a_false_alarm_fails_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """A product that is itself broken must not pass because every plant is caught."""
+    no_noise(monkeypatch)
+    monkeypatch.setattr(command, "PLANTS", ())
+    monkeypatch.setattr(command, "CLEAN_RUNS", 1)
+    monkeypatch.setattr("sys.argv", ["privacy-gate"])
+    assert command.main() == 1
+    assert "FALSE ALARM" in capsys.readouterr().out
