@@ -196,7 +196,7 @@ PLANTS = (
     Plant("infinite gradients vote", "B24", infinities_vote),
     Plant("rows normalised by the largest of all teachers", "R6", normalised_by_the_largest_of_all),
     Plant("top-k after the sum", "B10", top_k_after_the_sum),
-    Plant("threshold applied before the noise", "B7", threshold_before_the_noise),
+    Plant("threshold applied before the noise", "R6", threshold_before_the_noise),
     Plant("sketches longer than charged for", "R6", sketches_are_not_truncated),
     Plant("sketches charged like one row", "B10", sketches_cost_one_row),
     Plant("row norm of k-level votes not enforced", "R6", levels_without_a_row_norm),

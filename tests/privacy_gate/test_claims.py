@@ -1,0 +1,49 @@
+"""docs/privacy.md and docs/defects.md name code, tests and planted bugs that exist, and figures that are right."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from scipy.stats import norm
+
+from datalens_service.privacy.accounting import epsilon_for_mu, mu_for_epsilon, round_up
+
+from .gate import PLANTS
+
+ROOT = Path(__file__).parents[2]
+PRIVACY = (ROOT / "docs" / "privacy.md").read_text()
+DEFECTS = (ROOT / "docs" / "defects.md").read_text()
+
+
+@pytest.mark.parametrize("page", [PRIVACY, DEFECTS], ids=["privacy", "defects"])
+def test_every_anchor_exists(page: str):
+    anchors = re.findall(r"`((?:datalens_service|workers|tests)/[\w./]+\.py)`", page)
+    assert len(anchors) > 10
+    assert [anchor for anchor in anchors if not (ROOT / anchor).is_file()] == []
+
+
+def test_every_defect_has_its_line_and_something_that_would_notice():
+    rows = [line.strip("| ").split(" | ") for line in DEFECTS.splitlines() if re.match(r"\| B\d+ \|", line)]
+    assert [row[0] for row in rows] == [f"B{number}" for number in range(1, 28)]
+    for row in rows:
+        named = set(re.findall(r'"([^"]+)"', row[-1]))
+        assert named <= {plant.name for plant in PLANTS}, row[0]
+        assert named >= {plant.name for plant in PLANTS if plant.reference == row[0]}, row[0]
+        assert named or "`tests/" in row[-1], row[0]
+
+
+def test_the_owners_table_of_attacks_is_right():
+    for epsilon, rare, often in ((1, "0.24 %", "2.0 %"), (10, "14 %", "37 %")):
+        mu = mu_for_epsilon(epsilon, 1e-5)
+        rates = [100 * norm.cdf(norm.ppf(false) + mu) for false in (0.001, 0.01)]
+        assert f"| ε = {epsilon} | {rare} | {often} |" in PRIVACY
+        assert rates == [pytest.approx(float(text.rstrip(" %")), rel=0.05) for text in (rare, often)]
+
+
+def test_the_figures_for_several_images_of_one_person_are_right():
+    mu = mu_for_epsilon(1.0, 1e-5)
+    shown = [f"{round_up(epsilon_for_mu(images * mu, 1e-5), 2):g}" for images in (2, 3, 5, 10)]
+    sentence = "ε = {} for two images, {} for three, {} for five, {} for ten"
+    assert sentence.format(*shown) in PRIVACY
