@@ -63,7 +63,7 @@ class DataLens(Method):
     z_dim: int = Field(default=50, ge=1, le=1024, description="Length of the student's latent vector.")
     image_step_size: float = Field(default=1e-3, gt=0, description="γ: how far a vote moves an image.")
     student_learning_rate: float | None = Field(
-        default=None, gt=0, le=1, description="Adam's; 1e-3 as in the original, 1e-4 if left out after a warm start."
+        default=None, gt=0, le=1, description="Adam's; 1e-3 as in the original, 1e-5 if left out after a warm start."
     )
     student_updates: int = Field(default=1, ge=1, le=100, description="Student steps per released vote.")
     student_averaging: float = Field(default=0.0, ge=0, lt=1, description="Decay of the average of student weights.")
@@ -103,7 +103,7 @@ class DataLens(Method):
     @property
     def resolved_student_learning_rate(self) -> float:
         """The named rate, or the default for this kind of start: votes undo a good start unless they are gentle."""
-        return self.student_learning_rate or (1e-4 if self.warm_start else 1e-3)
+        return self.student_learning_rate or (1e-5 if self.warm_start else 1e-3)
 
     def dimensions(self, schema: Schema) -> int:
         """Coordinates of one vote."""

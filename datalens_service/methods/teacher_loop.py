@@ -19,6 +19,7 @@ from datalens_service.methods.base import Plan
 from datalens_service.methods.moments import MomentsLoop
 from datalens_service.models.basis import dct_basis
 from datalens_service.models.generator import Generator
+from datalens_service.models.memory import check_memory
 from datalens_service.models.shards import ShardSampler
 from datalens_service.models.student import network
 from datalens_service.models.teachers import TeacherEnsemble
@@ -51,6 +52,7 @@ class TeacherLoop:
             raise TypeError("the last release of a DataLens plan is a vote")
         self._votes, self._vote_steps = votes.mechanism, votes.count
         self._groups = self._votes.classes_voted_apart
+        check_memory(parameters.teacher, parameters.num_teachers, dataset.schema, device)
         self._sampler = self._shards(dataset)
         self._teachers = TeacherEnsemble(
             parameters.teacher,
