@@ -38,6 +38,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import StoredDataset
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.startup import start
+from workers import logs
 from workers.execute import execute
 from workers.heartbeat import Heartbeat
 from workers.observer import ShutdownRequested
@@ -180,6 +181,8 @@ def workbench(out: Path) -> Generator[Workbench]:
         raise InvalidInput(f"{out} holds other files: choose a folder that is empty or does not exist yet.")
     settings = embedded_settings(private)
     private.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # To stderr, and only what went wrong: progress is drawn by the caller.
+    logs.configure("error")
     with _alone(private / "lock"):
         database = start(settings)
         try:

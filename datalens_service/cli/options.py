@@ -34,7 +34,8 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="A parameter of the method, for example top_k=100 or warm_start.subspace_dimensions=40. Repeatable.",
+        help="A parameter of the method, for example top_k=100 or warm_start.subspace_dimensions=40, or of the "
+        "evaluation: evaluation.epochs=8. Repeatable.",
         rich_help_panel=_SPEC,
     ),
 ]

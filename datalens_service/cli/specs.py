@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PRESET = "balanced"
 
+_EVALUATION = "evaluation."
+
 
 @dataclass(frozen=True)
 class SpecOptions:
@@ -27,7 +29,7 @@ class SpecOptions:
         delta: δ; None leaves it to the data set.
         method: Name of a method, or None.
         preset: Name of a preset, or None; without both, `balanced`.
-        settings: `key=value` parameters of the method.
+        settings: `key=value` parameters of the method, or of the evaluation with `evaluation.` in front.
         seed: Of training randomness.
         synthetic_images: Images packed at the end.
         evaluate: Whether to measure usefulness.
@@ -52,27 +54,25 @@ class SpecOptions:
 
         from datalens_service.spec import TrainingSpec
 
+        wanted: dict[str, Any] = {
+            "method": self._method(schema),
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "seed": self.seed,
+            "synthetic_images": self.synthetic_images,
+            "evaluation": {"enabled": self.evaluate},
+        }
+        for setting in self.settings:
+            _assign(wanted if setting.startswith(_EVALUATION) else wanted["method"], setting)
         try:
-            return TrainingSpec.model_validate(
-                {
-                    "method": self._method(schema),
-                    "epsilon": self.epsilon,
-                    "delta": self.delta,
-                    "seed": self.seed,
-                    "synthetic_images": self.synthetic_images,
-                    "evaluation": {"enabled": self.evaluate},
-                }
-            )
+            return TrainingSpec.model_validate(wanted)
         except ValidationError as error:
             raise InvalidSpec(_sentence(error)) from error
 
     def _method(self, schema: Schema) -> dict[str, Any]:
         if self.method is not None and self.preset is not None:
             raise InvalidSpec("Name a method or a preset, not both: a preset names its method.")
-        parameters = {"name": self.method} if self.method is not None else self._preset(schema)
-        for setting in self.settings:
-            _assign(parameters, setting)
-        return parameters
+        return {"name": self.method} if self.method is not None else self._preset(schema)
 
     def _preset(self, schema: Schema) -> dict[str, Any]:
         from datalens_service.presets import preset

@@ -62,6 +62,8 @@ def train_upload(upload: Upload, format_name: str, asked: SpecOptions, out: Path
         as_json: How to show the outcome.
 
     Raises:
+        InvalidSpec: The request does not fit the data set.
+        BudgetExceeded: The folder's budget does not pay for it.
         typer.Exit: 1, the job failed.
     """
     from datalens_service.cli.local import workbench
@@ -69,6 +71,8 @@ def train_upload(upload: Upload, format_name: str, asked: SpecOptions, out: Path
     from datalens_service.cli.progress import PhaseBars
 
     spec = asked.spec(upload.schema)
+    # Refused before a folder is made and records are copied.
+    spec.plan(upload.schema)
     with workbench(out) as bench:
         dataset = bench.dataset(upload, format_name, spec.epsilon, spec.delta)
         job = bench.job(dataset, spec)

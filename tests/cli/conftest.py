@@ -1,0 +1,66 @@
+"""The command line in this process, a real service beside it, and a small private image set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.service import RunningService
+from datalens_service.cli.app import app
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def datalens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Runs a command in an empty folder; its exit code, stdout and stderr are in the result."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("DATALENS_URL", "DATALENS_API_KEY", "DATALENS_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: object) -> Result:
+        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    return run
+
+
+@pytest.fixture
+def datalens_json(datalens: Run) -> Callable[..., Any]:
+    """Runs a command with --json, which succeeds; what it printed."""
+
+    def run(*arguments: object) -> Any:
+        result = datalens(*arguments, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def npz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """80 + 20 images of 8×8 pixels in two classes: bright above, or bright below."""
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for split, n in (("train", 80), ("test", 20)):
+        labels = np.arange(n) % 2
+        images = rng.integers(0, 60, (n, 8, 8), dtype=np.uint8)
+        images[labels == 0, :4] += 150
+        images[labels == 1, 4:] += 150
+        arrays |= {f"{split}_images": images, f"{split}_labels": labels}
+    path = tmp_path_factory.mktemp("upload") / "halves.npz"
+    np.savez_compressed(path, **arrays)
+    return path
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """`datalens serve`, as a person starts it."""
+    running = RunningService(tmp_path_factory.mktemp("service") / "data")
+    yield running
+    running.stop()

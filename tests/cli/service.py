@@ -1,0 +1,107 @@
+"""`datalens serve` as a real process on a free port."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 120.0
+DATALENS = [sys.executable, "-m", "datalens_service.cli"]
+
+
+def free_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port: int = unused.getsockname()[1]
+        return port
+
+
+class RunningService:
+    """Starts the service and waits until it has said where it is."""
+
+    def __init__(self, data_dir: Path, port: int | None = None) -> None:
+        self.data_dir = data_dir
+        self.port = port or free_port()
+        data_dir.parent.mkdir(parents=True, exist_ok=True)
+        self.log = data_dir.parent / f"serve-{self.port}.log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*DATALENS, "serve", "--port", str(self.port), "--data-dir", str(data_dir), "--json"],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=data_dir.parent,
+            )
+        self.said = self._said()
+
+    @property
+    def url(self) -> str:
+        url: str = self.said["url"]
+        return url
+
+    @property
+    def api_key(self) -> str:
+        return (self.data_dir / "api-key").read_text().strip()
+
+    @property
+    def access(self) -> tuple[str, ...]:
+        """Options that lead a command to this service."""
+        return ("--url", self.url, "--api-key", self.api_key)
+
+    def children(self) -> list[int]:
+        """Process ids of everything below the service, job processes too."""
+        return _below(self.process.pid)
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
+        """End it, as Ctrl-C does; its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        code = self.process.wait(PATIENCE)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+    def _said(self) -> dict[str, Any]:
+        """The one JSON object on its stdout."""
+        lines: list[str] = []
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            lines.append(line.decode())
+            if lines[-1].rstrip() == "}":
+                said: dict[str, Any] = json.loads("".join(lines))
+                return said
+        raise AssertionError(f"serve ended early: {self.log.read_text()}")
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def wait_until_gone(pids: list[int], seconds: float = PATIENCE) -> list[int]:
+    """The processes that are still there after `seconds`."""
+    until = time.monotonic() + seconds
+    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < until:
+        time.sleep(0.1)
+    return left
+
+
+def _below(pid: int) -> list[int]:
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    found = [child for child, parent in parents.items() if parent == pid]
+    return found + [below for child in found for below in _below(child)]

@@ -1,0 +1,106 @@
+"""`datalens plan`: prices without and with data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from datalens_service.data import read_upload
+from datalens_service.methods import Moments
+from datalens_service.spec import PlanSummary, TrainingSpec, VoteAllowance, summarize
+
+Run = Callable[..., Result]
+Json = Callable[..., Any]
+
+
+@pytest.mark.parametrize(
+    ("top_k", "noise_stddev", "epsilon", "images"),
+    [(200, 5000, 1, 2245), (300, 800, 10, 2134), (350, 1000, 10, 2858), (700, 9000, 1, 2078), (500, 700, 10, 980)],
+)
+def test_golden_numbers_of_images(
+    datalens_json: Json, top_k: int, noise_stddev: int, epsilon: int, images: int
+) -> None:
+    budget = ("--epsilon", epsilon, "--delta", "1e-5")
+    found = datalens_json("plan", "--top-k", top_k, "--noise-stddev", noise_stddev, *budget)
+    assert set(found) == set(VoteAllowance.model_fields) == {"images", "mu", "epsilon_at_plan", "delta"}
+    assert found["images"] == images
+    assert 0.99 * epsilon < found["epsilon_at_plan"] <= epsilon
+    assert found["delta"] == 1e-5
+
+
+def test_people_read_the_same_figures(datalens: Run) -> None:
+    result = datalens("plan", "--top-k", 200, "--noise-stddev", 5000, "--epsilon", 1, "--delta", "1e-5")
+    assert result.exit_code == 0
+    assert "2,245" in result.stdout
+    assert "0.999914" in result.stdout
+    assert result.stderr == ""
+
+
+def test_with_data_it_is_the_plan_that_a_job_would_get(datalens_json: Json, npz: Path) -> None:
+    found = datalens_json("plan", "--data", npz, "--epsilon", 2, "--method", "moments")
+    schema = read_upload(npz).schema
+    spec = TrainingSpec(method=Moments(), epsilon=2.0).resolved(schema)
+    expected = summarize(spec.plan(schema), 2.0, spec.delta or 0.0)
+    assert PlanSummary.model_validate(found) == expected
+    assert found["delta"] == pytest.approx(1e-5)
+
+
+def test_settings_reach_the_method(datalens_json: Json, npz: Path) -> None:
+    options = ("plan", "--data", npz, "--epsilon", 2, "--method", "moments")
+    assert datalens_json(*options, "--set", "subspace_dimensions=5")["releases"][1]["dimensions"] == 5
+
+
+@pytest.mark.parametrize("preset", ["fast", "balanced", "paper"])
+def test_every_preset_has_a_price(datalens_json: Json, npz: Path, preset: str) -> None:
+    found = datalens_json("plan", "--data", npz, "--epsilon", 2, "--preset", preset)
+    assert 0 < found["epsilon_at_plan"] <= 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ((), "--data"),
+        (("--top-k", "200", "--delta", "1e-5"), "--noise-stddev"),
+        (("--top-k", "200", "--noise-stddev", "5000"), "--delta"),
+        (("--top-k", "200", "--noise-stddev", "5000", "--delta", "1e-5", "--method", "moments"), "need --data"),
+        (("--top-k", "200", "--noise-stddev", "50", "--delta", "1e-5"), "noise_stddev"),
+        (("--top-k", "200", "--noise-stddev", "5000", "--delta", "2"), "delta"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named(datalens: Run, arguments: tuple[str, ...], part: str) -> None:
+    result = datalens("plan", "--epsilon", 1, *arguments, "--json")
+    assert result.exit_code == 2
+    assert part in json.loads(result.stdout)["error"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("--method", "moments", "--preset", "fast"), "not both"),
+        (("--method", "magic"), "moments"),
+        (("--preset", "magic"), "fast, balanced, paper"),
+        (("--method", "moments", "--set", "nonsense=1"), "nonsense"),
+        (("--method", "moments", "--set", "clip_norm"), "key=value"),
+        (("--method", "moments", "--set", "clip_norm=7"), "clip_norm"),
+        (("--method", "moments", "--delta", "0.5"), "1/n"),
+        (("--method", "datalens", "--set", "num_teachers=81"), "81"),
+        (("--top-k", "20"), "--set top_k=20"),
+    ],
+)
+def test_a_request_that_does_not_fit_the_data(datalens: Run, npz: Path, arguments: tuple[str, ...], part: str) -> None:
+    result = datalens("plan", "--data", npz, "--epsilon", 1, *arguments, "--json")
+    assert result.exit_code == 2
+    assert part in json.loads(result.stdout)["error"]["detail"]
+
+
+def test_a_file_that_is_no_image_set(datalens: Run, tmp_path: Path) -> None:
+    path = tmp_path / "notes.npz"
+    path.write_text("not an archive")
+    result = datalens("plan", "--data", path, "--epsilon", 1, "--json")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["error"]["code"] == "dataset-invalid"

@@ -1,0 +1,217 @@
+"""`datalens serve` as a person starts it: first key, one whole job over HTTP, a clean end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import Result
+
+from cli.service import DATALENS, PATIENCE, RunningService, wait_until_gone
+from datalens_service.client import Client, ClientError
+
+Run = Callable[..., Result]
+Json = Callable[..., Any]
+
+# One server for the module: it must not be started once per test process.
+pytestmark = pytest.mark.xdist_group("serve")
+
+MOMENTS = {
+    "method": {"name": "moments", "subspace_dimensions": 8},
+    "epsilon": 1.0,
+    "synthetic_images": 60,
+    "evaluation": {"epochs": 1, "synthetic_images": 100},
+}
+
+
+def test_it_says_where_it_is_and_shows_the_key_once(service: RunningService) -> None:
+    said = service.said
+    assert said["url"] == f"http://127.0.0.1:{service.port}"
+    assert said["data_dir"] == str(service.data_dir)
+    assert said["executor"] == "local"
+    assert said["api_key"] == service.api_key
+    assert said["api_key"].startswith("dlk_")
+    assert said["api_key"] not in service.log.read_text()
+    assert stat.S_IMODE((service.data_dir / "api-key").stat().st_mode) == 0o600
+    assert stat.S_IMODE(service.data_dir.stat().st_mode) == 0o700
+
+
+def test_the_whole_way_with_the_client(service: RunningService, npz: Path, tmp_path: Path) -> None:
+    with Client(service.url, service.api_key) as client:
+        dataset = client.upload_dataset(npz, epsilon=2.0, name="halves", classes=("above", "below"))
+        assert dataset.image_schema.class_names == ("above", "below")
+        assert dataset.has_test_split
+        plan = client.plan(dataset.id, MOMENTS)
+        assert plan.fits
+        assert 0.99 < plan.cost.epsilon_at_plan <= 1.0
+
+        seen: list[str] = []
+        job = client.submit(dataset.id, MOMENTS, idempotency_key="once")
+        assert client.submit(dataset.id, MOMENTS, idempotency_key="once").id == job.id
+        ended = client.wait(job, lambda current: seen.append(current.state), interval=0.1)
+        assert (ended.state, ended.error) == ("succeeded", None)
+        assert seen[-1] == "succeeded"
+        assert ended.privacy.epsilon_spent == pytest.approx(plan.cost.epsilon_at_plan, abs=1e-3)
+        assert client.dataset(dataset.id).privacy.epsilon_spent == ended.privacy.epsilon_spent
+
+        _check_downloads(client, job.id, tmp_path)
+        report = client.report(job.id)
+        assert {measure["name"] for measure in report["measures"]} >= {"accuracy", "ceiling"}
+        assert "accuracy" not in json.dumps(client.report(job.id, audience="releasable"))
+        assert job.id in [found.id for found in client.jobs()]
+        assert dataset.id in [found.id for found in client.datasets()]
+
+
+def _check_downloads(client: Client, job_id: str, folder: Path) -> None:
+    packed = client.download(job_id, folder / "packed.npz")
+    with np.load(packed, allow_pickle=False) as synthetic:
+        assert synthetic["train_images"].shape == (60, 8, 8)
+    more = client.download(job_id, folder / "more.npz", n=100, seed=3)
+    with np.load(more, allow_pickle=False) as synthetic:
+        assert len(synthetic["train_labels"]) == 100
+    table = pq.read_table(client.download(job_id, folder / "synthetic.parquet", format="parquet", n=40))
+    assert table.num_rows == 40
+    with zipfile.ZipFile(client.download(job_id, folder / "images.zip", format="imagefolder")) as archive:
+        assert sum(name.endswith(".png") for name in archive.namelist()) == 60
+    assert client.download_samples(job_id, folder / "samples.png").read_bytes().startswith(b"\x89PNG")
+    assert "<html" in client.download_report(job_id, folder / "report.html").read_text(encoding="utf-8").lower()
+    assert client.download_generator(job_id, folder / "generator.safetensors").stat().st_size > 0
+
+
+def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalens: Run, datalens_json: Json) -> None:
+    dataset = datalens_json("datasets", "upload", npz, "--epsilon", 2, *service.access)["id"]
+    wanted = ("--epsilon", 0.5, "--preset", "fast", "--images", 30, "--no-evaluate", *service.access)
+    plan = datalens_json("jobs", "submit", dataset, "--dry-run", *wanted)
+    assert plan["fits"] is True
+    submitted = datalens("jobs", "submit", dataset, "--wait", "--json", *wanted)
+    assert submitted.exit_code == 0, submitted.output
+    job = json.loads(submitted.stdout)
+    assert job["state"] == "succeeded"
+    assert job["spec"]["method"]["name"] == "moments"
+    assert datalens_json("jobs", "watch", job["id"], *service.access)["state"] == "succeeded"
+    assert job["id"] in {item["id"] for item in datalens_json("jobs", "list", *service.access)["items"]}
+    file = datalens_json("jobs", "download", job["id"], "--format", "parquet", *service.access)
+    assert pq.read_table(file["path"]).num_rows == 30
+    assert datalens_json("jobs", "report", job["id"], "--releasable", *service.access)["privacy"]
+    shown = datalens("datasets", "show", dataset, *service.access)
+    assert f"{job['privacy']['epsilon_spent']} spent" in shown.stdout
+
+
+def test_refusals_and_their_exit_codes(service: RunningService, npz: Path, datalens: Run, datalens_json: Json) -> None:
+    dataset = datalens_json("datasets", "upload", npz, *service.access)["id"]
+    too_much = datalens("jobs", "submit", dataset, "--epsilon", 50, "--preset", "fast", "--json", *service.access)
+    assert too_much.exit_code == 3
+    assert json.loads(too_much.stdout)["error"]["budget"]["epsilon_remaining"] < 50
+    dry = datalens("jobs", "submit", dataset, "--epsilon", 50, "--preset", "fast", "--dry-run", *service.access)
+    assert dry.exit_code == 3
+    assert datalens("jobs", "show", "job_none", *service.access).exit_code == 4
+    assert datalens("jobs", "list", "--url", service.url, "--api-key", "dlk_wrong").exit_code == 4
+    bad = datalens("jobs", "submit", dataset, "--epsilon", 1, "--preset", "fast", "--delta", 0.5, *service.access)
+    assert bad.exit_code == 2
+
+
+def test_a_cancelled_job_is_1_for_whoever_watches(service: RunningService, npz: Path, datalens: Run) -> None:
+    slow = {
+        "method": {"name": "datalens", "num_teachers": 8, "teacher_batch": 4, "images_per_step": 4, "top_k": 8}
+        | {"threshold": "none", "steps": 5000},
+        "epsilon": 0.1,
+    }
+    with Client(service.url, service.api_key) as client:
+        dataset = client.upload_dataset(npz)
+        job = client.submit(dataset.id, slow)
+        assert datalens("jobs", "cancel", job.id, *service.access).exit_code == 0
+        watched = datalens("jobs", "watch", job.id, "--json", *service.access)
+        assert watched.exit_code == 1
+        assert json.loads(watched.stdout)["state"] == "cancelled"
+        with pytest.raises(ClientError) as caught:
+            client.cancel(job.id)
+    assert (caught.value.slug, caught.value.status) == ("state-conflict", 409)
+    assert datalens("jobs", "cancel", job.id, *service.access).exit_code == 2
+
+
+def test_on_this_machine_the_key_file_is_enough(
+    service: RunningService, datalens: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert datalens("jobs", "list", "--url", service.url).exit_code == 4
+    monkeypatch.setenv("DATALENS_DATA_DIR", str(service.data_dir))
+    assert datalens("jobs", "list", "--url", service.url).exit_code == 0
+
+
+def test_keys_are_made_listed_and_revoked(service: RunningService, datalens: Run, datalens_json: Json) -> None:
+    where = ("--data-dir", service.data_dir)
+    made = datalens_json("keys", "create", "--name", "colleague", *where)
+    listing = ("jobs", "list", "--url", service.url, "--api-key", made["api_key"])
+    assert datalens(*listing).exit_code == 0
+    listed = datalens_json("keys", "list", *where)["items"]
+    assert {item["name"] for item in listed} >= {"first", "colleague"}
+    assert made["api_key"] not in json.dumps(listed)
+    datalens_json("keys", "revoke", made["id"], *where)
+    assert datalens(*listing).exit_code == 4
+    assert datalens("keys", "revoke", "key_none", *where).exit_code == 4
+    assert datalens("keys", "list", "--data-dir", "nowhere").exit_code == 4
+    assert not Path("nowhere").exists()
+
+
+def test_a_port_in_use_is_bad_input_and_nothing_is_made(service: RunningService, datalens: Run) -> None:
+    result = datalens("serve", "--port", service.port, "--data-dir", "data", "--json")
+    assert result.exit_code == 2
+    assert "--port" in json.loads(result.stdout)["error"]["detail"]
+    assert not Path("data").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_cleanly_and_starts_again_without_a_new_key(tmp_path: Path, npz: Path, number: signal.Signals) -> None:
+    first = RunningService(tmp_path / "data")
+    with Client(first.url, first.api_key) as client:
+        dataset = client.upload_dataset(npz, epsilon=1.0)
+    children = first.children()
+    assert children
+    assert first.stop(number) == 0
+    assert wait_until_gone(children, 5) == []
+    again = RunningService(tmp_path / "data")
+    assert again.said["api_key"] is None
+    with Client(again.url, again.api_key) as client:
+        assert client.dataset(dataset.id).privacy.epsilon_limit == 1.0
+    again.stop()
+
+
+def test_without_its_supervisor_the_service_does_not_go_on(tmp_path: Path) -> None:
+    running = RunningService(tmp_path / "data")
+    [supervisor, *_] = running.children()
+    os.kill(supervisor, signal.SIGKILL)
+    assert running.process.wait(PATIENCE) == 5
+    assert "supervisor" in running.log.read_text()
+    running.stop()
+
+
+def test_killed_it_leaves_no_supervisor(tmp_path: Path) -> None:
+    running = RunningService(tmp_path / "data")
+    children = running.children()
+    time.sleep(1)
+    assert running.stop(signal.SIGKILL) == -signal.SIGKILL
+    assert wait_until_gone(children, 30) == []
+
+
+def test_people_see_address_and_key(tmp_path: Path) -> None:
+    from cli.service import free_port
+
+    command = [*DATALENS, "serve", "--port", str(free_port()), "--data-dir", str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        shown = [process.stdout.readline() for _ in range(6)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+    key = (tmp_path / "data" / "api-key").read_text().strip()
+    assert sum(key in line for line in shown) == 1
+    assert "http://127.0.0.1" in shown[0]

@@ -1,0 +1,169 @@
+"""`datalens train`: from a file to synthetic images, resumed after any end, never paying twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import Result
+
+from cli.service import DATALENS, PATIENCE
+from datalens_service.cli.local import Workbench, workbench
+from datalens_service.store import jobs, statement, verification
+from datalens_service.store.chain import Entry, EntryKind
+
+Run = Callable[..., Result]
+Json = Callable[..., Any]
+
+FAST = ("--method", "moments", "--set", "subspace_dimensions=8", "--images", "50", "--no-evaluate")
+# Many short steps: long enough to be killed in the middle, short enough for a test.
+VOTES = (
+    *("--method", "datalens", "--images", "50", "--no-evaluate"),
+    *("--set", "num_teachers=8", "--set", "images_per_step=4", "--set", "top_k=8", "--set", "threshold=none"),
+    *("--set", "teacher_batch=4", "--set", "teacher_warmup_steps=2", "--set", "steps=120"),
+)
+
+
+def _entries(bench: Workbench, kind: EntryKind) -> list[Entry]:
+    [dataset_id] = {job.dataset_id for job in jobs.list_jobs(bench.database).items}
+    with bench.database.session() as session:
+        verification.verify_chain(session, dataset_id)
+        return [entry for entry in statement.entries(session, dataset_id) if entry.kind == kind]
+
+
+def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
+    found = datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    assert (found["state"], found["method"], found["error"]) == ("succeeded", "moments", None)
+    assert 1.99 < found["privacy"]["epsilon_spent"] <= 2
+    assert found["measures"] == []
+    for path in found["files"].values():
+        assert (tmp_path / path).stat().st_size > 0
+    with np.load(tmp_path / found["files"]["synthetic.npz"], allow_pickle=False) as synthetic:
+        assert synthetic["train_images"].shape == (50, 8, 8)
+    assert pq.read_table(tmp_path / found["files"]["synthetic.parquet"]).num_rows == 50
+    assert {"samples.png", "report.html", "report-releasable.html", "card.json"} <= set(found["files"])
+
+
+def test_private_state_is_for_its_owner_alone(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
+    datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    assert (tmp_path / "out" / "private").stat().st_mode & 0o777 == 0o700
+    outside = {path.name for path in (tmp_path / "out").iterdir()}
+    assert not outside & {"datalens.db", "ledger.log", "datasets"}
+
+
+def test_people_see_where_everything_is(datalens: Run, npz: Path) -> None:
+    quick = ("--set", "evaluation.epochs=1", "--set", "evaluation.synthetic_images=100")
+    result = datalens("train", "--data", npz, "--epsilon", 2, "--out", "out", "--preset", "fast", *quick)
+    assert result.exit_code == 0, result.output
+    for part in ("synthetic.npz", "synthetic.parquet", "samples.png", "report.html", "ε spent", "δ"):
+        assert part in result.stdout
+    for part in ("Trained on the synthetic images", "Floor A", "Ceiling", "private: owner only"):
+        assert part in result.stdout
+    assert "evaluating" in result.stderr
+
+
+def test_the_same_command_again_spends_nothing(datalens: Run, datalens_json: Json, npz: Path) -> None:
+    command = ("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    first = datalens_json(*command)
+    again = datalens(*command, "--json")
+    assert json.loads(again.stdout) == first
+    assert "nothing was spent again" in again.stderr
+    with workbench(Path("out")) as bench:
+        assert len(_entries(bench, EntryKind.CHARGE)) == 3
+
+
+def test_other_settings_get_what_is_left_of_the_budget(datalens: Run, datalens_json: Json, npz: Path) -> None:
+    command = ("train", "--data", npz, "--out", "out", *FAST)
+    datalens_json(*command, "--epsilon", 2)
+    result = datalens(*command, "--epsilon", 2, "--seed", 1, "--json")
+    assert result.exit_code == 3
+    problem = json.loads(result.stdout)["error"]
+    assert problem["code"] == "privacy-budget-exceeded"
+    assert problem["remaining"] < 0.05
+
+
+def test_another_data_set_needs_another_folder(datalens: Run, datalens_json: Json, npz: Path, tmp_path: Path) -> None:
+    datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    with np.load(npz) as arrays:
+        changed = dict(arrays)
+    changed["train_images"][0, 0, 0] ^= 1
+    np.savez(tmp_path / "other.npz", **changed)
+    result = datalens("train", "--data", tmp_path / "other.npz", "--epsilon", 2, "--out", "out", *FAST, "--json")
+    assert result.exit_code == 2
+    assert "another data set" in json.loads(result.stdout)["error"]["detail"]
+
+
+def test_a_folder_with_other_files_is_left_alone(datalens: Run, npz: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "report.html").write_text("mine")
+    result = datalens("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    assert result.exit_code == 2
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
+
+
+def test_a_refused_request_leaves_nothing_behind(datalens: Run, npz: Path, tmp_path: Path) -> None:
+    result = datalens("train", "--data", npz, "--epsilon", 2, "--out", "out", "--set", "num_teachers=81")
+    assert result.exit_code == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_one_process_works_in_a_folder(datalens: Run, npz: Path) -> None:
+    with workbench(Path("out")):
+        result = datalens("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST, "--json")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["error"]["code"] == "state-conflict"
+
+
+def test_the_service_of_the_environment_is_not_touched(
+    datalens_json: Json, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATALENS_DATABASE_URL", f"sqlite:///{tmp_path / 'service.db'}")
+    monkeypatch.setenv("DATALENS_LEDGER_LOG", str(tmp_path / "service.log"))
+    monkeypatch.setenv("DATALENS_EXECUTOR", "celery")
+    datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_an_interrupted_run_goes_on_when_it_is_started_again(
+    datalens_json: Json, npz: Path, tmp_path: Path, end: signal.Signals
+) -> None:
+    command = ["train", "--data", str(npz), "--epsilon", "2", "--out", "out", *VOTES]
+    _end_in_the_middle([*DATALENS, *command], tmp_path, end)
+    with workbench(Path("out")) as bench:
+        [job] = jobs.list_jobs(bench.database).items
+        before = len(_entries(bench, EntryKind.CHARGE))
+    assert 0 < before < 120
+    assert not job.state.terminal
+    assert datalens_json(*command)["state"] == "succeeded"
+    with workbench(Path("out")) as bench:
+        charges = _entries(bench, EntryKind.CHARGE)
+        [job] = jobs.list_jobs(bench.database).items
+    # A step that was charged and whose noise may have been drawn is charged again, and no other.
+    steps = [entry.step for entry in charges]
+    assert len(steps) - len(set(steps)) <= 1
+    assert job.charged_units == sum(entry.units for entry in charges)
+    assert job.reserved_units == 0
+
+
+def _end_in_the_middle(command: list[str], folder: Path, end: signal.Signals) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process:
+        log = folder / "out" / "private" / "ledger.log"
+        until = time.monotonic() + PATIENCE
+        while not (log.exists() and log.read_bytes().count(b"\n") >= 5):
+            assert process.poll() is None, "ended before it could be interrupted"
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.send_signal(end)
+        code = process.wait(PATIENCE)
+    assert code == (130 if end is signal.SIGINT else -signal.SIGKILL)
