@@ -44,7 +44,7 @@ class _BoundedSum(Mechanism[Vectors, Floats]):
         """Integer L2 bound of a vector on the grid: rounding moves it by at most √d/2."""
         return self.grid + math.isqrt(self.dimensions) // 2 + 1
 
-    def queries_per_unit(self, relation: NeighboringRelation) -> int:  # noqa: ARG002 (the same for both)
+    def queries_per_unit(self, relation: NeighboringRelation) -> int:
         """A release is one query."""
         return 1
 

@@ -79,7 +79,7 @@ class VoteMechanism(Mechanism["Iterable[torch.Tensor]", Directions]):
         return -(-self.images // self.classes_voted_apart)
 
     @final
-    def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:  # noqa: ARG002 (the same for both)
+    def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """Δ² = 4·row_bound_squared, for every teacher that may change; attained by a row and its negative."""
         return Fraction(4 * self.row_bound_squared)
 

@@ -118,7 +118,7 @@ class Dense(TeacherNetwork):
         products: Tensor = _FirstProduct.apply(parameters["input.weight"], own, shared)
         return products + _labels_and_bias(parameters, "input", classes)
 
-    def rest(self, parameters: Parameters, features: Tensor, classes: Tensor) -> Tensor:  # noqa: ARG002
+    def rest(self, parameters: Parameters, features: Tensor, classes: Tensor) -> Tensor:
         """The label enters at the input only."""
         hidden = functional.leaky_relu(features, _SLOPE)
         return (torch.bmm(parameters["output.weight"], hidden) + parameters["output.bias"][..., None])[:, 0]

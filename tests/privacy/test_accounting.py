@@ -13,7 +13,13 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from datalens_service.errors import InfeasiblePlan, InvalidDelta, InvalidSpec
 from datalens_service.privacy import accounting
 
-GOLDEN_IMAGES = [(200, 5000, 1.0, 2245), (300, 800, 10.0, 2134), (350, 1000, 10.0, 2858), (700, 9000, 1.0, 2078), (500, 700, 10.0, 980)]
+GOLDEN_IMAGES = [
+    (200, 5000, 1.0, 2245),
+    (300, 800, 10.0, 2134),
+    (350, 1000, 10.0, 2858),
+    (700, 9000, 1.0, 2078),
+    (500, 700, 10.0, 980),
+]
 GOLDEN_MU = {0.5: 0.14221056, 1: 0.26805112, 2: 0.50155169, 3: 0.71911744, 5: 1.12124182, 8: 1.66603060, 10: 2.00044562}
 
 
@@ -130,8 +136,8 @@ def test_smallest_noise_is_the_smallest():
 def test_smallest_noise_over_the_whole_range():
     rng = random.Random(8)  # noqa: S311
     for _ in range(3000):
-        sensitivity, queries = rng.randint(1, 10**rng.randint(1, 14)), rng.randint(1, 10**6)
-        units = queries * rng.randint(1, 10**rng.randint(1, 15))
+        sensitivity, queries = rng.randint(1, 10 ** rng.randint(1, 14)), rng.randint(1, 10**6)
+        units = queries * rng.randint(1, 10 ** rng.randint(1, 15))
         stddev = accounting.smallest_noise_stddev(sensitivity, queries, units)
         assert accounting.cost_units(sensitivity, stddev, queries) <= units
         if stddev > accounting.MINIMUM_NOISE_STDDEV:
