@@ -1,0 +1,49 @@
+"""Two accountants that share no line agree, within the resolution that is promised."""
+
+from __future__ import annotations
+
+import math
+import sys
+from fractions import Fraction
+
+import pytest
+
+from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.privacy import accounting
+from datalens_service.privacy.recomputation import (
+    RESOLUTION,
+    GaussianReleases,
+    composed_epsilon,
+    discrete_releases,
+)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 2.0, 10.0])
+@pytest.mark.parametrize("delta", [1e-5, 1e-9])
+def test_agrees_with_the_closed_form_from_above(epsilon: float, delta: float) -> None:
+    """Three kinds of releases that together cost μ²."""
+    mu_squared = Fraction(accounting.mu_for_epsilon(epsilon, delta)) ** 2
+    parts = [GaussianReleases(count * weight / mu_squared, count) for count, weight in ((1, 2), (70, 3), (1000, 6))]
+    assert sum(part.mu_squared for part in parts) == mu_squared
+    assert -1e-9 <= composed_epsilon(parts, delta) - epsilon <= RESOLUTION
+
+
+def test_discrete_noise_costs_what_the_ledger_charges() -> None:
+    releases = discrete_releases(Fraction(800), 5000, 15)
+    charged = accounting.cost_units(800, 5000, 15)
+    assert 0 <= charged - releases.mu_squared * accounting.UNITS_PER_MU_SQUARED < 15
+
+
+def test_far_out_it_is_infinite_and_fast() -> None:
+    assert composed_epsilon([GaussianReleases(Fraction(1, 1000), 10**9)], 1e-5) == math.inf
+
+
+def test_delta_beyond_the_discretisation_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="1e-12"):
+        composed_epsilon([GaussianReleases(Fraction(1), 1)], 1e-13)
+
+
+def test_missing_library_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(WorkerUnavailable, match=r"pip install 'datalens-service\[worker\]'"):
+        composed_epsilon([GaussianReleases(Fraction(1), 1)], 1e-5)
