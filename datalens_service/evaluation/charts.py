@@ -15,6 +15,8 @@ from datalens_service.evaluation.summary import shown
 from datalens_service.privacy.accounting import gaussian_delta
 
 _WIDTH: Final = 720
+# Edges of the ε-δ curve's window.
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 696, 16, 290
 
 
 class Bar(NamedTuple):
@@ -62,43 +64,54 @@ def epsilon_delta_curve(mu: float, epsilon: float, delta: float) -> str:
         epsilon: Of the marked point.
         delta: Of the marked point.
     """
-    left, right, top, bottom = 76, _WIDTH - 24, 16, 290
-    largest, decades = max(1.6 * epsilon, 0.1), math.ceil(-math.log10(delta)) + 3
-    title = f"Every pair of ε and δ that holds; marked: ε = {shown(epsilon)} at δ = {shown(delta)}"
-    svg = _canvas("curve", bottom + 46, "The ε-δ curve of this job", title)
-
-    def across(value: float) -> float:
-        return left + (right - left) * value / largest
-
-    def down(probability: float) -> float:
-        return top + (bottom - top) * -math.log10(probability) / decades
-
-    for power in range(0, decades + 1, 2):
-        _line(svg, "grid", left, down(10.0**-power), right, down(10.0**-power))
-        _text(svg, "tick", left - 10, down(10.0**-power) + 5, "1" if power == 0 else f"1e-{power}", "end")
-    for tick in _ticks(largest):
-        _text(svg, "tick", across(tick), bottom + 20, f"{tick:g}", "middle")
-    _line(svg, "axis", left, bottom, right, bottom)
-    _text(svg, "tick", (left + right) / 2, bottom + 42, "ε", "middle")
-    _text(svg, "tick", 18, (top + bottom) / 2, "δ", "middle")
-    path = [(across(x), down(y)) for x, y in _curve(mu, largest, 10.0**-decades)]
-    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in path)
+    frame = _Frame(max(1.6 * epsilon, 0.1), math.ceil(-math.log10(delta)) + 3)
+    label = f"ε = {shown(epsilon)} at δ = {shown(delta)}"
+    svg = _canvas("curve", _BOTTOM + 46, "The ε-δ curve of this job", f"Every pair that holds; marked: {label}")
+    _axes(svg, frame)
+    points = " ".join(f"{frame.across(x):.1f},{frame.down(y):.1f}" for x, y in _curve(mu, frame))
     ElementTree.SubElement(svg, "polyline", {"class": "curve", "points": points})
-    _mark(svg, across(epsilon), down(delta), bottom, f"ε = {shown(epsilon)} at δ = {shown(delta)}")
+    _mark(svg, frame.across(epsilon), frame.down(delta), label)
     return _xml(svg)
 
 
-def _mark(svg: ElementTree.Element, x: float, y: float, bottom: float, label: str) -> None:
-    _line(svg, "guide", x, y, x, bottom)
+class _Frame(NamedTuple):
+    """The window of the ε-δ curve: ε up to `largest`, δ down to 10^-decades."""
+
+    largest: float
+    decades: int
+
+    def across(self, epsilon: float) -> float:
+        """Where ε lies in the drawing."""
+        return _LEFT + (_RIGHT - _LEFT) * epsilon / self.largest
+
+    def down(self, delta: float) -> float:
+        """Where δ lies in the drawing."""
+        return _TOP + (_BOTTOM - _TOP) * -math.log10(delta) / self.decades
+
+
+def _axes(svg: ElementTree.Element, frame: _Frame) -> None:
+    for power in range(0, frame.decades + 1, 2):
+        y = frame.down(10.0**-power)
+        _line(svg, "grid", _LEFT, y, _RIGHT, y)
+        _text(svg, "tick", _LEFT - 10, y + 5, "1" if power == 0 else f"1e-{power}", "end")
+    for tick in _ticks(frame.largest):
+        _text(svg, "tick", frame.across(tick), _BOTTOM + 20, f"{tick:g}", "middle")
+    _line(svg, "axis", _LEFT, _BOTTOM, _RIGHT, _BOTTOM)
+    _text(svg, "tick", (_LEFT + _RIGHT) / 2, _BOTTOM + 42, "ε", "middle")
+    _text(svg, "tick", 18, (_TOP + _BOTTOM) / 2, "δ", "middle")
+
+
+def _mark(svg: ElementTree.Element, x: float, y: float, label: str) -> None:
+    _line(svg, "guide", x, y, x, _BOTTOM)
     ElementTree.SubElement(svg, "circle", {"class": "mark", "cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": "5"})
     _text(svg, "label strong", x + 12, y - 8, label, "start")
 
 
-def _curve(mu: float, largest: float, smallest_delta: float) -> list[tuple[float, float]]:
-    """Points (ε, δ) from ε = 0 to where δ leaves the picture."""
-    epsilons = [largest * step / 160 for step in range(161)]
+def _curve(mu: float, frame: _Frame) -> list[tuple[float, float]]:
+    """Points (ε, δ) from ε = 0 to where δ leaves the drawing."""
+    epsilons = [frame.largest * step / 160 for step in range(161)]
     points = [(epsilon, gaussian_delta(mu, epsilon)) for epsilon in epsilons]
-    return [(epsilon, delta) for epsilon, delta in points if delta >= smallest_delta]
+    return [(epsilon, delta) for epsilon, delta in points if delta >= 10.0**-frame.decades]
 
 
 def _ticks(largest: float) -> list[float]:
