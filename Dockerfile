@@ -13,6 +13,9 @@ WORKDIR /source
 COPY pyproject.toml requirements.lock ./
 RUN <<'EOF'
 set -eu
+# Constraints with hashes need a newer pip than the one in the image.
+echo 'pip==26.3 --hash=sha256:f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940fad13' > pip.txt
+/opt/datalens/bin/pip install --require-hashes --requirement pip.txt
 python - <<'PYTHON' > requirements.txt
 import tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]

@@ -6,6 +6,7 @@ Every worker does it; claims make repetitions harmless.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -29,14 +30,15 @@ _MOST_MESSAGES = 100
 class Redelivery(threading.Thread):
     """Every ten seconds: upkeep, and if the queue is empty while jobs wait, their messages again.
 
-    Jobs whose messages are still in the queue need none; when it has drained, a job that still waits has lost its
-    message, or was given back.
+    Jobs whose messages are still in the queue need none. When it has drained, a job that waits through two rounds
+    has lost its message or was given back; one that waits shorter may be about to be claimed.
     """
 
     def __init__(self, app: Celery, runtime: Runtime) -> None:
         super().__init__(name="redelivery", daemon=True)
         self._app = app
         self._runtime = runtime
+        self._waiting: frozenset[str] = frozenset()
 
     def run(self) -> None:
         """Go on until the worker stops."""
@@ -55,10 +57,14 @@ class Redelivery(threading.Thread):
         upkeep(self._runtime.database, self._runtime.settings)
         waiting = leases.next_queued(self._runtime.database, limit=_MOST_MESSAGES)
         if self._queue_is_empty():
-            for job_id in waiting:
-                log.info("job has no message, sent again", job_id=job_id)
-                self._app.send_task(TASK, [job_id])
+            self._send([job_id for job_id in waiting if job_id in self._waiting])
+        self._waiting = frozenset(waiting)
         health.alive()
+
+    def _send(self, job_ids: Sequence[str]) -> None:
+        for job_id in job_ids:
+            log.info("job has no message, sent again", job_id=job_id)
+            self._app.send_task(TASK, [job_id])
 
     def _queue_is_empty(self) -> bool:
         with self._app.connection_for_write() as connection:

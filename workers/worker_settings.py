@@ -5,6 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from datalens_service.errors import WorkerUnavailable
+
 
 class WorkerSettings(BaseSettings):
     """How a worker trains and which queue it serves."""
@@ -24,9 +26,17 @@ class WorkerSettings(BaseSettings):
 
 
 def training_device(device: str) -> str:
-    """The device as torch calls it."""
-    if device != "auto":
+    """The device as torch calls it; torch is not needed for `cpu`.
+
+    Raises:
+        WorkerUnavailable: A GPU is demanded and there is none.
+    """
+    if device == "cpu":
         return device
     import torch
 
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    if torch.cuda.is_available():
+        return "cuda" if device == "auto" else device
+    if device != "auto":
+        raise WorkerUnavailable(f"DATALENS_DEVICE is {device}, and this worker has no GPU that torch can use.")
+    return "cpu"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Callable
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -38,9 +40,27 @@ def send(deployment: Deployment, *job_ids: str) -> None:
             producer.send_task("datalens.run_job", [job_id], queue=deployment.changes["DATALENS_QUEUE"])
 
 
+class Payload:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
+        return Path.touch, (self.path,)
+
+
+def send_pickle(deployment: Deployment, payload: Payload) -> None:
+    with Celery(broker=deployment.changes["DATALENS_BROKER_URL"], set_as_current=False) as producer:
+        queue = deployment.changes["DATALENS_QUEUE"]
+        producer.send_task("datalens.run_job", [payload], queue=queue, serializer="pickle")
+
+
 def test_job_runs_once_however_often_it_is_delivered(celery: Deployment) -> None:
     job = celery.submit(QUICK)
     messages = [job.id, job.id, job.id, "job_unknown", "--help"]
+    executed = celery.folder / "executed"
+    send_pickle(celery, Payload(executed))
     send(celery, *messages)
 
     start_worker(celery, "one")
@@ -51,6 +71,9 @@ def test_job_runs_once_however_often_it_is_delivered(celery: Deployment) -> None
     celery.wait(lambda: celery.log.read_text().count("succeeded in") >= len(messages))
     assert celery.job(job).lease_token == 1
     celery.assert_balanced(job)
+    # A message that could carry code was refused, and did not stop the worker.
+    assert "untrusted content of type pickle" in celery.log.read_text()
+    assert not executed.exists()
 
 
 def test_job_survives_the_loss_of_message_worker_and_process(celery: Deployment) -> None:
@@ -61,7 +84,7 @@ def test_job_survives_the_loss_of_message_worker_and_process(celery: Deployment)
 
     # A worker that is asked to end gives its job back. Its message is gone, so the next one has to find it, too.
     first.terminate()
-    assert first.wait(30) == 0
+    assert first.wait(60) == 0
     assert (celery.job(job).state, celery.job(job).attempts) == (JobState.QUEUED, 0)
     start_worker(celery, "second")
     celery.wait(lambda: celery.latest_token(job) == 2)
@@ -89,5 +112,5 @@ def test_no_job_waits_behind_a_long_one_while_a_worker_is_idle(celery: Deploymen
 def test_worker_refuses_a_database_it_cannot_trust(celery: Deployment) -> None:
     celery.changes["DATALENS_DATABASE_URL"] = f"sqlite:///{celery.folder}/missing/datalens.db"
 
-    assert start_worker(celery).wait(60) == 1
+    assert start_worker(celery).wait(120) == 1
     assert "worker cannot start" in celery.log.read_text()

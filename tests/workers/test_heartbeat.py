@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 from deployment import MOMENTS, Deployment
 
 from datalens_service.store import leases
 from workers.heartbeat import Heartbeat
+from workers.process import Exit
 
 SECONDS = 0.6
 
@@ -22,3 +24,25 @@ def test_lease_outlives_its_seconds_while_the_heart_beats_and_not_after(local: D
 
     time.sleep(1.5 * SECONDS)
     assert [job.id for job in leases.expire_leases(local.database)] == [lease.job_id]
+
+
+def test_process_dies_with_its_lease_whatever_it_is_doing(local: Deployment) -> None:
+    job = local.submit(MOMENTS)
+    lease = leases.claim(local.database, job.id, "test", SECONDS)
+    assert lease is not None
+    # Busy for ever, and deaf: it neither charges nor reports.
+    script = (
+        "import time\n"
+        "from datetime import UTC, datetime\n"
+        "from datalens_service.store.database import Database\n"
+        "from datalens_service.store.leases import Lease\n"
+        "from workers.heartbeat import Heartbeat\n"
+        f"lease = Lease({job.id!r}, {lease.token}, 'test', {SECONDS}, datetime.now(UTC))\n"
+        f"with Heartbeat(Database({local.database.url!r}), lease):\n"
+        "    time.sleep(600)\n"
+    )
+    deaf = local.start(sys.executable, "-c", script)
+    local.lose_lease(job)
+    local.claim(job)
+
+    assert deaf.wait(60) == Exit.FENCED

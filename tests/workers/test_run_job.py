@@ -29,7 +29,7 @@ def test_woken_zombie_dies_without_charging_or_drawing(local: Deployment) -> Non
 
     zombie.send_signal(signal.SIGCONT)
 
-    assert zombie.wait(LEASE_SECONDS + 10) == Exit.FENCED
+    assert zombie.wait(LEASE_SECONDS + 30) == Exit.FENCED
     assert successor.wait() == Exit.ENDED
     assert local.job(job).state == JobState.SUCCEEDED
     tokens = [entry.lease_token for entry in local.entries(job) if entry.kind == EntryKind.CHARGE]
@@ -47,7 +47,7 @@ def test_cancelled_job_stops_keeps_its_charge_and_leaves_no_private_file(local: 
 
     jobs.request_cancel(local.database, job.id)
 
-    assert process.wait(30) == Exit.ENDED
+    assert process.wait(60) == Exit.ENDED
     ended = local.job(job)
     assert ended.state == JobState.CANCELLED
     assert 0 < ended.charged_units < job.reserved_units
