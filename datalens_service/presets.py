@@ -55,14 +55,14 @@ def preset(name: str, schema: Schema, epsilon: float) -> AnyMethod:
 
 
 def teachers_for(schema: Schema, *, multiple_of: int = 1) -> int:
-    """Teachers with shards of about 15 records: never more than units, never more than the authors had.
+    """Teachers with shards of about 15 records: never more than the authors had.
 
     Args:
         schema: Its `num_units` is public.
-        multiple_of: The number is a multiple of this, where n allows one.
+        multiple_of: At least this many, and a multiple of it.
     """
     wanted = min(_MOST_TEACHERS, schema.num_units // RECORDS_PER_TEACHER)
-    return max(wanted // multiple_of, 1) * multiple_of if multiple_of <= schema.num_units else max(wanted, 1)
+    return max(1, wanted // multiple_of) * multiple_of
 
 
 def _fast(_schema: Schema, _epsilon: float) -> Moments:
@@ -70,10 +70,12 @@ def _fast(_schema: Schema, _epsilon: float) -> Moments:
 
 
 def _balanced(schema: Schema, _epsilon: float) -> DataLens:
+    # A class of its own for every teacher needs at least one record for each.
+    apart = schema.num_units >= schema.num_classes
     return DataLens(
         teacher="dense",
-        shards="class_pure",
-        num_teachers=teachers_for(schema, multiple_of=schema.num_classes),
+        shards="class_pure" if apart else "mixed",
+        num_teachers=teachers_for(schema, multiple_of=schema.num_classes if apart else 1),
         images_per_step=schema.num_classes * max(1, min(2, _LARGEST_STEP // schema.num_classes)),
         vote_basis="dct",
         vote_dimensions=min(64, schema.dimensions),

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import Result
 
-from cli.service import DATALENS, PATIENCE, RunningService, wait_until_gone
+from cli.service import DATALENS, PATIENCE, RunningService, free_port, wait_until_gone
 from datalens_service.client import Client, ClientError
 
 Run = Callable[..., Result]
@@ -109,10 +109,10 @@ def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalen
 
 
 def test_refusals_and_their_exit_codes(service: RunningService, npz: Path, datalens: Run, datalens_json: Json) -> None:
-    dataset = datalens_json("datasets", "upload", npz, *service.access)["id"]
+    dataset = datalens_json("datasets", "upload", npz, "--epsilon", 1, *service.access)["id"]
     too_much = datalens("jobs", "submit", dataset, "--epsilon", 50, "--preset", "fast", "--json", *service.access)
     assert too_much.exit_code == 3
-    assert json.loads(too_much.stdout)["error"]["budget"]["epsilon_remaining"] < 50
+    assert json.loads(too_much.stdout)["error"]["budget"]["epsilon_remaining"] == 1
     dry = datalens("jobs", "submit", dataset, "--epsilon", 50, "--preset", "fast", "--dry-run", *service.access)
     assert dry.exit_code == 3
     assert datalens("jobs", "show", "job_none", *service.access).exit_code == 4
@@ -128,7 +128,7 @@ def test_a_cancelled_job_is_1_for_whoever_watches(service: RunningService, npz: 
         "epsilon": 0.1,
     }
     with Client(service.url, service.api_key) as client:
-        dataset = client.upload_dataset(npz)
+        dataset = client.upload_dataset(npz, epsilon=1.0)
         job = client.submit(dataset.id, slow)
         assert datalens("jobs", "cancel", job.id, *service.access).exit_code == 0
         watched = datalens("jobs", "watch", job.id, "--json", *service.access)
@@ -204,8 +204,6 @@ def test_killed_it_leaves_no_supervisor(tmp_path: Path) -> None:
 
 
 def test_people_see_address_and_key(tmp_path: Path) -> None:
-    from cli.service import free_port
-
     command = [*DATALENS, "serve", "--port", str(free_port()), "--data-dir", str(tmp_path / "data")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None

@@ -1,0 +1,96 @@
+"""Presets: parameters from public values that always fit the data set."""
+
+from __future__ import annotations
+
+import pytest
+
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.methods import DataLens, Moments
+from datalens_service.presets import PRESETS, preset, teachers_for
+from datalens_service.spec import TrainingSpec
+
+
+def schema(num_units: int, num_classes: int = 10, side: int = 28, channels: int = 1) -> Schema:
+    names = tuple(f"class {number}" for number in range(num_classes))
+    return Schema(channels=channels, height=side, width=side, class_names=names, num_units=num_units)
+
+
+MNIST = schema(60_000)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize(
+    "public",
+    [
+        MNIST,
+        schema(1_438, side=8),
+        schema(2),
+        schema(10),
+        schema(149),
+        schema(50_000, num_classes=100, side=32, channels=3),
+        schema(3_000, num_classes=1000),
+        schema(1_000_000, num_classes=2),
+        schema(500, num_classes=1),
+        schema(100, side=4),
+        schema(5, num_classes=7),
+    ],
+    ids=lambda found: f"n{found.num_units}c{found.num_classes}d{found.dimensions}",
+)
+def test_every_preset_fits_every_data_set(name: str, public: Schema) -> None:
+    # Large enough to pay for a step of anything.
+    spec = TrainingSpec(method=preset(name, public, 50.0), epsilon=50.0)
+    plan = spec.plan(public)
+    assert plan.units() <= spec.limit_units(public)
+    if isinstance(spec.method, DataLens):
+        assert spec.method.num_teachers <= public.num_units
+
+
+@pytest.mark.parametrize(
+    ("num_units", "multiple_of", "expected"),
+    [
+        (60_000, 1, 4000),
+        (60_000, 10, 4000),
+        (1_438, 1, 95),
+        (1_438, 10, 90),
+        (2, 1, 1),
+        (149, 10, 10),
+        (10**6, 3, 3999),
+    ],
+)
+def test_shards_keep_about_fifteen_records(num_units: int, multiple_of: int, expected: int) -> None:
+    assert teachers_for(schema(num_units), multiple_of=multiple_of) == expected
+
+
+@pytest.mark.parametrize(("epsilon", "expected"), [(1.0, (5000, 200, 0.7, 50)), (10.0, (800, 300, 0.2, 50))])
+def test_paper_has_the_authors_settings_for_mnist(epsilon: float, expected: tuple[float, ...]) -> None:
+    method = preset("paper", MNIST, epsilon)
+    assert isinstance(method, DataLens)
+    assert (method.noise_stddev, method.top_k, method.threshold, method.z_dim) == expected
+    assert (method.num_teachers, method.teacher, method.shards, method.warm_start) == (4000, "conv", "mixed", None)
+    assert (method.teacher_batch, method.teacher_steps, method.teacher_warmup_steps) == (15, 2, 10)
+    assert (method.clip, method.image_step_size, method.vote_basis) == (1e-5, 1e-3, "pixels")
+
+
+@pytest.mark.parametrize(("epsilon", "votes"), [(1.0, 2245), (10.0, 2134)])
+def test_paper_votes_on_as_many_images_as_the_budget_allows(epsilon: float, votes: int) -> None:
+    spec = TrainingSpec(method=preset("paper", MNIST, epsilon), epsilon=epsilon, delta=1e-5)
+    assert spec.plan(MNIST).images == votes - votes % 15
+
+
+def test_paper_votes_on_the_same_part_of_smaller_images() -> None:
+    method = preset("paper", schema(1_438, side=8), 1.0)
+    assert isinstance(method, DataLens)
+    assert method.top_k == 17
+
+
+def test_fast_is_moments_and_balanced_starts_from_them() -> None:
+    assert preset("fast", MNIST, 1.0) == Moments()
+    method = preset("balanced", MNIST, 1.0)
+    assert isinstance(method, DataLens)
+    assert method.warm_start == Moments()
+
+
+def test_there_is_no_other_preset() -> None:
+    with pytest.raises(InvalidSpec, match="fast, balanced, paper"):
+        preset("best", MNIST, 1.0)
