@@ -183,3 +183,11 @@ def budget_label(epsilon: float, delta: float) -> str:
 def utc_now() -> datetime:
     """The present instant."""
     return datetime.now(UTC)
+
+
+def entry_time() -> datetime:
+    """The present minute, for `Entry.at`; entries are ordered by `seq`.
+
+    The journal leaves the house (store/bundle.py). Finer times would tell how long each step on private records took.
+    """
+    return utc_now().replace(second=0, microsecond=0)

@@ -29,7 +29,7 @@ from datalens_service.errors import (
     StateConflict,
 )
 from datalens_service.privacy import accounting
-from datalens_service.store.chain import GENESIS, Entry, EntryKind, budget_label, utc_now
+from datalens_service.store.chain import GENESIS, Entry, EntryKind, budget_label, entry_time, utc_now
 from datalens_service.store.statement import Statement, of_account
 from datalens_service.store.tables import LARGEST_UNITS, AccountRow, AggregateRow, JobRow, LedgerEntryRow
 
@@ -229,7 +229,7 @@ def append(
         label=label,
         units=units,
         lease_token=lease_token,
-        at=utc_now(),
+        at=entry_time(),
         recovers=recovers,
         previous_hash=account.head_hash,
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -37,6 +38,17 @@ def test_a_new_account_holds_exactly_its_epsilon(database: Database) -> None:
     found = state_of(database, new_dataset(database).id)
     assert found.limit_units == found.remaining_units == accounting.limit_units(EPSILON, DELTA)
     assert (found.epsilon_spent, found.epsilon_reserved, found.epsilon_remaining) == (0.0, 0.0, EPSILON)
+
+
+def test_entries_tell_the_minute_and_nothing_finer(database: Database) -> None:
+    """The journal is handed out, and the time between two charges is the time of a step on private records."""
+    before = datetime.now(UTC).replace(second=0, microsecond=0)
+    dataset, _, account = running_job(database)
+    account.charge(0, "votes", 10)
+    entries = journal_of(database, dataset.id)
+    assert [entry.kind for entry in entries] == ["open", "reserve", "charge"]
+    assert all(before <= entry.at <= datetime.now(UTC) for entry in entries)
+    assert {(entry.at.second, entry.at.microsecond) for entry in entries} == {(0, 0)}
 
 
 def test_the_whole_budget_can_be_reserved_and_not_one_unit_more(database: Database) -> None:
