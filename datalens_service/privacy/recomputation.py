@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from datalens_service.errors import InvalidInput, WorkerUnavailable
 
@@ -25,11 +26,16 @@ _SMALLEST_DELTA: Final = 1e-12
 _SMOOTHING_VARIANCE: Final = 9
 
 
-class GaussianReleases(NamedTuple):
-    """Equal Gaussian releases."""
+@dataclass(frozen=True)
+class GaussianReleases:
+    """Equal Gaussian releases.
+
+    Attributes:
+        squared_multiplier: (σ/Δ)² of the continuous noise, exact.
+        count: How many.
+    """
 
     squared_multiplier: Fraction
-    """(σ/Δ)² of the continuous noise, exact."""
     count: int
 
     @property

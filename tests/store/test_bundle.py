@@ -1,0 +1,401 @@
+"""Bundles of small real jobs: they verify, every tampered copy is told apart, nothing private is in them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datalens_service.data.dataset import Dataset, Split
+from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.evaluation.report import DatasetFacts, MethodFacts, Report
+from datalens_service.evaluation.statement import Release, first_releases, privacy_statement
+from datalens_service.methods import Moments
+from datalens_service.run import run
+from datalens_service.spec import TrainingSpec
+from datalens_service.store import jobs
+from datalens_service.store.bundle import Bundle, bundle_of
+from datalens_service.store.bundle_verification import NOT_VERIFIED, Verdict, verify
+from datalens_service.store.chain import GENESIS, Entry
+from datalens_service.store.database import Database
+from datalens_service.store.mirror import LedgerLog
+
+from .books import account_of, claimed, images, journal_of, new_dataset, running_job, schema
+
+CHECKS = ["form", "chain", "totals", "card", "charges", "job", "replace one", "lifetime"]
+SPEC = TrainingSpec(method=Moments(subspace_dimensions=3), epsilon=1.0, delta=1e-5)
+RECORDS = 40
+ACCOUNT_EPSILON = 3.0
+
+Json = dict[str, Any]
+Tamper = Callable[[Json], None]
+
+
+def real_bundle(database: Database, seed: int, *, lost_releases: int = 0) -> Bundle:
+    """Train on random records; `lost_releases` of the first step were paid and never stored, as after a crash."""
+    records = images(seed, RECORDS)
+    public = schema(RECORDS)
+    stored = new_dataset(database, records, epsilon=ACCOUNT_EPSILON)
+    plan = SPEC.plan(public)
+    first = plan.releases[0].mechanism
+    job = jobs.create(
+        database,
+        dataset_id=stored.id,
+        spec=SPEC.model_dump(mode="json"),
+        plan={},
+        units=plan.units() + lost_releases * first.cost(),
+    )
+    account = account_of(database, claimed(database, job.id))
+    for _ in range(lost_releases):
+        account.charge(0, first.label(), first.cost())
+    labels = np.random.default_rng(seed).integers(0, 2, RECORDS)
+    result = run(SPEC, Dataset(public, Split(records, labels), None, b"k" * 32), account=account)
+    releases = tuple(Release(mechanism=each.mechanism, count=each.count) for each in plan.releases)
+    report = Report(
+        dataset=DatasetFacts(id=stored.id, public_schema=public),
+        method=MethodFacts(name="moments", spec=SPEC.model_dump(mode="json"), plan=releases),
+        privacy=privacy_statement(
+            releases=first_releases(releases, result.steps_made),
+            units_charged=jobs.get(database, job.id).charged_units,
+            epsilon_limit=SPEC.epsilon,
+            limit_units=SPEC.limit_units(public),
+            delta=1e-5,
+            num_units=RECORDS,
+            unit="record",
+        ),
+    )
+    return bundle_of(
+        job.id, report, journal_of(database, stored.id), ACCOUNT_EPSILON, stored_delta(database, stored.id)
+    )
+
+
+def stored_delta(database: Database, dataset_id: str) -> float:
+    label = journal_of(database, dataset_id)[0].label
+    return float(label.rpartition("=")[2])
+
+
+@pytest.fixture(scope="module")
+def books(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    folder = tmp_path_factory.mktemp("bundle")
+    shutil.copy(sqlite_template, folder / "datalens.db")
+    opened = Database(f"sqlite:///{folder / 'datalens.db'}", LedgerLog(folder / "ledger.log"))
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture(scope="module")
+def made(books: Database) -> Bundle:
+    return real_bundle(books, seed=1)
+
+
+@pytest.fixture
+def honest(made: Bundle) -> Json:
+    """The file's content, free to be changed."""
+    found: Json = json.loads(made.model_dump_json())
+    return found
+
+
+def verdict_on(bundle: Json) -> Verdict:
+    return verify(json.dumps(bundle).encode())
+
+
+def failed_at(verdict: Verdict) -> str:
+    """Name of the line with the contradiction; asserts that the verdict is built around it."""
+    [line] = [line for line in verdict.lines if line.status == "contradiction"]
+    place = CHECKS.index(line.check)
+    assert [each.check for each in verdict.lines] == CHECKS
+    assert {each.status for each in verdict.lines[:place]} <= {"holds"}
+    assert {each.status for each in verdict.lines[place + 1 :]} <= {"not checked"}
+    assert verdict.contradiction == f"{line.check}: {line.finding}"
+    assert not verdict.holds
+    return line.check
+
+
+def reseal(bundle: Json) -> None:
+    """What a forger with time does: a chain that is well sealed from the first to the last entry."""
+    previous = GENESIS
+    for number, fields in enumerate(bundle["entries"], start=1):
+        fields |= {"seq": number, "previous_hash": previous, "at": datetime.fromisoformat(fields["at"])}
+        fields.pop("hash")
+        sealed = Entry.sealed(**fields)
+        fields |= sealed.model_dump(mode="json")
+        previous = sealed.hash
+    bundle["account"]["head"] = {"seq": len(bundle["entries"]), "hash": previous}
+
+
+def charges(bundle: Json) -> list[Json]:
+    return [entry for entry in bundle["entries"] if entry["kind"] == "charge"]
+
+
+def test_a_real_bundle_verifies(made: Bundle, honest: Json) -> None:
+    verdict = verdict_on(honest)
+    assert (verdict.holds, verdict.contradiction) == (True, None)
+    assert [line.check for line in verdict.lines] == CHECKS
+    assert {line.status for line in verdict.lines} == {"holds"}
+    assert f"{made.card.privacy.epsilon:g}" in verdict.lines[5].finding
+    assert verdict.not_verified == NOT_VERIFIED
+
+
+def test_a_bundle_with_a_lost_release_verifies(books: Database) -> None:
+    """It was paid twice and may have been drawn twice: both count."""
+    bundle = real_bundle(books, seed=2, lost_releases=2)
+    assert sum(entry.kind == "charge" for entry in bundle.entries) == len(bundle.plan) + 2
+    verdict = verify(bundle.model_dump_json().encode())
+    assert verdict.holds, verdict.contradiction
+
+
+def one_unit_less(bundle: Json) -> None:
+    charges(bundle)[0]["units"] -= 1
+
+
+def removed_entry(bundle: Json) -> None:
+    bundle["entries"].remove(charges(bundle)[0])
+
+
+def removed_last_entry(bundle: Json) -> None:
+    bundle["entries"].pop()
+
+
+def reordered_entries(bundle: Json) -> None:
+    entries = bundle["entries"]
+    entries[-1], entries[-2] = entries[-2], entries[-1]
+
+
+def other_head(bundle: Json) -> None:
+    bundle["account"]["head"]["hash"] = "0" * 64
+
+
+def other_account(bundle: Json) -> None:
+    bundle["account"]["id"] = "acc_other"
+
+
+def less_charged(bundle: Json) -> None:
+    bundle["account"]["charged_units"] -= 1
+
+
+def other_account_delta(bundle: Json) -> None:
+    bundle["account"]["delta"] /= 2
+
+
+def lower_epsilon(bundle: Json) -> None:
+    bundle["card"]["privacy"]["epsilon"] -= 1e-4
+
+
+def lower_epsilon_replace_one(bundle: Json) -> None:
+    bundle["card"]["privacy"]["epsilon_replace_one"] -= 1e-4
+
+
+def higher_epsilon(bundle: Json) -> None:
+    # One digit above what rounding up explains; still in the tier "strong".
+    bundle["card"]["privacy"]["epsilon"] = 0.99
+
+
+def higher_noise_on_the_card(bundle: Json) -> None:
+    bundle["card"]["privacy"]["mechanisms"][0]["noise_stddev"] += 1
+
+
+def higher_noise_everywhere(bundle: Json) -> None:
+    bundle["plan"][-1]["mechanism"]["noise_stddev"] *= 2
+    last = bundle["card"]["privacy"]["mechanisms"][-1]
+    last["noise_stddev"] *= 2
+    last["units"] = Release.model_validate(bundle["plan"][-1]).mechanism.cost()
+
+
+def lower_noise_everywhere(bundle: Json) -> None:
+    """As if less noise had been drawn than was paid for."""
+    bundle["plan"][0]["mechanism"]["noise_stddev"] -= 1
+    first = bundle["card"]["privacy"]["mechanisms"][0]
+    first["noise_stddev"] -= 1
+    first["units"] = Release.model_validate(bundle["plan"][0]).mechanism.cost()
+
+
+def larger_delta_on_the_card(bundle: Json) -> None:
+    bundle["card"]["privacy"]["delta"] *= 1.1
+
+
+def smaller_delta_on_the_card(bundle: Json) -> None:
+    bundle["card"]["privacy"]["delta"] /= 2
+
+
+def tiny_delta_on_the_card(bundle: Json) -> None:
+    bundle["card"]["privacy"]["delta"] = 1e-30
+
+
+def lower_mu(bundle: Json) -> None:
+    bundle["card"]["privacy"]["mu"] -= 1e-6
+
+
+def better_tier(bundle: Json) -> None:
+    bundle["card"]["privacy"]["epsilon"] = 1.5
+
+
+def fewer_units_on_the_card(bundle: Json) -> None:
+    bundle["card"]["privacy"]["units"] -= 1
+
+
+def lower_lifetime(bundle: Json) -> None:
+    bundle["account"]["epsilon_spent"] -= 1e-4
+
+
+def other_version(bundle: Json) -> None:
+    bundle["product"]["version"] = "0"
+
+
+def charge_of_one_unit_less_well_sealed(bundle: Json) -> None:
+    charges(bundle)[0]["units"] -= 1
+    bundle["account"]["charged_units"] -= 1
+    bundle["account"]["reserved_units"] += 1
+    bundle["card"]["privacy"]["units"] -= 1
+    reseal(bundle)
+
+
+def charge_of_another_label_well_sealed(bundle: Json) -> None:
+    charges(bundle)[0]["label"] = "votes.topagg"
+    reseal(bundle)
+
+
+def charge_of_an_unplanned_step_well_sealed(bundle: Json) -> None:
+    charges(bundle)[0]["step"] = 1000
+    reseal(bundle)
+
+
+def release_without_a_charge_well_sealed(bundle: Json) -> None:
+    missing = charges(bundle)[-1]
+    bundle["entries"].remove(missing)
+    bundle["account"]["charged_units"] -= missing["units"]
+    bundle["account"]["reserved_units"] += missing["units"]
+    bundle["card"]["privacy"]["units"] -= missing["units"]
+    bundle["card"]["privacy"]["mu"] = float(np.ceil(np.sqrt(bundle["card"]["privacy"]["units"] / 1e15) * 1e6) / 1e6)
+    reseal(bundle)
+
+
+def entry_of_another_account_well_sealed(bundle: Json) -> None:
+    bundle["entries"][1]["account_id"] = "acc_other"
+    reseal(bundle)
+
+
+def unknown_member(bundle: Json) -> None:
+    bundle["card"]["privacy"]["note"] = "trust me"
+
+
+def number_as_text(bundle: Json) -> None:
+    bundle["entries"][0]["units"] = str(bundle["entries"][0]["units"])
+
+
+def more_releases_than_memory_holds(bundle: Json) -> None:
+    bundle["plan"][-1]["count"] = 10**12
+    last = bundle["card"]["privacy"]["mechanisms"][-1]
+    last |= {"count": 10**12, "units": last["units"] * 10**12}
+
+
+def more_digits_than_a_number_has(bundle: Json) -> None:
+    bundle["plan"][-1]["count"] = 10**4299
+    last = bundle["card"]["privacy"]["mechanisms"][-1]
+    last |= {"count": 10**4299}
+
+
+def instant_before_all_time(bundle: Json) -> None:
+    bundle["entries"][0]["at"] = "0001-01-01T00:00:00+23:00"
+
+
+@pytest.mark.parametrize(
+    ("tamper", "line"),
+    [
+        (unknown_member, "form"),
+        (number_as_text, "form"),
+        (one_unit_less, "chain"),
+        (removed_entry, "chain"),
+        (removed_last_entry, "chain"),
+        (reordered_entries, "chain"),
+        (other_head, "chain"),
+        (other_account, "chain"),
+        (entry_of_another_account_well_sealed, "chain"),
+        (instant_before_all_time, "chain"),
+        (less_charged, "totals"),
+        (other_account_delta, "totals"),
+        (higher_noise_on_the_card, "card"),
+        (fewer_units_on_the_card, "card"),
+        (lower_mu, "card"),
+        (better_tier, "card"),
+        (other_version, "card"),
+        (more_digits_than_a_number_has, "card"),
+        (more_releases_than_memory_holds, "charges"),
+        (charge_of_one_unit_less_well_sealed, "charges"),
+        (charge_of_another_label_well_sealed, "charges"),
+        (charge_of_an_unplanned_step_well_sealed, "charges"),
+        (release_without_a_charge_well_sealed, "charges"),
+        (lower_noise_everywhere, "charges"),
+        (lower_epsilon, "job"),
+        (higher_epsilon, "job"),
+        (higher_noise_everywhere, "job"),
+        (larger_delta_on_the_card, "job"),
+        (smaller_delta_on_the_card, "job"),
+        (tiny_delta_on_the_card, "job"),
+        (lower_epsilon_replace_one, "replace one"),
+        (lower_lifetime, "lifetime"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else None,
+)
+def test_a_tampered_copy_fails_in_its_line(honest: Json, tamper: Tamper, line: str) -> None:
+    before = deepcopy(honest)
+    tamper(honest)
+    assert honest != before
+    assert failed_at(verdict_on(honest)) == line
+
+
+def test_an_epsilon_that_promises_nothing_is_not_recomputed(honest: Json) -> None:
+    honest["card"]["privacy"]["epsilon_replace_one"] = 250.0
+    verdict = verdict_on(honest)
+    assert verdict.holds
+    assert "not recomputed" in verdict.lines[CHECKS.index("replace one")].finding
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89PNG", b"{", b'{"format": nonsense}', b"\xff\xfe"])
+def test_what_is_not_json_is_unreadable(content: bytes) -> None:
+    with pytest.raises(InvalidInput, match=r"privacy\.json"):
+        verify(content)
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{}", b"3", b'{"format": "datalens-bundle/2"}'])
+def test_other_json_has_the_wrong_form(content: bytes) -> None:
+    assert failed_at(verify(content)) == "form"
+
+
+def test_without_dp_accounting_there_is_no_verdict(honest: Json, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(WorkerUnavailable, match="pip install"):
+        verdict_on(honest)
+
+
+def test_nothing_in_it_depends_on_the_records(books: Database, made: Bundle) -> None:
+    """Other images and other labels of the same public schema: the same bundle, but for random ids and their hashes."""
+    assert _masked(real_bundle(books, seed=3)) == _masked(made)
+
+
+def test_its_times_are_whole_minutes(made: Bundle) -> None:
+    assert all((entry.at.second, entry.at.microsecond) == (0, 0) for entry in made.entries)
+
+
+def test_a_bundle_that_tells_of_a_shared_record_is_for_the_owner(database: Database, made: Bundle) -> None:
+    assert made.releasable
+    dataset, _, _ = running_job(database)
+    new_dataset(database, images(0)[:5], epsilon=None, delta=None)
+    linked = made.model_copy(update={"entries": tuple(journal_of(database, dataset.id))})
+    assert not linked.releasable
+
+
+def _masked(bundle: Bundle) -> Json:
+    found: Json = bundle.model_dump(mode="json")
+    del found["job_id"], found["account"]["id"], found["account"]["head"]["hash"]
+    for entry in found["entries"]:
+        for name in ("account_id", "dataset_id", "job_id", "at", "previous_hash", "hash"):
+            del entry[name]
+    return found
