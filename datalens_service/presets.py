@@ -80,6 +80,7 @@ def _balanced(schema: Schema, _epsilon: float) -> DataLens:
         vote_basis="dct",
         vote_dimensions=min(64, schema.dimensions),
         top_k=min(16, schema.dimensions),
+        clip=1.0,
         threshold="none",
         warm_start=Moments(),
     )

@@ -49,9 +49,10 @@ class ShardSampler:
         seed: int,
         device: str = "cpu",
     ) -> None:
-        pixels = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(len(images), -1)
+        # Copies: the records may be a read-only memory map, which torch must not be given.
+        pixels = np.array(images.transpose(0, 3, 1, 2), order="C").reshape(len(images), -1)
         self._images = torch.from_numpy(pixels).to(device)
-        self._labels = torch.from_numpy(labels).to(device)
+        self._labels = torch.from_numpy(np.array(labels)).to(device)
         sizes = np.array([len(rows) for rows in shards], dtype=np.int64)
         self._sizes = torch.from_numpy(sizes).to(device)
         self._starts = torch.from_numpy(np.cumsum(sizes) - sizes).to(device)
