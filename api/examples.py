@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from api.catalogue import CATALOGUE
+from api.example_bundle import example_bundle
 from api.schemas import BudgetRead, DatasetRead, JobRead, PlanRead, PrivacyRead
 from datalens_service.data.dataset import Schema
 from datalens_service.methods import Moments
@@ -149,6 +150,7 @@ ANSWERS: Final[dict[str, Any]] = {
         "summary": ["These images are synthetic: a generator drew them."],
         "measures": [],
     },
+    "getJobBundle": example_bundle(_JOB_ID, _SPEC, _SCHEMA, _OPENED, _EPSILON).model_dump(mode="json"),
     "getLiveness": {"status": "ok"},
     "getReadiness": {"status": "ok", "executor": "local"},
     "getProblemType": {

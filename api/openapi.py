@@ -35,7 +35,15 @@ TAGS: Final = (
 )
 JOB_LINKS: Final[Json] = {
     operation: {"operationId": operation, "parameters": {"job_id": "$response.body#/id"}}
-    for operation in ("getJob", "cancelJob", "getJobReport", "getJobSamples", "getJobSynthetic", "getJobGenerator")
+    for operation in (
+        "getJob",
+        "cancelJob",
+        "getJobReport",
+        "getJobBundle",
+        "getJobSamples",
+        "getJobSynthetic",
+        "getJobGenerator",
+    )
 }
 DATASET_LINKS: Final[Json] = {
     operation: {"operationId": operation, "parameters": {"dataset_id": "$response.body#/id"}}

@@ -240,6 +240,7 @@ class JobLinks(BaseModel):
     self_: str = Field(serialization_alias="self")
     cancel: str | None
     report: str | None
+    bundle: str | None
     samples: str | None
     synthetic: str | None
     generator: str | None
@@ -253,6 +254,7 @@ class JobLinks(BaseModel):
             self_=base,
             cancel=None if job.state.terminal else f"{base}:cancel",
             report=f"{base}/report" if files else None,
+            bundle=f"{base}/bundle" if files else None,
             samples=f"{base}/samples.png" if files else None,
             synthetic=f"{base}/synthetic" if files else None,
             generator=f"{base}/generator" if files else None,

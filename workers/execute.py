@@ -25,7 +25,7 @@ from workers.measuring import measure
 from workers.observer import JobObserver, ShutdownRequested
 from workers.packaging import package
 from workers.private_folder import PrivateFolder
-from workers.reporting import report_of
+from workers.reporting import bundle_for, report_of
 from workers.worker_settings import WorkerSettings, training_device
 
 log = structlog.get_logger()
@@ -86,7 +86,8 @@ def _work(
     result = _run(spec, dataset, account, observe, checkpoints, device)
     measures = measure(result, spec, dataset, device, observe)
     report = report_of(database, lease.job_id, result, measures)
-    package(artifacts, lease, private.path, result.generator, report, spec.synthetic_images, observe)
+    bundle = bundle_for(database, lease.job_id, report)
+    package(artifacts, lease, private.path, result.generator, report, bundle, spec.synthetic_images, observe)
 
 
 def _run(

@@ -16,6 +16,7 @@ from datalens_service.evaluation.report import Report, owner_view, releasable_vi
 from datalens_service.models.generator import Generator
 from datalens_service.run import Observer
 from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.bundle import FILE_NAME, Bundle
 from datalens_service.store.leases import Lease
 
 PHASE: Final = "packaging"
@@ -39,6 +40,7 @@ def package(
     folder: Path,
     generator: Generator,
     report: Report,
+    bundle: Bundle,
     num_images: int,
     observe: Observer,
 ) -> None:
@@ -50,6 +52,7 @@ def package(
         folder: For files in the making.
         generator: Released.
         report: Private figures included.
+        bundle: For `datalens verify`.
         num_images: Synthetic images to pack; more can be drawn later.
         observe: Told of every file.
 
@@ -57,7 +60,7 @@ def package(
         StaleLease: Another worker holds the job.
         StoreUnavailable: The disk did not take a file.
     """
-    files = _files(folder, generator, report, num_images)
+    files = _files(folder, generator, report, bundle, num_images)
     for done, file in enumerate(files):
         observe(PHASE, done, len(files))
         content = file.make()
@@ -65,13 +68,14 @@ def package(
     observe(PHASE, len(files), len(files))
 
 
-def _files(folder: Path, generator: Generator, report: Report, num_images: int) -> list[_File]:
+def _files(folder: Path, generator: Generator, report: Report, bundle: Bundle, num_images: int) -> list[_File]:
     samples = _samples(generator)
     return [
         _File("generator.safetensors", "application/octet-stream", True, lambda: _weights(folder, generator)),
         _File("synthetic.npz", "application/octet-stream", True, lambda: _stock(folder, generator, report, num_images)),
         _File("samples.png", "image/png", True, lambda: samples),
         _File("card.json", "application/json", True, lambda: _json(card(report))),
+        _File(FILE_NAME, "application/json", bundle.releasable, lambda: _json(bundle.model_dump(mode="json"))),
         _File("report-releasable.json", "application/json", True, lambda: _json(releasable_view(report))),
         _File("report-releasable.html", "text/html", True, lambda: releasable_html(report, samples).encode()),
         _File("report.json", "application/json", False, lambda: _json(owner_view(report))),

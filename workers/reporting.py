@@ -1,4 +1,4 @@
-"""The report of a job, from what was planned, what the ledger says, and what was measured."""
+"""The report of a job, from what was planned, what the ledger says, and what was measured; and its bundle."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from datalens_service.evaluation.statement import (
 from datalens_service.run import Result
 from datalens_service.spec import TrainingSpec
 from datalens_service.store import jobs
+from datalens_service.store.bundle import Bundle, bundle_of
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import Job
-from datalens_service.store.statement import statement
+from datalens_service.store.statement import entries, statement
 
 
 def report_of(database: Database, job_id: str, result: Result, measures: Sequence[Measure]) -> Report:
@@ -35,6 +36,14 @@ def report_of(database: Database, job_id: str, result: Result, measures: Sequenc
         privacy=_privacy(database, job, spec, schema, first_releases(plan, result.steps_made)),
         measures=tuple(measures),
     )
+
+
+def bundle_for(database: Database, job_id: str, report: Report) -> Bundle:
+    """What a stranger needs to recompute the cost of a job whose releases are all made."""
+    dataset_id = jobs.get(database, job_id).dataset_id
+    with database.session() as session:
+        account = statement(session, dataset_id)
+        return bundle_of(job_id, report, entries(session, dataset_id), account.epsilon, account.delta)
 
 
 def _privacy(

@@ -1,4 +1,4 @@
-"""What a succeeded job has made: report, sample grid, synthetic images, generator."""
+"""What a succeeded job has made: report, privacy bundle, sample grid, synthetic images, generator."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from api.synthetic import GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES
 from datalens_service.data.export import WRITERS
 from datalens_service.errors import StateConflict
 from datalens_service.store import datasets, jobs
+from datalens_service.store.bundle import FILE_NAME as BUNDLE
 from datalens_service.store.jobs import Job, JobState
 
 router = APIRouter(
@@ -100,6 +101,20 @@ def get_report(
     """Each number says whether the guarantee covers it, it is public, or it is for the owner alone."""
     name = f"{_REPORT_NAMES[audience]}.{format}"
     return _artifact(request, opened, job, name, inline=True, private=audience is Audience.OWNER)
+
+
+@router.get(
+    "/bundle",
+    operation_id="getJobBundle",
+    summary="Download the proof of what a job cost",
+    responses=file_content("What `datalens verify` reads.", "application/json"),
+)
+def get_bundle(job: Succeeded, request: Request, opened: ServicesDep) -> Response:
+    """Card, mechanisms and the whole journal of the account; from it anybody recomputes ε.
+
+    Free to publish, unless its journal has a `join` entry: that one says that two uploads share a record.
+    """
+    return _artifact(request, opened, job, BUNDLE, private=True)
 
 
 @router.get(

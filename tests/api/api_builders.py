@@ -54,6 +54,7 @@ def succeed(services: Services, job_id: str, folder: Path) -> None:
         "synthetic.npz": (stock, True, "application/octet-stream"),
         "generator.safetensors": (folder / "generator.safetensors", True, "application/octet-stream"),
         "samples.png": (b"\x89PNG grid", True, "image/png"),
+        "privacy.json": (b'{"format": "datalens-bundle/1"}', False, "application/json"),
         "card.json": (json.dumps({"job": job_id}).encode(), True, "application/json"),
         "report.json": (b'{"audience": "owner"}', False, "application/json"),
         "report.html": (b"<p>owner</p>", False, "text/html"),

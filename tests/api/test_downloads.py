@@ -40,7 +40,7 @@ def drawn(client: TestClient, n: int, seed: int) -> np.ndarray:
     return gaussian(schema).sample(n, seed=seed)[0][..., 0]
 
 
-@pytest.mark.parametrize("path", ["report", "samples.png", "generator", "synthetic"])
+@pytest.mark.parametrize("path", ["report", "bundle", "samples.png", "generator", "synthetic"])
 def test_nothing_to_download_before_success(client: TestClient, dataset_id: str, path: str) -> None:
     job = client.post("/v1/jobs", json=training(dataset_id)).json()
     reply = client.get(f"/v1/jobs/{job['id']}/{path}")
@@ -50,7 +50,7 @@ def test_nothing_to_download_before_success(client: TestClient, dataset_id: str,
 def test_links_lead_to_the_files(client: TestClient, job_id: str) -> None:
     links = client.get(f"/v1/jobs/{job_id}").json()["links"]
     assert links["cancel"] is None
-    for name in ("report", "samples", "synthetic", "generator"):
+    for name in ("report", "bundle", "samples", "synthetic", "generator"):
         assert client.get(links[name]).status_code == 200
 
 
@@ -68,6 +68,13 @@ def test_reports(client: TestClient, job_id: str, params: dict[str, str], conten
     assert reply.content == content
     assert reply.headers["content-type"].startswith(kind)
     assert "sandbox" in reply.headers["content-security-policy"]
+
+
+def test_bundle_comes_to_its_owner_also_if_it_is_not_for_others(client: TestClient, job_id: str) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/bundle")
+    assert (reply.status_code, reply.json()) == (200, {"format": "datalens-bundle/1"})
+    assert reply.headers["content-type"].startswith("application/json")
+    assert f'filename="{job_id}-privacy.json"' in reply.headers["content-disposition"]
 
 
 def test_releasable_report_is_never_a_private_file(

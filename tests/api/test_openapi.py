@@ -17,6 +17,7 @@ from api.documents import documents
 from api.main import create_app
 from api.schemas import DATASET_STATES, JOB_STATES
 from datalens_service.settings import Settings
+from datalens_service.store.bundle_verification import verify
 from datalens_service.store.datasets import DatasetState
 from datalens_service.store.jobs import JobState
 
@@ -60,7 +61,7 @@ def test_validator_would_notice(document: dict[str, Any]) -> None:
 def test_every_operation_says_what_it_is(document: dict[str, Any]) -> None:
     found = list(operations(document))
     identifiers = [operation["operationId"] for _, _, operation in found]
-    assert len(set(identifiers)) == len(found) == 17
+    assert len(set(identifiers)) == len(found) == 18
     for _, _, operation in found:
         assert re.fullmatch(r"(create|list|get|delete|cancel)[A-Z][A-Za-z]+", operation["operationId"])
         assert operation["summary"]
@@ -96,6 +97,13 @@ def test_every_answer_has_a_valid_example(document: dict[str, Any]) -> None:
                 validator(document, media["schema"]).validate(media["example"])
                 checked += 1
     assert checked >= 12
+
+
+def test_the_example_of_a_bundle_verifies(document: dict[str, Any]) -> None:
+    answer = document["paths"]["/v1/jobs/{job_id}/bundle"]["get"]["responses"]["200"]
+    example = answer["content"]["application/json"]["example"]
+    verdict = verify(json.dumps(example).encode())
+    assert verdict.holds, verdict.contradiction
 
 
 def test_every_error_is_a_problem_with_valid_examples(document: dict[str, Any]) -> None:

@@ -15,10 +15,11 @@ from safetensors.numpy import save_file
 
 import workers.execute
 import workers.measuring
-from datalens_service.errors import StaleLease, StoreUnavailable
+from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
 from datalens_service.models.generator import Generator
 from datalens_service.store import jobs, leases
 from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.bundle_verification import verify
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.leases import Lease
 from workers import logs
@@ -30,6 +31,7 @@ RELEASABLE = {
     "synthetic.npz",
     "samples.png",
     "card.json",
+    "privacy.json",
     "report-releasable.json",
     "report-releasable.html",
 }
@@ -97,6 +99,28 @@ def test_report_says_what_the_ledger_says(local: Deployment) -> None:
     lifetime = report["privacy"]["lifetime"]
     assert (lifetime["spent"], lifetime["reserved"]) == (now.epsilon_spent, now.epsilon_reserved) == (2.0, 0.0)
     assert lifetime["remaining"] == now.epsilon_remaining
+
+
+def test_bundle_of_a_job_verifies(local: Deployment) -> None:
+    job = local.submit(QUICK)
+    run(local, local.claim(job))
+
+    bundle = artifacts(local).releasable(job.id, "privacy.json").path
+
+    verdict = verify(bundle.read_bytes())
+    assert verdict.holds, verdict.contradiction
+    assert read(local, job, "privacy.json")["card"] == read(local, job, "card.json")
+
+
+def test_bundle_that_tells_of_a_shared_record_is_not_for_others(local: Deployment) -> None:
+    stored = local.upload(lamps())
+    local.upload(lamps())
+    job = local.submit(QUICK, stored)
+    run(local, local.claim(job))
+
+    with pytest.raises(NotFound):
+        artifacts(local).releasable(job.id, "privacy.json")
+    assert verify(artifacts(local).get(job.id, "privacy.json").path.read_bytes()).holds
 
 
 def test_packed_images_are_what_the_generator_draws(local: Deployment) -> None:
