@@ -1,0 +1,25 @@
+"""The examples run as they are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+MAKES = {
+    "train_local.py": {"synthetic.npz", "samples.png", "generator.safetensors"},
+    "serve_and_download.py": {"synthetic.parquet", "samples.png", "report.html"},
+}
+
+
+def test_every_example_is_run_here() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(MAKES)
+
+
+@pytest.mark.parametrize("name", MAKES)
+def test_example(name: str, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, EXAMPLES / name, tmp_path / "made"], check=True, timeout=280)
+    assert {path.name for path in (tmp_path / "made").iterdir()} >= MAKES[name]
