@@ -63,6 +63,7 @@ def _places(outcome: Outcome) -> dict[str, object]:
         "report (for you)": ("report.html", "report.json"),
         "report (to share)": ("report-releasable.html", "report-releasable.json"),
         "generator": ("generator.safetensors",),
+        "proof of ε": ("privacy.json",),
     }
     return {
         title: "\n".join(str(outcome.files[name]) for name in wanted if name in outcome.files)

@@ -19,7 +19,7 @@ from datalens_service.cli.exits import HELP, ExitCode, exit_code_of
 
 Run = Callable[..., Result]
 COMMANDS = {
-    (): ("serve", "demo", "train", "plan", "version", "jobs", "datasets", "keys"),
+    (): ("serve", "demo", "train", "plan", "verify", "version", "jobs", "datasets", "keys"),
     ("jobs",): ("submit", "watch", "show", "list", "cancel", "download", "report"),
     ("datasets",): ("upload", "list", "show", "delete"),
     ("keys",): ("create", "list", "revoke"),

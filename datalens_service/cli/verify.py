@@ -1,0 +1,44 @@
+"""`datalens verify`: recompute the ε of a job from its privacy bundle alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from datalens_service.cli import options, output
+from datalens_service.cli.exits import ExitCode
+
+if TYPE_CHECKING:
+    from datalens_service.store.bundle_verification import Verdict
+
+
+def verify(
+    bundle: Annotated[Path, typer.Argument(help="The privacy.json of a job.", exists=True, dir_okay=False)],
+    as_json: options.AsJson = False,
+) -> None:
+    """Recompute what a job cost from its privacy bundle, and say what was verified and what cannot be.
+
+    Reads nothing but the file; needs no service and no key. Exit code 1: the bundle contradicts itself.
+    """
+    from datalens_service.store import bundle_verification
+
+    verdict = bundle_verification.verify(bundle.read_bytes())
+    output.show(verdict, _view(verdict), as_json=as_json)
+    if not verdict.holds:
+        raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def _view(verdict: Verdict) -> Text:
+    width = max(len(line.check) for line in verdict.lines)
+    checked = [f"{line.status:13}  {line.check:{width}}  {line.finding}".rstrip() for line in verdict.lines]
+    summary = "Everything above holds." if verdict.holds else f"Do not rely on it. {verdict.contradiction}"
+    cannot = [f"  {sentence}" for sentence in verdict.not_verified]
+    return Text("\n".join(map(_printable, [*checked, "", summary, "", "No bundle can show:", *cannot])))
+
+
+def _printable(line: str) -> str:
+    """A bundle may come from anybody: no control sequence of it reaches the terminal."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)
