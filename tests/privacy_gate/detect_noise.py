@@ -25,14 +25,14 @@ from .cases import vote
 
 # A false alarm of one comparison has a probability of about 2e-9.
 _DEVIATIONS = 6.0
-_IMAGES, _PIXELS, _STEPS = 30, 784, 6
+_IMAGES, _PIXELS = 30, 784
 _SAMPLES, _BATCH = 60_000, 1500
 _NEVER = 10**30
 
 
 def noise_has_its_scale_on_every_coordinate(_rng: np.random.Generator) -> None:
     """R7: 141,120 draws of real releases, most coordinates without a vote; 2 % of σ show."""
-    noise = _noise_of_releases() / _mechanism().noise_stddev
+    noise = _noise_of_releases(steps=6) / _mechanism().noise_stddev
     expect(not (noise == 0).all(axis=0).any(), "every coordinate of every image gets noise, votes or not")
     deviation = (noise.var() - 1) / np.sqrt(2 / noise.size)
     expect(abs(deviation) < _DEVIATIONS, "the noise has the stated standard deviation")
@@ -45,7 +45,7 @@ def noise_has_its_scale_on_every_coordinate(_rng: np.random.Generator) -> None:
 
 def noise_is_fresh_everywhere(_rng: np.random.Generator) -> None:
     """R7: images of a batch, steps and runs share no noise (B1)."""
-    noise = np.concatenate([_noise_of_releases(), _noise_of_releases()]).reshape(-1, _PIXELS)
+    noise = np.concatenate([_noise_of_releases(steps=2), _noise_of_releases(steps=2)]).reshape(-1, _PIXELS)
     correlations = np.corrcoef(noise)[np.triu_indices(len(noise), 1)]
     expect(np.abs(correlations).max() < 7 / np.sqrt(_PIXELS), "no two images, steps or runs share noise")
 
@@ -117,15 +117,15 @@ def _mechanism() -> TopAgg:
     )  # fmt: skip
 
 
-def _noise_of_releases() -> np.ndarray:
+def _noise_of_releases(steps: int) -> np.ndarray:
     """(steps, images, pixels): what releases added to the sum; the second half of the pixels has no votes."""
     mechanism, account = _mechanism(), MemoryAccount(_NEVER)
     gradients = torch.zeros(4, _IMAGES, _PIXELS)
     gradients[:, :, :250] = torch.linspace(1, 2, 250)
     exact = mechanism.total([gradients])
-    for step in range(_STEPS):
+    for step in range(steps):
         mechanism.release(lambda: [gradients], step=step, account=account, noise=NoiseSource())
-    return np.array([account.replay(step) for step in range(_STEPS)], dtype=np.float64) - exact
+    return np.array([account.replay(step) for step in range(steps)], dtype=np.float64) - exact
 
 
 def _audited() -> Iterator[tuple[Mechanism, Any, Any, np.ndarray]]:
