@@ -201,6 +201,7 @@ def test_settling_twice_returns_nothing_the_second_time(database: Database) -> N
         with database.transaction() as session:
             assert ledger.settle(session, lease.job_id, lease.token) == expected
     assert state_of(database, dataset.id).reserved_units == 50
+    assert [entry.kind for entry in journal_of(database, dataset.id)].count("settle") == 1
 
 
 def test_a_stale_worker_cannot_settle(database: Database) -> None:

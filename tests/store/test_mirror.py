@@ -37,6 +37,21 @@ def test_the_log_is_for_its_owner_only(log: LedgerLog) -> None:
     assert log.path.stat().st_mode & 0o077 == 0
 
 
+def test_a_line_is_on_the_disk_when_append_returns(log: LedgerLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: dict[int, int] = {}
+
+    def sync(descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        synced[found.st_ino] = found.st_size
+
+    monkeypatch.setattr(os, "fsync", sync)
+    for number in range(3):
+        log.append(line(number))
+        found = log.path.stat()
+        assert synced[found.st_ino] == found.st_size
+    assert log.path.parent.stat().st_ino in synced
+
+
 @pytest.mark.parametrize("cut", [1, 10, 100])
 def test_a_line_cut_off_by_a_crash_never_happened(log: LedgerLog, cut: int) -> None:
     log.append(line(0))

@@ -150,8 +150,10 @@ def test_a_worker_from_before_the_restoration_is_refused(sqlite_database: Databa
     account_of(sqlite_database, zombie).charge(0, "votes", 10)
     backup.restore()
     check_against_log(sqlite_database)
-    renewed = claimed(sqlite_database, first.job_id, now=later())
-    assert renewed.token > zombie.token
+    for stale in (first, zombie):
+        with pytest.raises(StaleLease):
+            account_of(sqlite_database, stale).charge(1, "votes", 10)
+    assert claimed(sqlite_database, first.job_id, now=later()).token > zombie.token
     for stale in (first, zombie):
         with pytest.raises(StaleLease):
             account_of(sqlite_database, stale).charge(1, "votes", 10)
