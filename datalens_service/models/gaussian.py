@@ -41,7 +41,8 @@ def draw(
     for label in np.unique(labels):
         rows = labels == label
         points[rows] = means[label] + noise[rows] @ factors[label].T
-    return np.clip(points @ basis.T, 0.0, 1.0)
+    pixels: NDArray[np.float32] = points @ basis.T
+    return pixels.clip(0.0, 1.0)
 
 
 class GaussianFit:

@@ -137,17 +137,17 @@ def epsilon_of_units(units: int, delta: float) -> float:
 
 def round_up(value: float, digits: int = 4) -> float:
     """Round towards +∞: for every ε and δ that is shown."""
-    return math.ceil(Fraction(value) * 10**digits) / 10**digits
+    return float(Fraction(math.ceil(Fraction(value) * 10**digits), 10**digits))
 
 
 def round_down(value: float, digits: int = 4) -> float:
     """Round towards −∞: for every remaining budget that is shown."""
-    return math.floor(Fraction(value) * 10**digits) / 10**digits
+    return float(Fraction(math.floor(Fraction(value) * 10**digits), 10**digits))
 
 
 def default_delta(num_units: int) -> float:
     """δ when the owner names none: min(1e-5, n^-1.1)."""
-    return min(DEFAULT_DELTA_CEILING, num_units**-1.1)
+    return min(DEFAULT_DELTA_CEILING, math.pow(num_units, -1.1))
 
 
 def check_delta(delta: float, num_units: int) -> None:
