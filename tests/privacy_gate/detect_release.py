@@ -27,9 +27,9 @@ METHODS: tuple[AnyMethod, ...] = (
         teacher_batch=6, teacher_warmup_steps=2, z_dim=4,
     ),
     DataLens(
-        num_teachers=6, teacher="dense", shards="class_pure", images_per_step=6, top_k=4, vote_basis="dct",
-        vote_dimensions=9, clip=1.0, threshold="none", steps=2, teacher_warmup_steps=2,
-        warm_start=Moments(subspace_dimensions=4),
+        num_teachers=6, teacher="dense", shards="class_pure", images_per_step=6, top_k=4, clip=1.0, threshold="none",
+        vote_basis="dct", vote_dimensions=9, votes="count_sketch", sketch_rows=2, sketch_columns=8, steps=2,
+        teacher_warmup_steps=2, warm_start=Moments(subspace_dimensions=4),
     ),
 )  # fmt: skip
 
