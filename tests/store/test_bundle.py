@@ -16,9 +16,12 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.evaluation import statement as statements
 from datalens_service.evaluation.report import DatasetFacts, MethodFacts, Report
 from datalens_service.evaluation.statement import Release, first_releases, privacy_statement
+from datalens_service.mechanisms import base
 from datalens_service.methods import Moments
+from datalens_service.privacy.accounting import cost_units, epsilon_of_units
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 from datalens_service.store import jobs
@@ -150,6 +153,18 @@ def test_a_bundle_with_a_lost_release_verifies(books: Database) -> None:
     assert sum(entry.kind == "charge" for entry in bundle.entries) == len(bundle.plan) + 2
     verdict = verify(bundle.model_dump_json().encode())
     assert verdict.holds, verdict.contradiction
+
+
+def test_a_price_that_is_too_low_is_found(books: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle that agrees with itself, made by a product that charges one percent too little."""
+    monkeypatch.setattr(base, "cost_units", lambda *arguments: cost_units(*arguments) * 99 // 100)
+    assert failed_at(verify(real_bundle(books, seed=4).model_dump_json().encode())) == "charges"
+
+
+def test_a_conversion_that_is_too_low_is_found(books: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units are right, ε is shown one percent too small."""
+    monkeypatch.setattr(statements, "epsilon_of_units", lambda *arguments: 0.99 * epsilon_of_units(*arguments))
+    assert failed_at(verify(real_bundle(books, seed=5).model_dump_json().encode())) == "job"
 
 
 def one_unit_less(bundle: Json) -> None:
