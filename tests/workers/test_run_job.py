@@ -1,15 +1,14 @@
-"""One job, one process: fencing, cancellation, and what is left alone."""
+"""One job, one process: fencing, and what is left alone."""
 
 from __future__ import annotations
 
 import signal
-import stat
 import threading
 
 import pytest
 from deployment import LEASE_SECONDS, MOMENTS, VOTES, Deployment, stop_between_transactions
 
-from datalens_service.store import jobs, leases
+from datalens_service.store import leases
 from datalens_service.store.chain import EntryKind
 from datalens_service.store.jobs import JobState
 from workers.process import Exit
@@ -34,24 +33,6 @@ def test_woken_zombie_dies_without_charging_or_drawing(local: Deployment) -> Non
     assert local.job(job).state == JobState.SUCCEEDED
     tokens = [entry.lease_token for entry in local.entries(job) if entry.kind == EntryKind.CHARGE]
     assert tokens == sorted(tokens), "the zombie charged after its successor had begun"
-    local.assert_balanced(job)
-
-
-def test_cancelled_job_stops_keeps_its_charge_and_leaves_no_private_file(local: Deployment) -> None:
-    job = local.submit(VOTES)
-    process = local.start_module(RUN_JOB, job.id)
-    local.wait_for_steps(job, 5)
-    folders = [local.folder / "private", *local.private_folders()]
-    assert [folder.name for folder in folders] == ["private", job.id, "1"]
-    assert all(stat.S_IMODE(folder.stat().st_mode) == 0o700 for folder in folders)
-
-    jobs.request_cancel(local.database, job.id)
-
-    assert process.wait(60) == Exit.ENDED
-    ended = local.job(job)
-    assert ended.state == JobState.CANCELLED
-    assert 0 < ended.charged_units < job.reserved_units
-    assert not local.private_folders()
     local.assert_balanced(job)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +37,7 @@ def test_killed_job_process_is_replaced_before_its_lease_runs_out_and_resumes(ei
     either.assert_balanced(job)
 
 
-def test_process_that_hangs_is_killed_and_replaced(local: Deployment) -> None:
+def test_hanging_process_is_replaced_and_the_job_can_be_cancelled(local: Deployment) -> None:
     job = local.submit(VOTES)
     local.start_module(SUPERVISOR)
     local.wait_for_steps(job, 5)
@@ -44,9 +45,18 @@ def test_process_that_hangs_is_killed_and_replaced(local: Deployment) -> None:
 
     stop_between_transactions(hanging, local.folder / "datalens.db")
 
-    assert local.wait_for_end(job).state == JobState.SUCCEEDED
-    assert local.job(job).lease_token > 1
-    local.wait(lambda: not alive(hanging))
+    local.wait(lambda: local.latest_token(job) > 1)
+    assert not alive(hanging)
+    folders = [local.folder / "private", *local.private_folders()]
+    assert [folder.name for folder in folders] == ["private", job.id, str(local.latest_token(job))]
+    assert all(stat.S_IMODE(folder.stat().st_mode) == 0o700 for folder in folders)
+
+    jobs.request_cancel(local.database, job.id)
+
+    ended = local.wait_for_end(job)
+    assert ended.state == JobState.CANCELLED
+    assert 0 < ended.charged_units < job.reserved_units
+    local.wait(lambda: not local.private_folders())
     local.assert_balanced(job)
 
 
