@@ -15,7 +15,7 @@ class EvaluationSettings(BaseModel):
 
     enabled: bool = Field(default=True, description="Measure at all; without a test split nothing is measured.")
     synthetic_images: int = Field(
-        default=20_000, ge=1, le=1_000_000, description="Synthetic images that the classifier is trained on."
+        default=30_000, ge=1, le=1_000_000, description="Synthetic images that the classifier is trained on."
     )
     epochs: int = Field(default=4, ge=1, le=200, description="Passes over the training images; the last one counts.")
     seeds: int = Field(default=1, ge=1, le=20, description="Repetitions; with two or more the spread is reported.")
