@@ -15,7 +15,7 @@ class MemoryAccount:
     """Account of one run without a database.
 
     The filter refuses a charge that would pass the limit, before anything is drawn. Nothing survives the
-    process: a service uses `store.ledger.JobAccount`.
+    process: a service uses `store.account.JobAccount`.
 
     Args:
         limit_units: Ledger units that may be charged.
