@@ -33,7 +33,7 @@ from datalens_service.sampling import write_prefix
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store import datasets, jobs, leases, statement
-from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.artifacts import Artifact, ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import StoredDataset
 from datalens_service.store.jobs import Job, JobState
@@ -131,13 +131,19 @@ class Workbench:
         Returns:
             Path of each file by its name.
         """
-        made = self.artifacts.list_artifacts(job.id)
-        paths = {artifact.name: Path(shutil.copyfile(artifact.path, self.out / artifact.name)) for artifact in made}
+        paths = {artifact.name: self._copied(artifact) for artifact in self.artifacts.list_artifacts(job.id)}
         parquet = self.out / "synthetic.parquet"
         count = TrainingSpec.model_validate(job.spec).synthetic_images
         card = json.loads(paths["card.json"].read_text(encoding="utf-8"))
         write_prefix(paths[_STOCK], dataset.schema, card, count, "parquet", parquet)
         return {**paths, parquet.name: parquet}
+
+    def _copied(self, artifact: Artifact) -> Path:
+        path = self.out / artifact.name
+        path.unlink(missing_ok=True)
+        # Figures for the owner are for the owner's eyes on a shared machine, too.
+        path.touch(0o644 if artifact.releasable else 0o600)
+        return Path(shutil.copyfile(artifact.path, path))
 
     def _keep(self, upload: Upload, format_name: str, epsilon: float, delta: float | None) -> StoredDataset:
         folder = self.settings.data_dir / "datasets"

@@ -33,11 +33,16 @@ VOTES = (
 )
 
 
-def _entries(bench: Workbench, kind: EntryKind) -> list[Entry]:
+def _spends(bench: Workbench) -> list[Entry]:
+    """What the verified journal says was spent; a charge that only the ledger log knew of after a kill counts, too."""
     [dataset_id] = {job.dataset_id for job in jobs.list_jobs(bench.database).items}
     with bench.database.session() as session:
         verification.verify_chain(session, dataset_id)
-        return [entry for entry in statement.entries(session, dataset_id) if entry.kind == kind]
+        return [
+            entry
+            for entry in statement.entries(session, dataset_id)
+            if entry.kind in (EntryKind.CHARGE, EntryKind.RECOVERED)
+        ]
 
 
 def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
@@ -56,6 +61,9 @@ def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path
 def test_private_state_is_for_its_owner_alone(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
     datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
     assert (tmp_path / "out" / "private").stat().st_mode & 0o777 == 0o700
+    report, shared = tmp_path / "out" / "report.json", tmp_path / "out" / "report-releasable.json"
+    assert report.stat().st_mode & 0o077 == 0
+    assert shared.stat().st_mode & 0o044 == 0o044
     outside = {path.name for path in (tmp_path / "out").iterdir()}
     assert not outside & {"datalens.db", "ledger.log", "datasets"}
 
@@ -78,7 +86,7 @@ def test_the_same_command_again_spends_nothing(datalens: Run, datalens_json: Jso
     assert json.loads(again.stdout) == first
     assert "nothing was spent again" in again.stderr
     with workbench(Path("out")) as bench:
-        assert len(_entries(bench, EntryKind.CHARGE)) == 3
+        assert len(_spends(bench)) == 3
 
 
 def test_other_settings_get_what_is_left_of_the_budget(datalens: Run, datalens_json: Json, npz: Path) -> None:
@@ -141,17 +149,17 @@ def test_an_interrupted_run_goes_on_when_it_is_started_again(
     _end_in_the_middle([*DATALENS, *command], tmp_path, end)
     with workbench(Path("out")) as bench:
         [job] = jobs.list_jobs(bench.database).items
-        before = len(_entries(bench, EntryKind.CHARGE))
+        before = len(_spends(bench))
     assert 0 < before < 120
     assert not job.state.terminal
     assert datalens_json(*command)["state"] == "succeeded"
     with workbench(Path("out")) as bench:
-        charges = _entries(bench, EntryKind.CHARGE)
+        spends = _spends(bench)
         [job] = jobs.list_jobs(bench.database).items
     # A step that was charged and whose noise may have been drawn is charged again, and no other.
-    steps = [entry.step for entry in charges]
+    steps = [entry.step for entry in spends]
     assert len(steps) - len(set(steps)) <= 1
-    assert job.charged_units == sum(entry.units for entry in charges)
+    assert job.charged_units == sum(entry.units for entry in spends)
     assert job.reserved_units == 0
 
 

@@ -1,0 +1,39 @@
+"""`datalens demo`, with a short evaluation and few votes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from datalens_service.cli import demo
+from datalens_service.cli.specs import SpecOptions
+from datalens_service.data.digits import digits
+from datalens_service.methods import DataLens
+
+Run = Callable[..., Result]
+
+
+def test_it_is_datalens_with_a_warm_start_under_one_budget() -> None:
+    schema = digits().schema
+    spec = SpecOptions(epsilon=demo._EPSILON, preset=demo._PRESET, settings=demo._SETTINGS).spec(schema)
+    assert isinstance(spec.method, DataLens)
+    assert spec.method.warm_start is not None
+    plan = spec.plan(schema)
+    assert plan.images > 0
+    assert plan.units() <= spec.limit_units(schema)
+
+
+def test_it_says_where_everything_is(datalens: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = ("steps=3", "evaluation.epochs=1", "evaluation.synthetic_images=200")
+    monkeypatch.setattr(demo, "_SETTINGS", (*demo._SETTINGS, *quick))
+    result = datalens("demo")
+    assert result.exit_code == 0, result.output
+    for name in ("synthetic.npz", "synthetic.parquet", "samples.png", "report.html", "report.json"):
+        assert f"demo-output/{name}" in result.stdout
+        assert (tmp_path / "demo-output" / name).stat().st_size > 0
+    for part in ("ε spent", "of 5.0", "δ", "1e-05", "Floor A", "Floor B", "Ceiling", "synthetic images  "):
+        assert part in result.stdout
+    assert "training" in result.stderr

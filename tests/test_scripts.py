@@ -1,0 +1,78 @@
+"""scripts/environment.sh: which Python it takes, and when it has nothing to do."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository with the files that the environment is made from."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(SCRIPTS / "environment.sh", tmp_path / "scripts")
+    (tmp_path / "requirements.lock").write_text("# nothing\n")
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    return tmp_path
+
+
+def _source(checkout: Path, python: str | Path) -> subprocess.CompletedProcess[str]:
+    command = ["bash", "-euo", "pipefail", "-c", "source scripts/environment.sh; echo ready"]
+    # No network: whatever it tries to install fails.
+    environment = {"PATH": "/usr/bin:/bin", "PYTHON": str(python), "PIP_NO_INDEX": "1", "UV_OFFLINE": "1"}
+    return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+
+
+def _fake_python(folder: Path, exit_code: int) -> Path:
+    path = folder / "python-of-old"
+    path.write_text(f"#!/bin/sh\nexit {exit_code}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_an_old_python_is_refused_before_anything_is_made(checkout: Path) -> None:
+    done = _source(checkout, _fake_python(checkout, 1))
+    assert done.returncode == 2
+    assert "older than Python 3.11" in done.stderr
+    assert "PYTHON=" in done.stderr
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_python_that_is_not_there_is_named(checkout: Path) -> None:
+    done = _source(checkout, "/nowhere/python")
+    assert done.returncode == 2
+    assert "/nowhere/python" in done.stderr
+
+
+@pytest.mark.parametrize("changed", [None, "requirements.lock", "pyproject.toml"])
+def test_it_installs_only_what_changed(checkout: Path, changed: str | None) -> None:
+    installed = checkout / ".venv" / "installed"
+    installed.mkdir(parents=True)
+    for name in ("requirements.lock", "pyproject.toml"):
+        shutil.copy(checkout / name, installed)
+    if changed is not None:
+        (checkout / changed).write_text("# another\n")
+    done = _source(checkout, _fake_python(checkout, 1))
+    assert (done.returncode == 0) == (changed is None)
+    assert ("ready" in done.stdout) == (changed is None)
+
+
+def test_an_installation_that_failed_is_not_taken_for_done(checkout: Path) -> None:
+    done = _source(checkout, sys.executable)
+    assert done.returncode != 0
+    assert "ready" not in done.stdout
+    assert not (checkout / ".venv" / "installed").exists()
+
+
+@pytest.mark.parametrize("name", ["demo", "test", "check"])
+def test_every_script_makes_the_environment_first(name: str) -> None:
+    text = (SCRIPTS / name).read_text(encoding="utf-8")
+    assert "source scripts/environment.sh" in text
+    assert text.startswith("#!/usr/bin/env bash\n")
+    assert (SCRIPTS / name).stat().st_mode & 0o111
