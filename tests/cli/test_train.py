@@ -18,6 +18,8 @@ from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE
 from datalens_service.cli.local import Workbench, workbench
+from datalens_service.cli.specs import SpecOptions
+from datalens_service.data import read_upload
 from datalens_service.store import jobs, statement, verification
 from datalens_service.store.chain import Entry, EntryKind
 
@@ -139,6 +141,20 @@ def test_the_service_of_the_environment_is_not_touched(
     monkeypatch.setenv("DATALENS_EXECUTOR", "celery")
     datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
+
+
+@pytest.mark.parametrize(("epsilon", "fate", "code"), [(2, "cancelled", 0), (3, "queued", 3)])
+def test_an_unfinished_run_makes_way_for_another_that_can_be_paid(
+    datalens: Run, npz: Path, epsilon: int, fate: str, code: int
+) -> None:
+    upload = read_upload(npz)
+    spec = SpecOptions(epsilon=2.0, method="moments").spec(upload.schema)
+    with workbench(Path("out")) as bench:
+        left = bench.job(bench.dataset(upload, "npz", 2.0, None), spec)
+    result = datalens("train", "--data", npz, "--epsilon", epsilon, "--out", "out", *FAST)
+    assert result.exit_code == code, result.output
+    with workbench(Path("out")) as bench:
+        assert jobs.get(bench.database, left.id).state == fate
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
