@@ -24,9 +24,6 @@ from datalens_service.client import Client, ClientError
 Run = Callable[..., Result]
 Json = Callable[..., Any]
 
-# One server for the module: it must not be started once per test process.
-pytestmark = pytest.mark.xdist_group("serve")
-
 MOMENTS = {
     "method": {"name": "moments", "subspace_dimensions": 8},
     "epsilon": 1.0,
