@@ -230,6 +230,9 @@ def stop_between_transactions(process_id: int, database: Path) -> None:
     """SIGSTOP a process at a moment when it does not hold the write lock of an SQLite file."""
     while True:
         os.kill(process_id, signal.SIGSTOP)
+        # A thread inside a system call stops when the call ends, and the call may be the one that takes the lock.
+        while not _stopped(process_id):
+            time.sleep(0.001)
         connection = sqlite3.connect(database, timeout=0)
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -239,3 +242,9 @@ def stop_between_transactions(process_id: int, database: Path) -> None:
             time.sleep(0.01)
         finally:
             connection.close()
+
+
+def _stopped(process_id: int) -> bool:
+    """Whether every thread of a process has stopped."""
+    tasks = Path(f"/proc/{process_id}/task").glob("*/stat")
+    return all(task.read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
