@@ -46,6 +46,7 @@ def test_job_is_accepted_with_its_budget_reserved(client: TestClient, dataset_id
         "samples": None,
         "synthetic": None,
         "generator": None,
+        "bundle": None,
     }
     assert client.get(base).json() == job
 
