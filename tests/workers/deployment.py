@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import func, select, update
+from sqlalchemy import func, make_url, select, update
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.stored import save_dataset
@@ -226,14 +226,17 @@ def _split(rng: np.random.Generator, count: int) -> Split:
     return Split(images.astype(np.uint8), labels.astype(np.int64))
 
 
-def stop_between_transactions(process_id: int, database: Path) -> None:
-    """SIGSTOP a process at a moment when it does not hold the write lock of an SQLite file."""
+def stop_between_transactions(process_id: int, database: Database) -> None:
+    """SIGSTOP a process at a moment when it does not hold the write lock of an SQLite database."""
+    file = make_url(database.url).database
+    assert file is not None
+    assert Path(file).exists()
     while True:
         os.kill(process_id, signal.SIGSTOP)
         # A thread inside a system call stops when the call ends, and the call may be the one that takes the lock.
         while not _stopped(process_id):
             time.sleep(0.001)
-        connection = sqlite3.connect(database, timeout=0)
+        connection = sqlite3.connect(file, timeout=0)
         try:
             connection.execute("BEGIN IMMEDIATE")
             return

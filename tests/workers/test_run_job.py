@@ -21,7 +21,7 @@ def test_woken_zombie_dies_without_charging_or_drawing(local: Deployment) -> Non
     job = local.submit(VOTES)
     zombie = local.start_module(RUN_JOB, job.id)
     local.wait_for_steps(job, 5)
-    stop_between_transactions(zombie.pid, local.folder / "datalens.db")
+    stop_between_transactions(zombie.pid, local.database)
     local.lose_lease(job)
     successor = local.start_module(RUN_JOB, job.id)
     local.wait(lambda: local.latest_token(job) == 2)

@@ -43,7 +43,7 @@ def test_hanging_process_is_replaced_and_the_job_can_be_cancelled(local: Deploym
     local.wait_for_steps(job, 5)
     hanging = local.worker_pid(job)
 
-    stop_between_transactions(hanging, local.folder / "datalens.db")
+    stop_between_transactions(hanging, local.database)
 
     local.wait(lambda: local.latest_token(job) > 1)
     assert not alive(hanging)
