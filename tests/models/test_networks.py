@@ -26,17 +26,18 @@ def test_activations_cover_what_is_kept_for_the_backward_pass(architecture: str,
     network = ARCHITECTURES[architecture](schema)
     ensemble = TeacherEnsemble(network, 3, schema, "cpu", seed=0)
     (batch,) = random_batches(schema, 3, steps=1, real=15, synthetic=15)
-    kept: dict[int, int] = {}
+    kept: dict[int, torch.UntypedStorage] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
+        # Held until all are counted, so that no address is used twice.
+        kept[storage.data_ptr()] = storage
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         ensemble.train_step(*batch)
     weights = {value.untyped_storage().data_ptr() for value in ensemble._slots.parameters.values()}
-    activations = sum(size for place, size in kept.items() if place not in weights)
+    activations = sum(storage.nbytes() for place, storage in kept.items() if place not in weights)
     estimate = 4 * 3 * 30 * network.activations()
     # The rest of the estimate is for gradients during the backward pass.
     assert activations < estimate < 4 * activations
