@@ -10,13 +10,14 @@ from typing import Any
 import anyio.to_thread
 from fastapi import FastAPI
 
-from api import examples, intake, logs, openapi, problems, uploads
+from api import examples, intake, openapi, problems, uploads
 from api.deps import Services
 from api.dispatch import dispatcher_for
 from api.middleware import BodyLimit, RequestLog
 from api.routes import datasets, downloads, health, jobs, plans
 from api.routes import problems as problem_types
 from api.synthetic import SyntheticFiles
+from datalens_service import logs
 from datalens_service.settings import Settings
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.startup import start
@@ -55,7 +56,6 @@ class _Application(FastAPI):
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     opened = await anyio.to_thread.run_sync(_open, app.state.settings)
     app.state.services = opened
-    opened.dispatcher.start()
     try:
         yield
     finally:
@@ -73,6 +73,6 @@ def _open(settings: Settings) -> Services:
         settings=settings,
         database=database,
         artifacts=artifacts,
-        dispatcher=dispatcher_for(settings, database),
+        dispatcher=dispatcher_for(settings),
         synthetic=SyntheticFiles(artifacts, settings.data_dir),
     )

@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.logs import places
 from api.problems import ProblemResponse, from_status, internal_error
+from datalens_service.logs import outline
 
 UPLOAD_PATH: Final = "/v1/datasets"
 _JSON_BYTES: Final = 2**20
@@ -52,7 +52,7 @@ class RequestLog:
             reply.status = _HUNG_UP
         except Exception as error:  # noqa: BLE001 - the last place that can answer
             # Messages of exceptions may quote what was uploaded, so only type and places are logged.
-            _log.error("unexpected", error=type(error).__name__, places=places(error.__traceback__))
+            _log.error("unexpected", **outline(error))
             if reply.status is None:
                 await reply.replace(internal_error(reply.request_id))
         finally:

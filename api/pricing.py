@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from api.schemas import BudgetRead, PlanRead
 from datalens_service.errors import InvalidDelta, StateConflict
-from datalens_service.spec import PlanSummary, TrainingSpec, summarize
+from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store import datasets, statement
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState
@@ -53,9 +53,8 @@ def quote(database: Database, dataset_id: str, spec: TrainingSpec) -> Quote:
         raise StateConflict("The data set was deleted; upload it again to train on it.")
     with database.session() as session:
         account = statement.statement(session, dataset_id)
-    resolved = _with_delta(spec, account.delta)
-    plan = resolved.plan(dataset.schema)
-    return Quote(resolved, summarize(plan, resolved.epsilon, account.delta), account)
+    asked = _with_delta(spec, account.delta)
+    return Quote(asked, asked.price(dataset.schema), account)
 
 
 def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:

@@ -56,7 +56,7 @@ def run(
 ) -> Result:
     """Train a differentially private generator.
 
-    Guarantee: the result is ε-δ private for `spec.epsilon` and the spec's resolved δ, under zero-out of one
+    Guarantee: the result is ε-δ private for `spec.epsilon` and `spec.delta_at`, under zero-out of one
     unit of `dataset`, together with everything else charged to the same account.
 
     Args:
@@ -71,12 +71,11 @@ def run(
         InvalidSpec: Spec and data set do not fit together; nothing was charged.
         BudgetExceeded: The account does not pay for the releases without which there is no generator.
     """
-    resolved = spec.resolved(dataset.schema)
-    plan = resolved.plan(dataset.schema)
-    account = account or MemoryAccount(resolved.limit_units(dataset.schema))
-    loop = resolved.method.start(plan, dataset, TrainingRandomness(spec.seed), device)
+    plan = spec.plan(dataset.schema)
+    account = account or MemoryAccount(spec.limit_units(dataset.schema))
+    loop = spec.method.start(plan, dataset, TrainingRandomness(spec.seed), device)
     steps_made = _train(loop, account, observe or _silent, checkpoints)
-    cost = summarize(plan, resolved.epsilon, resolved.delta or 0.0)
+    cost = summarize(plan, spec.epsilon, spec.delta_at(dataset.schema))
     return Result(loop.generator(), loop.start_generator(), plan, cost, steps_made)
 
 

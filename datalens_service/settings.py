@@ -34,6 +34,16 @@ class Settings(BaseSettings):
         default="local", description="Who starts jobs: the built-in supervisor, or Celery workers."
     )
     broker_url: str | None = Field(default=None, description="Celery broker, for example redis://redis:6379/0.")
+    queue: str = Field(
+        default="cpu",
+        pattern=r"^[a-z][a-z0-9_-]{0,63}$",
+        description="Celery queue that jobs are sent to and that a worker serves; cpu and gpu by convention.",
+    )
+    device: str = Field(
+        default="auto",
+        pattern=r"^(auto|cpu|cuda(:\d+)?)$",
+        description="Where jobs train: cpu, cuda, cuda:1, …; auto takes CUDA where torch finds it.",
+    )
     lease_seconds: int = Field(
         default=30, ge=5, le=3600, description="A worker that is silent for this long loses its job."
     )

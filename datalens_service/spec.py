@@ -14,6 +14,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.methods import AnyMethod, Plan
+from datalens_service.methods.base import named
 from datalens_service.privacy.accounting import (
     NeighboringRelation,
     check_delta,
@@ -26,17 +27,12 @@ from datalens_service.privacy.accounting import (
 )
 
 
-def _named(value: Any) -> Any:
-    """`"moments"` is short for `{"name": "moments"}`."""
-    return {"name": value} if isinstance(value, str) else value
-
-
 class TrainingSpec(BaseModel):
     """A training job: method, its parameters, the budget it may spend, seed and evaluation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: Annotated[AnyMethod, Field(discriminator="name"), BeforeValidator(_named)]
+    method: Annotated[AnyMethod, Field(discriminator="name"), BeforeValidator(named)]
     epsilon: float = Field(gt=0, le=100, allow_inf_nan=False, description="ε this job may spend at δ.")
     delta: float | None = Field(
         default=None, gt=0, lt=1, description="δ; left out, it is min(1e-5, n^-1.1). Must be below 1/n."
@@ -47,15 +43,15 @@ class TrainingSpec(BaseModel):
     )
     evaluation: EvaluationSettings = EvaluationSettings()
 
-    def resolved(self, schema: Schema) -> TrainingSpec:
-        """The spec with every default that depends on public values filled in.
+    def delta_at(self, schema: Schema) -> float:
+        """δ as named, or the default for this many units.
 
         Raises:
             InvalidDelta: δ ≥ 1/n.
         """
         delta = default_delta(schema.num_units) if self.delta is None else self.delta
         check_delta(delta, schema.num_units)
-        return self.model_copy(update={"delta": delta})
+        return delta
 
     def plan(self, schema: Schema) -> Plan:
         """Everything a run of this spec will charge.
@@ -69,10 +65,15 @@ class TrainingSpec(BaseModel):
 
     def limit_units(self, schema: Schema) -> int:
         """Ledger units that this job may spend at most."""
-        delta = self.resolved(schema).delta
-        if delta is None:
-            raise AssertionError("resolved() fills in delta")
-        return limit_units(self.epsilon, delta)
+        return limit_units(self.epsilon, self.delta_at(schema))
+
+    def price(self, schema: Schema) -> PlanSummary:
+        """What a run of this spec costs at its δ.
+
+        Raises:
+            InvalidSpec: As `plan`.
+        """
+        return summarize(self.plan(schema), self.epsilon, self.delta_at(schema))
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON; names the spec in cards and checkpoints."""

@@ -12,13 +12,12 @@ from celery import Celery
 
 from datalens_service.errors import InvalidInput
 from datalens_service.settings import Settings
-from workers.worker_settings import WorkerSettings
 
 _HOURS = 3600
 
 
-def make_app(settings: Settings, queue: str) -> Celery:
-    """The application for a broker and a queue.
+def make_app(settings: Settings) -> Celery:
+    """The application for the broker and the queue of the settings.
 
     Raises:
         InvalidInput: No broker is set.
@@ -26,7 +25,7 @@ def make_app(settings: Settings, queue: str) -> Celery:
     if not settings.broker_url:
         raise InvalidInput("Celery needs DATALENS_BROKER_URL, for example redis://localhost:6379/0.")
     app = Celery("datalens", broker=settings.broker_url, include=["workers.tasks"])
-    app.conf.update(_delivery(queue), **_worker())
+    app.conf.update(_delivery(settings.queue), **_worker())
     return app
 
 
@@ -72,4 +71,4 @@ def _worker() -> dict[str, Any]:
     }
 
 
-app = make_app(Settings(), WorkerSettings().queue)
+app = make_app(Settings())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import structlog
 
+from datalens_service import logs
 from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset
 from datalens_service.data.stored import load_dataset
@@ -19,14 +20,13 @@ from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.leases import Lease
-from workers import logs
+from workers.device import training_device
 from workers.failures import problem_of
 from workers.measuring import measure
 from workers.observer import JobObserver, ShutdownRequested
 from workers.packaging import package
 from workers.private_folder import PrivateFolder
 from workers.reporting import bundle_for, report_of
-from workers.worker_settings import WorkerSettings, training_device
 
 log = structlog.get_logger()
 
@@ -43,7 +43,7 @@ def execute(
     Args:
         database: Of the job, its data set and its account.
         artifacts: Where the files go that the job makes.
-        settings: Where private state goes while it runs.
+        settings: Where private state goes while it runs, and where to train.
         lease: Of the job; the caller keeps it alive.
         observe: Told of every step; may raise ShutdownRequested.
 
@@ -59,7 +59,7 @@ def execute(
     private.open()
     state, problem = JobState.SUCCEEDED, None
     try:
-        _work(database, artifacts, lease, private, JobObserver(database, lease, observe))
+        _work(database, artifacts, lease, private, settings.device, JobObserver(database, lease, observe))
     except (StaleLease, StoreUnavailable, ShutdownRequested):
         raise
     except JobStopped:
@@ -75,12 +75,17 @@ def execute(
 
 
 def _work(
-    database: Database, artifacts: ArtifactStore, lease: Lease, private: PrivateFolder, observe: Observer
+    database: Database,
+    artifacts: ArtifactStore,
+    lease: Lease,
+    private: PrivateFolder,
+    wanted_device: str,
+    observe: Observer,
 ) -> None:
     job = jobs.get(database, lease.job_id)
     spec = TrainingSpec.model_validate(job.spec)
     dataset = _dataset(database, job.dataset_id)
-    device = training_device(WorkerSettings().device)
+    device = training_device(wanted_device)
     checkpoints = Checkpoints(private.checkpoint, spec.digest())
     account = JobAccount(database, lease.job_id, lease.token)
     result = _run(spec, dataset, account, observe, checkpoints, device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import structlog
 
+from datalens_service import logs
 from datalens_service.data.dataset import Dataset
 from datalens_service.errors import InvalidSpec, JobStopped, StaleLease, StoreUnavailable
 from datalens_service.evaluation import Measure
@@ -12,7 +13,6 @@ from datalens_service.methods import Moments
 from datalens_service.models.generator import Generator
 from datalens_service.run import Observer, Result, run
 from datalens_service.spec import TrainingSpec
-from workers import logs
 from workers.observer import ShutdownRequested
 
 log = structlog.get_logger()

@@ -14,8 +14,9 @@ from amqp.exceptions import ChannelError
 from celery import Celery
 from kombu import Queue
 
+from datalens_service import logs
 from datalens_service.store import leases
-from workers import health, logs
+from workers import health
 from workers.runtime import Runtime
 from workers.upkeep import upkeep
 

@@ -49,16 +49,13 @@ def bundle_for(database: Database, job_id: str, report: Report) -> Bundle:
 def _privacy(
     database: Database, job: Job, spec: TrainingSpec, schema: Schema, releases: Sequence[Release]
 ) -> PrivacyStatement:
-    resolved = spec.resolved(schema)
-    if resolved.delta is None:
-        raise AssertionError("resolved() fills in delta")
     return privacy_statement(
         releases=releases,
         # From the ledger, not from the plan: a charge whose release was lost counts too.
         units_charged=job.charged_units,
         epsilon_limit=spec.epsilon,
         limit_units=spec.limit_units(schema),
-        delta=resolved.delta,
+        delta=spec.delta_at(schema),
         num_units=schema.num_units,
         unit=schema.unit,
         lifetime=_lifetime(database, job),

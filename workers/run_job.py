@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from datalens_service import logs
 from datalens_service.errors import DatalensError, NotFound, StaleLease, StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store import leases
@@ -28,7 +29,6 @@ from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.leases import Lease
 from datalens_service.store.startup import connect
-from workers import logs
 from workers.execute import execute
 from workers.heartbeat import Heartbeat
 from workers.observer import ShutdownRequested

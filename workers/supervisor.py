@@ -16,13 +16,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import structlog
 
+from datalens_service import logs
 from datalens_service.errors import DatalensError, StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store import jobs, leases
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import JobState
 from datalens_service.store.startup import start
-from workers import logs
 from workers.attend import attend
 from workers.upkeep import upkeep
 

@@ -7,9 +7,9 @@ from typing import Any
 import structlog
 from celery import signals
 
+from datalens_service import logs
 from datalens_service.errors import DatalensError, NotFound
 from datalens_service.store import jobs
-from workers import logs
 from workers.app import app
 from workers.attend import attend
 from workers.redelivery import Redelivery

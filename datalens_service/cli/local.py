@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 
 from api.pricing import quote
+from datalens_service import logs
 from datalens_service.cli.settings import embedded_settings
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.data.stored import load_dataset, save_dataset
@@ -38,7 +39,6 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import StoredDataset
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.startup import start
-from workers import logs
 from workers.execute import execute
 from workers.heartbeat import Heartbeat
 from workers.observer import ShutdownRequested

@@ -84,8 +84,6 @@ def _allowance_facts(allowance: VoteAllowance) -> dict[str, object]:
 
 def _summary(asked: SpecOptions, data: Path) -> PlanSummary:
     from datalens_service.data import read_upload
-    from datalens_service.spec import summarize
 
     schema = read_upload(data).schema
-    spec = asked.spec(schema).resolved(schema)
-    return summarize(spec.plan(schema), spec.epsilon, spec.delta or 0.0)
+    return asked.spec(schema).price(schema)

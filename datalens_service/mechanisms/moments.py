@@ -81,7 +81,7 @@ class VectorSum(_BoundedSum):
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """See the class."""
-        if relation is NeighboringRelation.REPLACE_ONE:
+        if relation == NeighboringRelation.REPLACE_ONE:
             return Fraction(4 * self.radius**2 + 2 * self.count_weight**2)
         return Fraction(self.radius**2 + self.count_weight**2)
 
@@ -115,7 +115,7 @@ class OuterProductSum(_BoundedSum):
 
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """See the class."""
-        factor = 2 if relation is NeighboringRelation.REPLACE_ONE else 1
+        factor = 2 if relation == NeighboringRelation.REPLACE_ONE else 1
         return Fraction(factor * self.radius**4)
 
     def total(self, contributions: Vectors) -> Integers:

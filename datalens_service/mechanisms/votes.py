@@ -90,7 +90,7 @@ class VoteMechanism(Mechanism["Iterable[torch.Tensor]", Directions]):
         With class-pure shards a relabelled unit leaves one teacher and enters another, so replace-one counts
         the images of both.
         """
-        moved = 2 if relation is NeighboringRelation.REPLACE_ONE and self.classes_voted_apart > 1 else 1
+        moved = 2 if relation == NeighboringRelation.REPLACE_ONE and self.classes_voted_apart > 1 else 1
         return self.images_per_teacher * moved
 
     @final

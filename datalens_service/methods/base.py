@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -78,6 +78,11 @@ class Loop(Protocol):
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Continue from `state`."""
+
+
+def named(value: Any) -> Any:
+    """`"moments"` is short for `{"name": "moments"}`."""
+    return {"name": value} if isinstance(value, str) else value
 
 
 class Method(BaseModel, ABC):

@@ -6,24 +6,19 @@ DataLens (CCS 2021), as stated in algorithms.md, section 1; options of our own f
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import VOTES, Threshold, VoteMechanism
-from datalens_service.methods.base import Loop, Method, Plan, PlannedRelease
+from datalens_service.methods.base import Loop, Method, Plan, PlannedRelease, named
 from datalens_service.methods.moments import Moments
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
 
 DEFAULT_STEPS = 150
-
-
-def _named(value: Any) -> Any:
-    """`"moments"` is short for `{"name": "moments"}`."""
-    return {"name": value} if isinstance(value, str) else value
 
 
 class DataLens(Method):
@@ -67,7 +62,7 @@ class DataLens(Method):
     )
     student_updates: int = Field(default=1, ge=1, le=100, description="Student steps per released vote.")
     student_averaging: float = Field(default=0.0, ge=0, lt=1, description="Decay of the average of student weights.")
-    warm_start: Annotated[Moments | None, BeforeValidator(_named)] = Field(
+    warm_start: Annotated[Moments | None, BeforeValidator(named)] = Field(
         default=None, description="Start from released moments and let votes refine them."
     )
     refiner_width: int = Field(default=8, ge=1, le=256, description="Maps of the network that refines a warm start.")

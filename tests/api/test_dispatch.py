@@ -1,4 +1,4 @@
-"""Reaching Celery workers: one message per job, again when it may have been lost, never a failed request."""
+"""Reaching Celery workers: one message per job, never a failed request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from api.dispatch import TASK, CeleryDispatcher, LocalDispatcher, dispatcher_for
 from datalens_service.settings import Settings
-from datalens_service.store import leases
 
 QUEUE = "gpu"
 
@@ -56,10 +54,9 @@ def _wait_for(url: str) -> None:
 
 
 @pytest.fixture
-def dispatcher(services: Services, broker: str) -> Iterator[CeleryDispatcher]:
+def dispatcher(broker: str) -> Iterator[CeleryDispatcher]:
     redis.Redis.from_url(broker).flushall()
-    made = CeleryDispatcher(services.database, broker, QUEUE, interval_seconds=3600)
-    made.start()
+    made = CeleryDispatcher(broker, QUEUE)
     yield made
     made.stop()
 
@@ -71,37 +68,10 @@ def sent(broker: str) -> list[str]:
     return [json.loads(message["headers"]["argsrepr"].replace("'", '"'))[0] for message in messages][::-1]
 
 
-def submit(client: TestClient, dataset_id: str) -> str:
-    return str(client.post("/v1/jobs", json=training(dataset_id)).json()["id"])
-
-
 @pytest.mark.redis
 def test_message_carries_the_id_and_nothing_else(dispatcher: CeleryDispatcher, broker: str) -> None:
     dispatcher.submitted("job_1")
     assert sent(broker) == ["job_1"]
-
-
-@pytest.mark.redis
-def test_sweep_sends_what_no_message_was_sent_for(
-    dispatcher: CeleryDispatcher, broker: str, client: TestClient, dataset_id: str
-) -> None:
-    first, second = submit(client, dataset_id), submit(client, dataset_id)
-    dispatcher.submitted(first)
-    dispatcher.sweep()
-    dispatcher.sweep()
-    assert sent(broker) == [first, second]
-
-
-@pytest.mark.redis
-def test_sweep_brings_jobs_of_lost_workers_back(
-    dispatcher: CeleryDispatcher, broker: str, client: TestClient, services: Services, dataset_id: str
-) -> None:
-    job_id = submit(client, dataset_id)
-    dispatcher.submitted(job_id)
-    leases.claim(services.database, job_id, "lost", 1, now=datetime.now(UTC) - timedelta(minutes=1))
-    dispatcher.sweep()
-    assert sent(broker) == [job_id, job_id]
-    assert client.get(f"/v1/jobs/{job_id}").json()["state"] == "queued"
 
 
 def test_submission_survives_a_broker_that_is_away(settings: Settings, tmp_path: Path) -> None:
@@ -135,11 +105,8 @@ def test_local_needs_no_broker(services: Services) -> None:
 
 
 @pytest.mark.redis
-def test_celery_and_its_queue_come_from_the_settings(
-    services: Services, settings: Settings, broker: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_celery_and_its_queue_come_from_the_settings(settings: Settings, broker: str) -> None:
     redis.Redis.from_url(broker).flushall()
-    monkeypatch.setenv("DATALENS_QUEUE", QUEUE)
-    celery = settings.model_copy(update={"executor": "celery", "broker_url": broker})
-    dispatcher_for(celery, services.database).submitted("job_1")
+    celery = settings.model_copy(update={"executor": "celery", "broker_url": broker, "queue": QUEUE})
+    dispatcher_for(celery).submitted("job_1")
     assert sent(broker) == ["job_1"]

@@ -12,11 +12,12 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.testclient import TestClient
 
-from api import logs, problems
+from api import problems
 from api.catalogue import CATALOGUE
 from api.middleware import RequestLog
 from api.problems import Problem
 from api.validation import problem_errors
+from datalens_service import logs
 from datalens_service.errors import BudgetExceeded, DatalensError, LedgerCorrupt, StoreUnavailable
 
 SECRET = "patient-4711"  # noqa: S105
@@ -74,7 +75,7 @@ def test_unexpected_error_says_nothing(capsys: pytest.CaptureFixture[str]) -> No
     unexpected = json.loads(log.splitlines()[0])
     assert (unexpected["event"], unexpected["error"]) == ("unexpected", "ValueError")
     assert unexpected["request_id"] == reply.headers["X-Request-ID"]
-    assert any("test_problems.py" in place for place in unexpected["places"])
+    assert any("test_problems.py" in place for place in unexpected["at"])
 
 
 @pytest.mark.parametrize(

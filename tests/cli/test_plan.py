@@ -12,7 +12,7 @@ from typer.testing import Result
 
 from datalens_service.data import read_upload
 from datalens_service.methods import Moments
-from datalens_service.spec import PlanSummary, TrainingSpec, VoteAllowance, summarize
+from datalens_service.spec import PlanSummary, TrainingSpec, VoteAllowance
 
 Run = Callable[..., Result]
 Json = Callable[..., Any]
@@ -44,8 +44,7 @@ def test_people_read_the_same_figures(datalens: Run) -> None:
 def test_with_data_it_is_the_plan_that_a_job_would_get(datalens_json: Json, npz: Path) -> None:
     found = datalens_json("plan", "--data", npz, "--epsilon", 2, "--method", "moments")
     schema = read_upload(npz).schema
-    spec = TrainingSpec(method=Moments(), epsilon=2.0).resolved(schema)
-    expected = summarize(spec.plan(schema), 2.0, spec.delta or 0.0)
+    expected = TrainingSpec(method=Moments(), epsilon=2.0).price(schema)
     assert PlanSummary.model_validate(found) == expected
     assert found["delta"] == pytest.approx(1e-5)
 

@@ -101,7 +101,7 @@ def delta_stays_below_one_over_n(rng: np.random.Generator) -> None:
             asked = spec.TrainingSpec(method=Moments(), epsilon=1.0, delta=delta)
             if delta >= 1 / units:
                 with refused(InvalidDelta, "a δ at or above 1/n is refused"):
-                    asked.resolved(_schema(units))
+                    asked.delta_at(_schema(units))
 
 
 def charges_do_not_depend_on_data(rng: np.random.Generator) -> None:

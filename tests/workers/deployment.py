@@ -105,7 +105,7 @@ class Deployment:
 
     def submit(self, request: dict[str, Any], dataset: StoredDataset | None = None, **changes: Any) -> Job:
         stored = dataset or self.upload(lamps())
-        spec = TrainingSpec.model_validate(request).resolved(stored.schema)
+        spec = TrainingSpec.model_validate(request)
         plan = spec.plan(stored.schema)
         return jobs.create(
             self.database,
@@ -248,6 +248,9 @@ def stop_between_transactions(process_id: int, database: Database) -> None:
 
 
 def _stopped(process_id: int) -> bool:
-    """Whether every thread of a process has stopped."""
-    tasks = Path(f"/proc/{process_id}/task").glob("*/stat")
-    return all(task.read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
+    """Whether every thread of a process has stopped; one that ended meanwhile cannot take the lock any more."""
+    states = []
+    for task in Path(f"/proc/{process_id}/task").glob("*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            states.append(task.read_text().rpartition(")")[2].split()[0])
+    return all(state == "T" for state in states)

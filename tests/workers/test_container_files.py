@@ -16,7 +16,6 @@ from celery.bin.worker import worker
 
 from datalens_service.settings import Settings
 from workers.attend import GRACE_SECONDS
-from workers.worker_settings import WorkerSettings
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
@@ -57,7 +56,7 @@ def test_api_command_exists(services: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_every_setting_is_one_that_is_read(services: dict[str, Any], name: str) -> None:
-    known = {f"DATALENS_{field.upper()}" for field in {**Settings.model_fields, **WorkerSettings.model_fields}}
+    known = {f"DATALENS_{field.upper()}" for field in Settings.model_fields}
     assert set(services[name]["environment"]) <= known
     assert set(re.findall(r"DATALENS_[A-Z_]+", (ROOT / "Dockerfile").read_text())) <= known
 

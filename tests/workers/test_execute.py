@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 
 import workers.execute
 import workers.measuring
+from datalens_service import logs
 from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
 from datalens_service.models.generator import Generator
 from datalens_service.store import jobs, leases
@@ -22,7 +23,6 @@ from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.bundle_verification import verify
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.leases import Lease
-from workers import logs
 from workers.execute import execute
 from workers.observer import ShutdownRequested
 

@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 
 from datalens_service.settings import Settings
-from workers.worker_settings import WorkerSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
-FIELDS = {**Settings.model_fields, **WorkerSettings.model_fields}
+FIELDS = Settings.model_fields
 
 
 def table() -> str:

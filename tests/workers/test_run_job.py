@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 
 import pytest
-from deployment import MOMENTS, Deployment
+from deployment import LEASE_SECONDS, MOMENTS, VOTES, Deployment, stop_between_transactions
 
 from datalens_service.store import leases
+from datalens_service.store.chain import EntryKind
 from datalens_service.store.jobs import JobState
 from workers.process import Exit
 from workers.run_job import run_job
 
 RUN_JOB = "workers.run_job"
+
+
+def test_woken_zombie_dies_without_charging_or_drawing(local: Deployment) -> None:
+    job = local.submit(VOTES)
+    zombie = local.start_module(RUN_JOB, job.id)
+    local.wait_for_steps(job, 5)
+    stop_between_transactions(zombie.pid, local.database)
+    local.lose_lease(job)
+    successor = local.start_module(RUN_JOB, job.id)
+    local.wait(lambda: local.latest_token(job) == 2)
+
+    zombie.send_signal(signal.SIGCONT)
+
+    assert zombie.wait(LEASE_SECONDS + 30) == Exit.FENCED
+    assert successor.wait() == Exit.ENDED
+    assert local.job(job).state == JobState.SUCCEEDED
+    tokens = [entry.lease_token for entry in local.entries(job) if entry.kind == EntryKind.CHARGE]
+    assert tokens == sorted(tokens), "the zombie charged after its successor had begun"
+    local.assert_balanced(job)
 
 
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.FAILED])

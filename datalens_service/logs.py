@@ -1,10 +1,10 @@
-"""Logs as JSON lines on standard error, with the request's id on each; no private value enters them."""
+"""Logs as JSON lines on standard error, with the request's id where there is one; no private value enters them."""
 
 from __future__ import annotations
 
 import logging
 import sys
-from types import TracebackType
+import traceback
 
 import structlog
 
@@ -29,11 +29,18 @@ def configure(level: str) -> None:
     )
 
 
-def places(traceback: TracebackType | None) -> list[str]:
-    """Where an exception came from, as `file:line function`; neither its message nor any variable."""
-    found = []
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        found.append(f"{code.co_filename}:{traceback.tb_lineno} {code.co_name}")
-        traceback = traceback.tb_next
+def outline(error: BaseException) -> dict[str, object]:
+    """What may be logged of an exception: type and places of it and its causes, never a message or a variable.
+
+    A message may quote what the code was working on, and here that may be a private image.
+    """
+    found: dict[str, object] = {"error": type(error).__qualname__, "at": _places(error)}
+    cause = error.__cause__ or error.__context__
+    if cause is not None:
+        found["cause"] = outline(cause)
     return found
+
+
+def _places(error: BaseException) -> list[str]:
+    frames = traceback.walk_tb(error.__traceback__)
+    return [f"{frame.f_code.co_filename}:{line} {frame.f_code.co_name}" for frame, line in frames]

@@ -6,14 +6,15 @@ import pytest
 from pydantic import ValidationError
 
 from datalens_service.errors import WorkerUnavailable
-from workers.worker_settings import WorkerSettings, training_device
+from datalens_service.settings import Settings
+from workers.device import training_device
 
 
 @pytest.mark.parametrize("device", ["tpu", "cuda:", "cpu; rm"])
 def test_unknown_device_is_refused(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     monkeypatch.setenv("DATALENS_DEVICE", device)
     with pytest.raises(ValidationError):
-        WorkerSettings()
+        Settings()
 
 
 @pytest.mark.parametrize(
