@@ -29,9 +29,10 @@ def rows() -> list[dict[str, Any]]:
 def line(row: dict[str, Any]) -> str:
     """One line of the table."""
     spread = f" ± {row['accuracy_std']:.1f}" if row["accuracy_std"] is not None else ""
+    method = " ".join([row["method"], *row["settings"]])
     seconds = "" if row["seconds"] is None else f"{row['seconds']:.0f}"
     return (
-        f"| {row['dataset']} | {row['method']} | {row['epsilon']:g} | {row['accuracy_mean']:.1f}{spread} "
+        f"| {row['dataset']} | {method} | {row['epsilon']:g} | {row['accuracy_mean']:.1f}{spread} "
         f"| {row['seeds']} | {seconds} | {row['commit']} |\n"
     )
 
