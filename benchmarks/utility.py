@@ -1,7 +1,7 @@
 """Accuracy of classifier A on real test images after training on synthetic ones only.
 
     python -m benchmarks.utility --dataset mnist --preset fast --epsilon 1 --seeds 3
-    python -m benchmarks.utility --preset balanced --set generator_lr=1e-4
+    python -m benchmarks.utility --preset balanced --set student_learning_rate=1e-4
 
 Last epoch, mean and spread over seeds, nothing selected on test data. A DataLens run with a warm start is
 measured before and after its votes on the same budget. `--floors` adds floor A and the ceiling; floor B, moments
