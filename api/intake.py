@@ -35,7 +35,7 @@ def register(database: Database, data_dir: Path, path: Path, form: DatasetForm) 
         StoreUnavailable: Disk or database did not take it.
     """
     format_name = detect(path)
-    upload = READERS[format_name].read(path, class_names=form.classes, limits=DEFAULT_LIMITS)
+    upload = READERS[format_name].read(path, class_names=form.classes, units=form.units, limits=DEFAULT_LIMITS)
     dataset_id = datasets.new_id()
     folder = records_folder(data_dir) / dataset_id
     with _locked(folder.parent, fcntl.LOCK_SH):
@@ -102,6 +102,7 @@ def _registered(
         name=form.name or dataset_id,
         schema=upload.schema,
         images=upload.train.images,
+        units=upload.train.units,
         format=format_name,
         has_test=upload.test is not None,
         records_path=str(folder),

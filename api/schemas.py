@@ -7,10 +7,11 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Final, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from api.catalogue import CATALOGUE, INTERNAL
 from datalens_service.data.dataset import Schema
+from datalens_service.data.units import MAXIMUM_RECORDS_PER_UNIT, NAME_PATTERN, UnitDeclaration
 from datalens_service.data.upload import check_class_names
 from datalens_service.errors import InvalidDataset
 from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units, round_up
@@ -120,6 +121,37 @@ class DatasetForm(BaseModel):
     classes: tuple[str, ...] | None = Field(
         default=None, description="Public names of the classes in label order, separated by commas."
     )
+
+    unit: str | None = Field(
+        default=None,
+        pattern=NAME_PATTERN,
+        description="Word for one privacy unit if images are grouped, for example `patient`; left out, `group`.",
+    )
+    records_per_unit: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAXIMUM_RECORDS_PER_UNIT,
+        description="Most training images of one unit; needed if, and only if, the upload groups its images. Public; "
+        "statistics of images need this many times the noise.",
+    )
+    classes_per_unit: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most classes that images of one unit belong to; left out, no bound beside `records_per_unit`.",
+    )
+
+    @property
+    def units(self) -> UnitDeclaration | None:
+        """What one unit is, if the images are grouped."""
+        if self.records_per_unit is None:
+            return None
+        return UnitDeclaration(name=self.unit or "group", records=self.records_per_unit, classes=self.classes_per_unit)
+
+    @model_validator(mode="after")
+    def _units_are_whole(self) -> Self:
+        if self.records_per_unit is None and (self.unit, self.classes_per_unit) != (None, None):
+            raise ValueError("unit and classes_per_unit need records_per_unit.")
+        return self
 
     @field_validator("name")
     @classmethod

@@ -58,6 +58,7 @@ def _privacy(
         delta=spec.delta_at(schema),
         num_units=schema.num_units,
         unit=schema.unit,
+        records_per_unit=schema.records_per_unit,
         lifetime=_lifetime(database, job),
     )
 

@@ -9,7 +9,8 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.service import connect
-from datalens_service.client import DatasetInfo
+from datalens_service.cli.specs import class_names
+from datalens_service.client import DatasetInfo, ImageSchema
 
 app = typer.Typer(help="Data sets of a service and their privacy budgets.", no_args_is_help=True)
 
@@ -22,17 +23,26 @@ def upload(
     ] = None,
     delta: Annotated[float | None, typer.Option("--delta", help="δ; left out, min(1e-5, n^-1.1).")] = None,
     name: Annotated[str | None, typer.Option("--name", help="For people; left out, the name of the file.")] = None,
-    classes: Annotated[
-        str | None, typer.Option("--classes", help="Public class names in label order, separated by commas.")
-    ] = None,
+    classes: options.Classes = None,
+    records_per_unit: options.RecordsPerUnit = None,
+    classes_per_unit: options.ClassesPerUnit = None,
+    unit: options.Unit = None,
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Upload a data set and give it its lifetime budget."""
-    names = tuple(part.strip() for part in classes.split(",")) if classes else None
     with connect(url, api_key) as client:
-        dataset = client.upload_dataset(path, epsilon=epsilon, delta=delta, name=name or path.name, classes=names)
+        dataset = client.upload_dataset(
+            path,
+            epsilon=epsilon,
+            delta=delta,
+            name=name or path.name,
+            classes=class_names(classes),
+            records_per_unit=records_per_unit,
+            classes_per_unit=classes_per_unit,
+            unit=unit,
+        )
     output.show(dataset, output.facts(_facts(dataset)), as_json=as_json)
 
 
@@ -82,9 +92,15 @@ def _facts(dataset: DatasetInfo) -> dict[str, object]:
         "data set": dataset.id,
         "name": dataset.name,
         "state": dataset.state,
-        "images": f"{schema.num_units:,} of {schema.width}×{schema.height}×{schema.channels}",
+        "unit": _unit(schema),
+        "images": f"{schema.width}×{schema.height}×{schema.channels}",
         "classes": ", ".join(schema.class_names),
         "test split": "yes" if dataset.has_test_split else "no",
         "ε": f"{privacy.epsilon_spent} spent, {privacy.epsilon_remaining} left of {privacy.epsilon_limit}",
         "δ": privacy.delta,
     }
+
+
+def _unit(schema: ImageSchema) -> str:
+    bound = f", each with at most {schema.records_per_unit} images" if schema.records_per_unit > 1 else ""
+    return f"{schema.num_units:,} × {schema.unit}{bound}"

@@ -158,6 +158,7 @@ class Workbench:
             name=dataset_id,
             schema=upload.schema,
             images=upload.train.images,
+            units=upload.train.units,
             format=format_name,
             has_test=upload.test is not None,
             records_path=str(folder / dataset_id),
@@ -219,4 +220,11 @@ def _same(stored: Dataset, upload: Upload) -> bool:
 def _equal(mine: Split | None, theirs: Split | None) -> bool:
     if mine is None or theirs is None:
         return mine is theirs
-    return np.array_equal(mine.images, theirs.images) and np.array_equal(mine.labels, theirs.labels)
+    return all(
+        np.array_equal(left, right)
+        for left, right in (
+            (mine.images, theirs.images),
+            (mine.labels, theirs.labels),
+            (mine.unit_ids, theirs.unit_ids),
+        )
+    )

@@ -11,6 +11,7 @@ from datalens_service.client.client import DEFAULT_URL
 
 _SPEC = "What to train"
 _SERVICE = "Which service"
+_UNIT = "Whom to protect"
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 
@@ -51,6 +52,27 @@ Evaluate = Annotated[
     typer.Option(
         "--evaluate/--no-evaluate", help="Measure usefulness on the test split, if there is one.", rich_help_panel=_SPEC
     ),
+]
+
+Classes = Annotated[
+    str | None, typer.Option("--classes", help="Public class names in label order, separated by commas.")
+]
+RecordsPerUnit = Annotated[
+    int | None,
+    typer.Option(
+        "--records-per-unit",
+        min=1,
+        help="If the data say which images belong together (an array groups, or metadata.csv): the most training "
+        "images of one group, which is then the unit of protection.",
+        rich_help_panel=_UNIT,
+    ),
+]
+ClassesPerUnit = Annotated[
+    int | None,
+    typer.Option("--classes-per-unit", min=1, help="Most classes that one group reaches.", rich_help_panel=_UNIT),
+]
+Unit = Annotated[
+    str | None, typer.Option("--unit", help="Word for one group, for example patient.", rich_help_panel=_UNIT)
 ]
 
 Data = Annotated[

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from datalens_service.cli import options, output
-from datalens_service.cli.specs import SpecOptions
+from datalens_service.cli.specs import SpecOptions, unit_declaration
 from datalens_service.errors import InvalidSpec
 
 if TYPE_CHECKING:
+    from datalens_service.data.units import UnitDeclaration
     from datalens_service.spec import PlanSummary, VoteAllowance
 
 
@@ -25,6 +26,8 @@ def plan(
     method: options.MethodName = None,
     preset: options.PresetName = None,
     settings: options.Settings = None,
+    records_per_unit: options.RecordsPerUnit = None,
+    classes_per_unit: options.ClassesPerUnit = None,
     top_k: Annotated[int | None, typer.Option("--top-k", min=1, help="Without data: k of a vote.")] = None,
     noise_stddev: Annotated[
         int | None, typer.Option("--noise-stddev", min=1, help="Without data: σ of a vote sum.")
@@ -43,7 +46,7 @@ def plan(
     elif top_k is not None or noise_stddev is not None:
         raise InvalidSpec("With --data, name parameters by --set, for example --set top_k=200.")
     else:
-        summary = _summary(asked, data)
+        summary = _summary(asked, data, unit_declaration(records_per_unit, classes_per_unit, None))
         output.show(summary, output.facts(plan_facts(summary.model_dump())), as_json=as_json)
 
 
@@ -58,7 +61,7 @@ def plan_facts(cost: dict[str, Any]) -> dict[str, object]:
         "releases": f"{cost['steps']:,}",
         "μ": cost["mu"],
         "ε at plan": f"{cost['epsilon_at_plan']} of {cost['epsilon_limit']}",
-        "ε if one record is replaced": cost["epsilon_replace_one"],
+        "ε if one unit is replaced": cost["epsilon_replace_one"],
         "δ": cost["delta"],
     }
 
@@ -82,8 +85,8 @@ def _allowance_facts(allowance: VoteAllowance) -> dict[str, object]:
     }
 
 
-def _summary(asked: SpecOptions, data: Path) -> PlanSummary:
+def _summary(asked: SpecOptions, data: Path, units: UnitDeclaration | None) -> PlanSummary:
     from datalens_service.data import read_upload
 
-    schema = read_upload(data).schema
+    schema = read_upload(data, units=units).schema
     return asked.spec(schema).price(schema)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
     from datalens_service.data.dataset import Schema
+    from datalens_service.data.units import UnitDeclaration
     from datalens_service.spec import TrainingSpec
 
 DEFAULT_PRESET = "balanced"
@@ -78,6 +79,31 @@ class SpecOptions:
         from datalens_service.presets import preset
 
         return preset(self.preset or DEFAULT_PRESET, schema, self.epsilon).model_dump(mode="json")
+
+
+def unit_declaration(records: int | None, classes: int | None, name: str | None) -> UnitDeclaration | None:
+    """What the command line says one privacy unit is; None: every record is one.
+
+    Raises:
+        InvalidSpec: Classes or a name were given for units without a size, or are out of range.
+    """
+    from pydantic import ValidationError
+
+    from datalens_service.data.units import UnitDeclaration
+
+    if records is None:
+        if (classes, name) != (None, None):
+            raise InvalidSpec("--unit and --classes-per-unit need --records-per-unit.")
+        return None
+    try:
+        return UnitDeclaration(name=name or "group", records=records, classes=classes)
+    except ValidationError as error:
+        raise InvalidSpec(_sentence(error)) from error
+
+
+def class_names(text: str | None) -> tuple[str, ...] | None:
+    """Names between commas; None if nothing was said."""
+    return tuple(name.strip() for name in text.split(",")) if text else None
 
 
 def _assign(parameters: dict[str, Any], setting: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.exits import ExitCode
-from datalens_service.cli.specs import SpecOptions
+from datalens_service.cli.specs import SpecOptions, class_names, unit_declaration
 
 if TYPE_CHECKING:
     from datalens_service.data.upload import Upload
@@ -33,9 +33,10 @@ def train(
     seed: options.Seed = 0,
     synthetic_images: options.SyntheticImages = 10_000,
     evaluate: options.Evaluate = True,
-    classes: Annotated[
-        str | None, typer.Option("--classes", help="Public class names in label order, separated by commas.")
-    ] = None,
+    classes: options.Classes = None,
+    records_per_unit: options.RecordsPerUnit = None,
+    classes_per_unit: options.ClassesPerUnit = None,
+    unit: options.Unit = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Train on a data set of this machine and write the synthetic images.
@@ -46,9 +47,10 @@ def train(
     """
     from datalens_service.data import detect, read_upload
 
-    names = tuple(name.strip() for name in classes.split(",")) if classes else None
+    units = unit_declaration(records_per_unit, classes_per_unit, unit)
     asked = SpecOptions(epsilon, delta, method, preset, settings or (), seed, synthetic_images, evaluate)
-    train_upload(read_upload(data, class_names=names), detect(data), asked, out, as_json=as_json)
+    upload = read_upload(data, class_names=class_names(classes), units=units)
+    train_upload(upload, detect(data), asked, out, as_json=as_json)
 
 
 def train_upload(upload: Upload, format_name: str, asked: SpecOptions, out: Path, *, as_json: bool) -> None:

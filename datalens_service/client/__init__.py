@@ -9,7 +9,7 @@ What the service refuses is raised as `ClientError`, which carries the problem d
 """
 
 from datalens_service.client.client import Audience, Client, Format
-from datalens_service.client.replies import Budget, Cost, DatasetInfo, Job, PlanInfo
+from datalens_service.client.replies import Budget, Cost, DatasetInfo, ImageSchema, Job, PlanInfo
 from datalens_service.client.transport import ClientError, ServiceUnreachable
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Cost",
     "DatasetInfo",
     "Format",
+    "ImageSchema",
     "Job",
     "PlanInfo",
     "ServiceUnreachable",

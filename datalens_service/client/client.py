@@ -66,6 +66,9 @@ class Client:
         delta: float | None = None,
         name: str | None = None,
         classes: tuple[str, ...] | None = None,
+        records_per_unit: int | None = None,
+        classes_per_unit: int | None = None,
+        unit: str | None = None,
     ) -> DatasetInfo:
         """Upload an NPZ or a zip of class folders.
 
@@ -75,8 +78,19 @@ class Client:
             delta: Of the budget; None takes min(1e-5, n^-1.1).
             name: For people; None leaves it to the service.
             classes: Class names; None leaves them to the format.
+            records_per_unit: Most training images of one group, if the file groups its images.
+            classes_per_unit: Most classes that one group reaches; None puts no further bound.
+            unit: Word for one group, for example "patient".
         """
-        given = {"epsilon": epsilon, "delta": delta, "name": name, "classes": ",".join(classes) if classes else None}
+        given = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "name": name,
+            "classes": ",".join(classes) if classes else None,
+            "records_per_unit": records_per_unit,
+            "classes_per_unit": classes_per_unit,
+            "unit": unit,
+        }
         fields = {key: str(value) for key, value in given.items() if value is not None}
         with path.open("rb") as file:
             reply = self._transport.request(

@@ -37,6 +37,8 @@ class ImageSchema(Reply):
     class_names: tuple[str, ...]
     num_units: int
     unit: str = "record"
+    records_per_unit: int = 1
+    classes_per_unit: int = 1
 
 
 class DatasetInfo(Reply):

@@ -7,6 +7,7 @@ from typing import Final
 
 from datalens_service.data import image_folder, npz
 from datalens_service.data.limits import DEFAULT_LIMITS, Limits
+from datalens_service.data.units import UnitDeclaration
 from datalens_service.data.upload import ClassNames, Reader, Upload
 from datalens_service.errors import InvalidDataset
 
@@ -33,12 +34,19 @@ def detect(path: Path, *, limits: Limits = DEFAULT_LIMITS) -> str:
     )
 
 
-def read_upload(path: Path, *, class_names: ClassNames | None = None, limits: Limits = DEFAULT_LIMITS) -> Upload:
+def read_upload(
+    path: Path,
+    *,
+    class_names: ClassNames | None = None,
+    units: UnitDeclaration | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Upload:
     """Read an upload of any known format; the caller adds the partition key to make it a `Dataset`.
 
     Args:
         path: The file; contents decide the format.
         class_names: Public class names; None leaves them to the format (see each reader).
+        units: What one privacy unit is, if the upload groups its records; None: every record is one.
         limits: Caps on what is read and unpacked.
 
     Returns:
@@ -47,7 +55,8 @@ def read_upload(path: Path, *, class_names: ClassNames | None = None, limits: Li
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    return READERS[detect(path, limits=limits)].read(path, class_names=class_names, limits=limits)
+    reader = READERS[detect(path, limits=limits)]
+    return reader.read(path, class_names=class_names, units=units, limits=limits)
 
 
-__all__ = ["DEFAULT_LIMITS", "READERS", "Limits", "Reader", "Upload", "detect", "read_upload"]
+__all__ = ["DEFAULT_LIMITS", "READERS", "Limits", "Reader", "UnitDeclaration", "Upload", "detect", "read_upload"]

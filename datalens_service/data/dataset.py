@@ -13,6 +13,7 @@ from datalens_service.errors import InvalidDataset
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
+UnitIds = NDArray[np.int64]
 
 MAXIMUM_SIDE = 256
 MAXIMUM_CLASSES = 1000
@@ -21,7 +22,8 @@ MAXIMUM_CLASSES = 1000
 class Schema(BaseModel):
     """What the owner declares public: everything a run may depend on without a charge.
 
-    `num_units` is n, the public number of privacy units (default: one record is one unit).
+    `num_units` is n, the public number of privacy units. By default one record is one unit; a unit of several
+    records has a name of the owner's, and public bounds on its records and their classes (`data/units.py`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -32,6 +34,8 @@ class Schema(BaseModel):
     class_names: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAXIMUM_CLASSES)]
     num_units: Annotated[int, Field(ge=2)]
     unit: str = "record"
+    records_per_unit: Annotated[int, Field(ge=1)] = 1
+    classes_per_unit: Annotated[int, Field(ge=1)] = 1
 
     @property
     def dimensions(self) -> int:
@@ -51,10 +55,17 @@ class Split:
     Attributes:
         images: uint8 (n, height, width, channels).
         labels: int64 (n,), in [0, num_classes).
+        units: int64 (n,), identity of each record's unit (`data/units.py`); None: every record is its own.
     """
 
     images: Images
     labels: Labels
+    units: UnitIds | None = None
+
+    @property
+    def unit_ids(self) -> UnitIds:
+        """int64 (n,): identity of each record's unit; by default its position."""
+        return np.arange(len(self), dtype=np.int64) if self.units is None else self.units
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -84,8 +95,7 @@ class Dataset:
         for split in (self.train, self.test):
             if split is not None:
                 check_split(self.schema, split)
-        if len(self.train) != self.schema.num_units:
-            raise InvalidDataset("num_units must be the number of training images.")
+        check_units(self.schema, self.train)
 
 
 def check_split(schema: Schema, split: Split) -> None:
@@ -105,3 +115,32 @@ def check_split(schema: Schema, split: Split) -> None:
         raise InvalidDataset(
             f"Labels must lie in 0..{schema.num_classes - 1} for {schema.num_classes} declared classes."
         )
+
+
+def check_units(schema: Schema, split: Split) -> None:
+    """Refuse training records whose units are not what the schema declares.
+
+    Raises:
+        InvalidDataset: Another number of units, or a unit with too many records or classes.
+    """
+    if len(split.unit_ids) != len(split):
+        raise InvalidDataset("There must be exactly one unit per training image.")
+    _, numbers, counts = np.unique(split.unit_ids, return_inverse=True, return_counts=True)
+    if len(counts) != schema.num_units:
+        raise InvalidDataset("num_units must be the number of units of the training images.")
+    if counts.max() > schema.records_per_unit:
+        raise InvalidDataset(
+            f"A {schema.unit} has more than the declared {schema.records_per_unit} training images. "
+            "Declare a larger number, which costs accuracy, or leave images out."
+        )
+    if _classes_reached(numbers, split.labels, schema.num_classes).max() > schema.classes_per_unit:
+        raise InvalidDataset(
+            f"A {schema.unit} has images of more than the declared number of classes ({schema.classes_per_unit}). "
+            "Declare a larger number, or leave images out."
+        )
+
+
+def _classes_reached(numbers: NDArray[np.intp], labels: NDArray[np.int64], num_classes: int) -> NDArray[np.int64]:
+    """How many classes every unit has records of."""
+    pairs = np.unique(numbers.astype(np.int64) * num_classes + labels)
+    return np.bincount(pairs // num_classes)

@@ -3,6 +3,9 @@
     class/name.png                              everything is for training
     train/class/name.png, test/class/name.png   with a test split
 
+A `metadata.csv` at the top or in `train/`, with the columns `file_name` (relative to it) and `group`, says which
+training images belong to one privacy unit, for example to one person (`groups.py`).
+
 One folder around all of this is allowed. Dot files, `__MACOSX`, the files that desktops leave behind and the
 `classes.json` and `card.json` of our own export are ignored; so is a `val`, `valid` or `validation` folder
 (see `npz`). Anything else that is not an image is refused. Records are ordered by name, classes by the names
@@ -19,6 +22,7 @@ import io
 import unicodedata
 import zipfile
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +31,9 @@ from PIL import Image
 
 from datalens_service.data.archive import Archive, open_archive, refusing, starts_like_zip
 from datalens_service.data.dataset import MAXIMUM_SIDE, Images, Split
+from datalens_service.data.groups import METADATA, read_groups, units_of
 from datalens_service.data.limits import Limits
+from datalens_service.data.units import UnitDeclaration
 from datalens_service.data.upload import ClassNames, Reader, Upload, build_upload
 from datalens_service.errors import InvalidDataset
 
@@ -59,7 +65,7 @@ def recognises(path: Path, limits: Limits) -> bool:
         return first is not None and archive.head(first, len(_MAGIC[0])).startswith(_MAGIC)
 
 
-def read(path: Path, *, class_names: ClassNames | None, limits: Limits) -> Upload:
+def read(path: Path, *, class_names: ClassNames | None, units: UnitDeclaration | None, limits: Limits) -> Upload:
     """Read a zip of class folders.
 
     Args:
@@ -67,12 +73,14 @@ def read(path: Path, *, class_names: ClassNames | None, limits: Limits) -> Uploa
         class_names: Public names; by default the names of the folders in sorted order. If they contain every
             folder's name, they set the order (and may declare classes without images); if they contain none,
             they rename the sorted folders.
+        units: What one unit is, if there is a metadata.csv with groups.
         limits: Caps on what is unpacked and decoded.
 
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
     with open_archive(path, limits) as archive:
+        groups = read_groups(archive)
         files = _files(archive.entries, limits)
         directories = sorted({file.parts[-2] for file in files})
         names = class_names or tuple(directories)
@@ -83,9 +91,11 @@ def read(path: Path, *, class_names: ClassNames | None, limits: Limits) -> Uploa
             split: _read_split(archive, [file for file in files if file.parts[0] == split], label_of, first, limits)
             for split in (_TRAIN, _TEST)
         }
-    if len(splits[_TRAIN]) == 0:
+        train_files = [file.entry.filename for file in files if file.parts[0] == _TRAIN]
+        train = replace(splits[_TRAIN], units=None if groups is None else units_of(train_files, groups))
+    if len(train) == 0:
         raise InvalidDataset("There are no training images. Put them into class folders, or into train/<class>/.")
-    return build_upload(splits[_TRAIN], splits[_TEST] if len(splits[_TEST]) else None, names)
+    return build_upload(train, splits[_TEST] if len(splits[_TEST]) else None, names, units)
 
 
 READER = Reader(recognises, read)
@@ -108,7 +118,7 @@ def _files(entries: Iterable[zipfile.ZipInfo], limits: Limits) -> list[_File]:
 def _is_ignored(name: str) -> bool:
     components = name.split("/")
     hidden = any(component.startswith(".") for component in components)
-    return hidden or components[0] == "__MACOSX" or components[-1].casefold() in _IGNORED_FILES
+    return hidden or components[0] == "__MACOSX" or components[-1].casefold() in (*_IGNORED_FILES, METADATA)
 
 
 def _is_image(name: str) -> bool:

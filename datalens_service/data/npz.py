@@ -7,9 +7,10 @@ Accepted keys (exactly one row):
     images,       labels       [, test_images, test_labels]
     x,            y            [, x_test,      y_test]
 
-An array `class_names` of strings is read if it is there. Everything else is ignored, `val_*` too: a validation
-split would change the public number of records if it silently joined the training records. Whoever wants it
-protected and used appends it to the training arrays.
+An array `groups` (or `train_groups`) of integers or strings says which training images belong to one privacy unit,
+for example to one person. An array `class_names` of strings is read if it is there. Everything else is ignored,
+`val_*` too: a validation split would change the public number of records if it silently joined the training
+records. Whoever wants it protected and used appends it to the training arrays.
 
 Images are (n, height, width), (n, height, width, 1) or (n, height, width, 3): integers in 0..255, or floats in
 [0, 1]. Labels are integers, (n,) or (n, 1).
@@ -20,6 +21,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,13 +30,15 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from datalens_service.data.archive import Archive, open_archive, refusing, starts_like_zip
-from datalens_service.data.dataset import MAXIMUM_CLASSES, Images, Labels, Split
+from datalens_service.data.dataset import MAXIMUM_CLASSES, Images, Labels, Split, UnitIds
 from datalens_service.data.limits import Limits
+from datalens_service.data.units import UnitDeclaration, identities
 from datalens_service.data.upload import ClassNames, Reader, Upload, build_upload
 from datalens_service.errors import InvalidDataset
 
 _SUFFIX = ".npy"
 _CLASS_NAMES = "class_names"
+_GROUPS = ("groups", "train_groups")
 _ROWS_AT_ONCE = 4096
 _DAMAGED = "An array in the NPZ is damaged or not in NumPy's format. Save it again with numpy.savez_compressed."
 
@@ -68,12 +72,13 @@ def recognises(path: Path, limits: Limits) -> bool:
         return bool(arrays) and archive.head(arrays[0], len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX
 
 
-def read(path: Path, *, class_names: ClassNames | None, limits: Limits) -> Upload:
+def read(path: Path, *, class_names: ClassNames | None, units: UnitDeclaration | None, limits: Limits) -> Upload:
     """Read an NPZ.
 
     Args:
         path: The file.
         class_names: Public names; by default those in the file, else "0", "1", ... up to the largest label.
+        units: What one unit is, if the file has an array of groups.
         limits: Caps on what is unpacked.
 
     Raises:
@@ -89,9 +94,10 @@ def read(path: Path, *, class_names: ClassNames | None, limits: Limits) -> Uploa
         train, *tests = [
             Split(_read_images(archive, images), _read_labels(archive, labels)) for images, labels in pairs
         ]
+        train = replace(train, units=_read_groups(archive, arrays))
         test = tests[0] if tests else None
         names = class_names or _names_in_file(archive, arrays) or _numbered_names(train, test)
-    return build_upload(train, test, names)
+    return build_upload(train, test, names, units)
 
 
 READER = Reader(recognises, read)
@@ -185,6 +191,19 @@ def _read_labels(archive: Archive, entry: zipfile.ZipInfo) -> Labels:
     if values.size and not (values.min() >= 0 and values.max() < MAXIMUM_CLASSES):
         raise InvalidDataset(f"Labels must number the classes from 0 and lie below {MAXIMUM_CLASSES}.")
     return values.astype(np.int64)
+
+
+def _read_groups(archive: Archive, arrays: Mapping[str, zipfile.ZipInfo]) -> UnitIds | None:
+    """Identity of the unit of every training image, if the file names them."""
+    there = [arrays[key] for key in _GROUPS if key in arrays]
+    if len(there) > 1:
+        raise InvalidDataset("The NPZ must name its groups in one way: groups or train_groups.")
+    if not there:
+        return None
+    header = _header(archive, there[0])
+    if header.dtype.kind not in "uiU" or len(header.shape) != 1:
+        raise InvalidDataset("groups must be a one-dimensional array of integers or strings, one per training image.")
+    return identities(_read_array(archive, there[0]).tolist())
 
 
 def _names_in_file(archive: Archive, arrays: Mapping[str, zipfile.ZipInfo]) -> ClassNames | None:

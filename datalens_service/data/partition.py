@@ -1,7 +1,8 @@
 """Which shard a privacy unit belongs to: a function of that unit alone.
 
-HMAC-SHA256(key, unit id) mod shards, for class-pure shards together with the unit's own label. Sizes, order
-and labels of other records never enter, so emptying a record changes exactly one shard (soundness R1).
+HMAC-SHA256(key, unit id) mod shards, for class-pure shards together with the record's own label. Sizes, order
+and labels of other units never enter, so emptying a unit changes exactly one shard; with class-pure shards, one
+for each class it has records of.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ Shards = NDArray[np.int64]
 def assign_shards(
     key: bytes, unit_ids: NDArray[np.int64], num_shards: int, labels: Labels | None = None, num_classes: int = 1
 ) -> Shards:
-    """Shard of every unit.
+    """Shard of every record; records of one unit (and, with labels, of one class) share theirs.
 
     Args:
         key: Secret of the data set.
-        unit_ids: (n,) identities; by default the position in the upload.
+        unit_ids: (n,) identity of each record's unit; by default the position in the upload.
         num_shards: N, the public number of teachers.
-        labels: (n,) own labels for class-pure shards; None mixes the classes.
+        labels: (n,) labels for class-pure shards; None mixes the classes.
         num_classes: Declared classes; N/num_classes shards belong to each.
 
     Returns:
@@ -38,7 +39,8 @@ def assign_shards(
     """
     if labels is not None and (num_shards < num_classes or num_shards % num_classes):
         raise InvalidSpec(f"Class-pure shards must be a multiple of the {num_classes} classes.")
-    digests = np.array([_digest(key, int(unit)) for unit in unit_ids], dtype=np.uint64)
+    known, numbers = np.unique(unit_ids, return_inverse=True)
+    digests = np.array([_digest(key, int(unit)) for unit in known], dtype=np.uint64)[numbers]
     if labels is None:
         return (digests % np.uint64(num_shards)).astype(np.int64)
     per_class = num_shards // num_classes

@@ -74,6 +74,8 @@ def _write_files(dataset: Dataset, folder: Path) -> None:
         if split is not None:
             _write_array(_path(folder, name, "images"), split.images)
             _write_array(_path(folder, name, "labels"), split.labels)
+        if split is not None and split.units is not None:
+            _write_array(_path(folder, name, "units"), split.units)
     text = dataset.schema.model_dump_json().encode()
     _write_durably(folder / _SCHEMA, lambda file: file.write(text))
 
@@ -107,4 +109,5 @@ def _publish(unfinished: Path, folder: Path) -> None:
 def _load_split(folder: Path, split: str) -> Split:
     images = np.load(_path(folder, split, "images"), mmap_mode="r", allow_pickle=False)
     labels = np.load(_path(folder, split, "labels"), mmap_mode="r", allow_pickle=False)
-    return Split(images, labels)
+    units = _path(folder, split, "units")
+    return Split(images, labels, np.load(units, allow_pickle=False) if units.exists() else None)

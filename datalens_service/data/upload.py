@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import numpy as np
 from pydantic import ValidationError
 
-from datalens_service.data.dataset import MAXIMUM_CLASSES, MAXIMUM_SIDE, Schema, Split, check_split
+from datalens_service.data.dataset import MAXIMUM_CLASSES, MAXIMUM_SIDE, Schema, Split, check_split, check_units
 from datalens_service.data.limits import Limits
+from datalens_service.data.units import UnitDeclaration
 from datalens_service.errors import InvalidDataset
 
 ClassNames = tuple[str, ...]
@@ -35,7 +37,9 @@ class Recognise(Protocol):
 class Read(Protocol):
     """Reads one format."""
 
-    def __call__(self, path: Path, *, class_names: ClassNames | None, limits: Limits) -> Upload:
+    def __call__(
+        self, path: Path, *, class_names: ClassNames | None, units: UnitDeclaration | None, limits: Limits
+    ) -> Upload:
         """The checked contents.
 
         Raises:
@@ -56,30 +60,61 @@ class Reader:
     read: Read
 
 
-def build_upload(train: Split, test: Split | None, class_names: ClassNames) -> Upload:
+def build_upload(
+    train: Split, test: Split | None, class_names: ClassNames, units: UnitDeclaration | None = None
+) -> Upload:
     """Put checked parts together.
 
     Args:
         train: Images uint8 (n, height, width, channels) and labels int64 (n,).
         test: The same, or None.
         class_names: Public names; every label is an index into them.
+        units: What one unit is; None if every record is one.
 
     Raises:
-        InvalidDataset: Sizes, labels or names are outside what the product accepts.
+        InvalidDataset: Sizes, labels, names or units are outside what the product accepts, or were not declared.
     """
     check_class_names(class_names)
-    _, height, width, channels = train.images.shape
-    try:
-        schema = Schema(channels=channels, height=height, width=width, class_names=class_names, num_units=len(train))
-    except ValidationError:
-        raise InvalidDataset(
-            f"Images must measure 4 to {MAXIMUM_SIDE} pixels on each side, and there must be 1 to {MAXIMUM_CLASSES} "
-            "classes and at least two training images. Resize the images or join classes."
-        ) from None
+    _check_declared(train, units)
+    schema = _schema(train, class_names, units)
     for split in (train, test):
         if split is not None:
             check_split(schema, split)
+    check_units(schema, train)
     return Upload(schema, train, test)
+
+
+def _check_declared(train: Split, units: UnitDeclaration | None) -> None:
+    if units is None and train.units is not None:
+        raise InvalidDataset(
+            "The upload says which images belong together. Declare records_per_unit, the most training images of "
+            "one group, or remove the column to protect single images."
+        )
+    if units is not None and train.units is None:
+        raise InvalidDataset(
+            "records_per_unit was declared, but the upload does not say which images belong together. Add an array "
+            "'groups' to the NPZ, or a metadata.csv with the columns file_name and group to the zip."
+        )
+
+
+def _schema(train: Split, class_names: ClassNames, units: UnitDeclaration | None) -> Schema:
+    _, height, width, channels = train.images.shape
+    declared = {}
+    if units is not None:
+        reached = units.classes_of(len(class_names))
+        declared = {"unit": units.name, "records_per_unit": units.records, "classes_per_unit": reached}
+    try:
+        return Schema.model_validate(
+            {
+                "channels": channels, "height": height, "width": width, "class_names": class_names,
+                "num_units": len(np.unique(train.unit_ids)), **declared,
+            }
+        )  # fmt: skip
+    except ValidationError:
+        raise InvalidDataset(
+            f"Images must measure 4 to {MAXIMUM_SIDE} pixels on each side, and there must be 1 to {MAXIMUM_CLASSES} "
+            "classes and at least two training images of different units. Resize the images or join classes."
+        ) from None
 
 
 def check_class_names(class_names: ClassNames) -> None:

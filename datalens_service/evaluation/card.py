@@ -52,6 +52,7 @@ class CardPrivacy(_Frozen):
 
     unit: str
     num_units: int = Field(ge=1)
+    records_per_unit: int = Field(default=1, ge=1, description="Most training images of one unit.")
     neighboring_relation: Literal["zero_out"]
     epsilon: float = Field(ge=0)
     delta: float = Field(gt=0, lt=1)
@@ -69,6 +70,7 @@ class CardPrivacy(_Frozen):
         return cls(
             unit=privacy.unit,
             num_units=privacy.num_units,
+            records_per_unit=privacy.records_per_unit,
             neighboring_relation="zero_out",
             epsilon=privacy.headline.epsilon,
             delta=privacy.delta,

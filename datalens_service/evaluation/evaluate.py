@@ -51,15 +51,17 @@ def evaluate(
     if dataset.test is None or not settings.enabled:
         return []
     with_moments = settings.floors and floor_generator is not None
-    epochs = settings.epochs * (1 + with_moments) + settings.ceiling * _ceiling_epochs(settings, len(dataset.train))
+    epochs = settings.epochs * (1 + with_moments) + settings.ceiling * _ceiling_epochs(
+        settings, dataset.schema.num_units
+    )
     bench = _Bench(dataset.test, dataset.schema.num_classes, settings, device, observe, settings.seeds * epochs)
     measures = [_trained_on_samples("accuracy", generator, bench)]
     if settings.floors:
-        measures.append(_floor_averages(dataset.train, bench, epsilon, delta))
+        measures.append(_floor_averages(dataset, bench, epsilon, delta))
     if settings.floors and floor_generator is not None:
         measures.append(_trained_on_samples("floor_moments", floor_generator, bench))
     if settings.ceiling:
-        measures.append(_ceiling(dataset.train, bench))
+        measures.append(_ceiling(dataset, bench))
     return measures
 
 
@@ -104,23 +106,35 @@ def _trained_on_samples(name: str, generator: Generator, bench: _Bench) -> Measu
     return _private_percent(name, values, _classifier_protocol(f"{count:,} synthetic images", epochs, bench))
 
 
-def _ceiling(train: Split, bench: _Bench) -> Measure:
+def _ceiling(dataset: Dataset, bench: _Bench) -> Measure:
     """Classifier A on the real training images."""
-    epochs = _ceiling_epochs(bench.settings, len(train))
+    train = dataset.train
+    epochs = _ceiling_epochs(bench.settings, dataset.schema.num_units)
     values = bench.accuracies(lambda _seed: (train.images, train.labels), epochs)
     protocol = _classifier_protocol(f"{len(train):,} real training images", epochs, bench)
     return _private_percent("ceiling", values, protocol)
 
 
 def _ceiling_epochs(settings: EvaluationSettings, num_units: int) -> int:
-    """A small real set is passed over more often, so that it gets no fewer steps than the synthetic one."""
+    """A small real set is passed over more often, so that it gets no fewer steps than the synthetic one.
+
+    The number of units is public; the number of records may not be.
+    """
     return max(settings.epochs, -(-settings.epochs * settings.synthetic_images // num_units))
 
 
-def _floor_averages(train: Split, bench: _Bench, epsilon: float, delta: float) -> Measure:
+def _floor_averages(dataset: Dataset, bench: _Bench, epsilon: float, delta: float) -> Measure:
     """Nearest noisy class average; every seed draws its own noise."""
     values = [
-        floors.class_average_accuracy(train, bench.test, bench.num_classes, epsilon=epsilon, delta=delta, seed=seed)
+        floors.class_average_accuracy(
+            dataset.train,
+            bench.test,
+            bench.num_classes,
+            epsilon=epsilon,
+            delta=delta,
+            seed=seed,
+            records_per_unit=dataset.schema.records_per_unit,
+        )
         for seed in range(bench.settings.seeds)
     ]
     protocol = (

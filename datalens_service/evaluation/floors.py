@@ -29,7 +29,7 @@ _CHUNK = 4096
 
 
 def class_average_accuracy(
-    train: Split, test: Split, num_classes: int, *, epsilon: float, delta: float, seed: int
+    train: Split, test: Split, num_classes: int, *, epsilon: float, delta: float, seed: int, records_per_unit: int = 1
 ) -> float:
     """Accuracy of nearest-average classification with noisy averages of the training images.
 
@@ -40,6 +40,7 @@ def class_average_accuracy(
         epsilon: Of the release, under zero-out.
         delta: Of the release.
         seed: Of the noise.
+        records_per_unit: Most records of one unit.
 
     Returns:
         Share of correctly labelled test images, in percent.
@@ -47,7 +48,8 @@ def class_average_accuracy(
     Raises:
         InvalidSpec: ε or δ is outside its range.
     """
-    mu = mu_for_epsilon(epsilon, delta)
+    # A unit of m records moves the sums by m steps.
+    mu = mu_for_epsilon(epsilon, delta) / records_per_unit
     rng = TrainingRandomness(seed).numpy("evaluation.floor_averages")
     return _nearest_average_accuracy(noisy_averages(train, num_classes, mu=mu, rng=rng), test)
 

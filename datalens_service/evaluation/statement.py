@@ -86,10 +86,11 @@ class Scope(_Frozen):
     never_released: tuple[str, ...]
 
     @classmethod
-    def of(cls, unit: str) -> Scope:
+    def of(cls, unit: str, records_per_unit: int) -> Scope:
         """The sentences with the owner's word for one privacy unit."""
+        grouped = wording.GROUPED if records_per_unit > 1 else ()
         return cls(
-            public=wording.about(wording.PUBLIC, unit),
+            public=wording.about((*wording.PUBLIC, *grouped), unit, records_per_unit),
             covered=wording.about(wording.COVERED, unit),
             not_covered=wording.about(wording.NOT_COVERED, unit),
             released=wording.about(wording.RELEASED, unit),
@@ -104,6 +105,7 @@ class PrivacyStatement(_Frozen):
     unit: str
     unit_declared_by: Literal["owner"] = "owner"
     num_units: int
+    records_per_unit: int = Field(default=1, description="Most training images of one unit, declared.")
     delta: float
     delta_times_units: float = Field(description="n·δ, rounded up.")
     epsilon_limit: float
@@ -130,6 +132,7 @@ def privacy_statement(
     delta: float,
     num_units: int,
     unit: str,
+    records_per_unit: int = 1,
     lifetime: Lifetime | None = None,
 ) -> PrivacyStatement:
     """The privacy part of the report of one job.
@@ -142,6 +145,7 @@ def privacy_statement(
         delta: Requested δ.
         num_units: n, public.
         unit: The owner's word for one privacy unit.
+        records_per_unit: Most training images of one unit, public.
         lifetime: The account of the data set.
 
     Raises:
@@ -153,6 +157,7 @@ def privacy_statement(
     return PrivacyStatement(
         unit=unit,
         num_units=num_units,
+        records_per_unit=records_per_unit,
         delta=delta,
         delta_times_units=math.ceil(Fraction(repr(delta)) * num_units * 10**6) / 10**6,
         epsilon_limit=epsilon_limit,
@@ -162,7 +167,7 @@ def privacy_statement(
         tier=tier,
         tier_meaning=wording.TIERS[tier],
         releases=tuple(releases),
-        scope=Scope.of(unit),
+        scope=Scope.of(unit, records_per_unit),
         lifetime=lifetime,
     )
 

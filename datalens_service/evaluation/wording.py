@@ -45,6 +45,11 @@ PUBLIC: Final = (
     "No public images and no pre-trained weights were used.",
 )
 
+GROUPED: Final = (
+    "At most {records} training images belong to one {unit}, as the owner declared. The guarantee is about all of "
+    "them together.",
+)
+
 COVERED: Final = (
     "Training: everything the generator learned from private images came out of the releases listed here. Each was "
     "charged to the budget before its noise was drawn.",
@@ -94,6 +99,6 @@ OWNER_NOTICE: Final = (
 )
 
 
-def about(sentences: tuple[str, ...], unit: str) -> tuple[str, ...]:
-    """The sentences with the owner's word for one privacy unit."""
-    return tuple(sentence.replace("{unit}", unit) for sentence in sentences)
+def about(sentences: tuple[str, ...], unit: str, records: int = 1) -> tuple[str, ...]:
+    """The sentences with the owner's word for one privacy unit, and the most images it may have."""
+    return tuple(sentence.replace("{unit}", unit).replace("{records}", f"{records:,}") for sentence in sentences)

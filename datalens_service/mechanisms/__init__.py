@@ -3,7 +3,7 @@
 from datalens_service.mechanisms.base import Account, Mechanism
 from datalens_service.mechanisms.count_sketch import CountSketch
 from datalens_service.mechanisms.klevel import KLevel
-from datalens_service.mechanisms.moments import OuterProductSum, VectorSum
+from datalens_service.mechanisms.moments import BoundedSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.topagg import TopAgg
 from datalens_service.mechanisms.votes import Threshold, VoteMechanism
 
@@ -16,6 +16,7 @@ __all__ = [
     "VOTES",
     "Account",
     "AnyMechanism",
+    "BoundedSum",
     "CountSketch",
     "KLevel",
     "Mechanism",

@@ -30,13 +30,16 @@ class Vectors(NamedTuple):
     """(records, dimensions); rows longer than 1 are scaled back to length 1, rows not finite become 0."""
     groups: Integers
     """(records,) class of each record, in [0, num_groups); all 0 when pooled."""
+    units: Integers
+    """(records,) identity of each record's unit; of one unit, `records_per_unit` records count at most."""
 
 
-class _BoundedSum(Mechanism[Vectors, Floats]):
+class BoundedSum(Mechanism[Vectors, Floats]):
     """What first and second moments share: the grid and its radius."""
 
     num_groups: int = Field(ge=1, description="Classes that are summed apart; 1 = pooled.")
     dimensions: int = Field(ge=1)
+    records_per_unit: int = Field(default=1, ge=1, description="Largest number of records of one unit.")
     grid: int = Field(default=2048, ge=1, le=_LARGEST_RADIUS // 2, description="Grid steps per unit length.")
 
     @property
@@ -59,17 +62,30 @@ class _BoundedSum(Mechanism[Vectors, Floats]):
         return np.asarray(np.where(squared[:, None] <= float(self.radius**2), rounded, 0.0))
 
     def _parts(self, contributions: Vectors) -> list[Floats]:
+        """Rows on the grid per group, of the first `records_per_unit` records of every unit."""
+        kept = _place_in_unit(contributions.units) < self.records_per_unit
         rows = self.on_grid(contributions.values)
-        return [rows[contributions.groups == group] for group in range(self.num_groups)]
+        return [rows[kept & (contributions.groups == group)] for group in range(self.num_groups)]
+
+
+def _place_in_unit(units: Integers) -> Integers:
+    """For each record, how many of its unit come before it."""
+    order = np.argsort(units, kind="stable")
+    ordered = units[order]
+    first = np.searchsorted(ordered, ordered, side="left")
+    places = np.empty(len(units), dtype=np.int64)
+    places[order] = np.arange(len(units)) - first
+    return places
 
 
 @final
-class VectorSum(_BoundedSum):
+class VectorSum(BoundedSum):
     """Noisy number of records and noisy sum of vectors, per group.
 
     Formal guarantee: a record adds (count_weight, x) to the block of its own group, with ‖x‖ ≤ radius.
     Zero-out: Δ² = radius² + count_weight². Replace-one: the two blocks are orthogonal if the groups differ
     (2Δ²), else x − x' has length at most 2·radius and the counts cancel: Δ² ≤ 4·radius² + 2·count_weight².
+    A unit of m records moves the sum by at most m such steps: Δ² grows by m² (triangle inequality).
     """
 
     name: Literal["vector_sum"] = "vector_sum"
@@ -82,8 +98,8 @@ class VectorSum(_BoundedSum):
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """See the class."""
         if relation == NeighboringRelation.REPLACE_ONE:
-            return Fraction(4 * self.radius**2 + 2 * self.count_weight**2)
-        return Fraction(self.radius**2 + self.count_weight**2)
+            return self.records_per_unit**2 * Fraction(4 * self.radius**2 + 2 * self.count_weight**2)
+        return self.records_per_unit**2 * Fraction(self.radius**2 + self.count_weight**2)
 
     def total(self, contributions: Vectors) -> Integers:
         """int64 array (num_groups, 1 + dimensions): weighted count, then the vector sum."""
@@ -99,12 +115,12 @@ class VectorSum(_BoundedSum):
 
 
 @final
-class OuterProductSum(_BoundedSum):
+class OuterProductSum(BoundedSum):
     """Noisy Σ x·xᵀ per group, upper triangle.
 
     Formal guarantee: ‖x·xᵀ‖_F = ‖x‖², and the upper triangle is no longer than the whole matrix.
     Zero-out: Δ² = radius⁴. Replace-one: ‖xxᵀ − yyᵀ‖_F² = ‖x‖⁴ + ‖y‖⁴ − 2(x·y)² ≤ 2·radius⁴, and 2·radius⁴
-    when the records belong to different groups.
+    when the records belong to different groups. A unit of m records moves the sum by at most m such steps.
     """
 
     name: Literal["outer_product_sum"] = "outer_product_sum"
@@ -116,7 +132,7 @@ class OuterProductSum(_BoundedSum):
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """See the class."""
         factor = 2 if relation == NeighboringRelation.REPLACE_ONE else 1
-        return Fraction(factor * self.radius**4)
+        return Fraction(factor * self.records_per_unit**2 * self.radius**4)
 
     def total(self, contributions: Vectors) -> Integers:
         """int64 array (num_groups, d(d+1)/2)."""

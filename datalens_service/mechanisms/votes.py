@@ -30,9 +30,10 @@ Directions = NDArray[np.float32]
 class VoteMechanism(Mechanism["Iterable[torch.Tensor]", Directions]):
     """Noisy sum of one row of integers per teacher and image; an image is one query.
 
-    Formal guarantee: a unit lives in the shard of one teacher, whose rows may change arbitrarily. Rows are at
-    most √row_bound_squared long, so the sum for one image moves by at most Δ = 2·√row_bound_squared, under
-    zero-out and under replace-one. A release is μ-GDP with μ² = queries_per_unit · Δ² / (σ² − 9).
+    Formal guarantee: a unit lives in the shard of one teacher (of one teacher per class it has records of), whose
+    rows may change arbitrarily. Rows are at most √row_bound_squared long, and an image has at most one teacher of
+    the unit, so the sum for one image moves by at most Δ = 2·√row_bound_squared, under zero-out and under
+    replace-one. A release is μ-GDP with μ² = queries_per_unit · Δ² / (σ² − 9).
     """
 
     num_teachers: int = Field(ge=1)
@@ -43,6 +44,9 @@ class VoteMechanism(Mechanism["Iterable[torch.Tensor]", Directions]):
     threshold: Threshold = Field(description="β: sums below β·num_teachers become 0; 'none' keeps the mean.")
     classes_voted_apart: int = Field(
         default=1, ge=1, description="Number of classes when a teacher votes on images of its own class only."
+    )
+    classes_per_unit: int = Field(
+        default=1, ge=1, description="Largest number of classes that records of one unit belong to."
     )
     seed: int = Field(default=0, ge=0, description="Of coins, rotation and hashes; the guarantee does not rest on it.")
 
@@ -85,13 +89,15 @@ class VoteMechanism(Mechanism["Iterable[torch.Tensor]", Directions]):
 
     @final
     def queries_per_unit(self, relation: NeighboringRelation) -> int:
-        """Images that the teacher of one unit votes on.
+        """Images that the teachers of one unit vote on.
 
-        With class-pure shards a relabelled unit leaves one teacher and enters another, so replace-one counts
-        the images of both.
+        With class-pure shards a unit has a teacher in every class it has records of. A replaced unit may leave
+        those and enter as many of other classes, so replace-one counts the images of both.
         """
-        moved = 2 if relation == NeighboringRelation.REPLACE_ONE and self.classes_voted_apart > 1 else 1
-        return self.images_per_teacher * moved
+        if self.classes_voted_apart == 1:
+            return self.images
+        moved = 2 if relation == NeighboringRelation.REPLACE_ONE else 1
+        return min(self.images, self.images_per_teacher * self.classes_per_unit * moved)
 
     @final
     def total(self, contributions: Iterable[torch.Tensor]) -> Integers:

@@ -31,6 +31,9 @@ Moment = OuterProductSum | VectorSum
 # Grid steps of one record's count: a tenth of the means' μ², as (683/2063)² ≈ 1/9 of the vectors' share.
 COUNT_WEIGHT = 683
 
+# Rounding to the grid moves a vector by √d/2 steps, which the radius pays for: a quarter of it at d = 1000.
+_COARSEST_GRID = 64
+
 # The upper triangle of a d×d matrix is released; beyond this it would not fit into memory.
 MAXIMUM_DIMENSIONS = 4096
 
@@ -65,11 +68,10 @@ class Moments(Method):
             raise InvalidSpec("subspace_share and means_share must leave something for the covariances.")
         rank = min(self.subspace_dimensions, schema.dimensions)
         loudest = MAXIMUM_NOISE_STDDEV
-        subspace = OuterProductSum(num_groups=1, dimensions=schema.dimensions, noise_stddev=loudest)
-        means = VectorSum(
-            num_groups=schema.num_classes, dimensions=rank, count_weight=COUNT_WEIGHT, noise_stddev=loudest
-        )
-        covariances = OuterProductSum(num_groups=schema.num_classes, dimensions=rank, noise_stddev=loudest)
+        common = {"records_per_unit": schema.records_per_unit, "noise_stddev": loudest}
+        subspace = OuterProductSum(num_groups=1, dimensions=schema.dimensions, **common)
+        means = VectorSum(num_groups=schema.num_classes, dimensions=rank, count_weight=COUNT_WEIGHT, **common)
+        covariances = OuterProductSum(num_groups=schema.num_classes, dimensions=rank, **common)
         covariances_share = 1 - self.subspace_share - self.means_share
         return Plan(
             releases=(
@@ -91,12 +93,16 @@ def _shortened(vectors: Floats) -> Floats:
 
 
 def _calibrated(mechanism: Moment, share: float, units: int) -> PlannedRelease:
-    sensitivity_squared = mechanism.sensitivity_squared(NeighboringRelation.ZERO_OUT)
-    part = math.floor(share * units)
-    stddev = smallest_noise_stddev(sensitivity_squared, 1, part)
-    if stddev > MAXIMUM_NOISE_STDDEV:
-        raise InfeasiblePlan("epsilon is too small for method moments: raise epsilon.")
-    return PlannedRelease(mechanism=mechanism.model_copy(update={"noise_stddev": stddev}))
+    """The release with its noise, on the finest grid on which that noise can be drawn."""
+    part, grid = math.floor(share * units), mechanism.grid
+    while grid >= _COARSEST_GRID:
+        candidate = mechanism.model_copy(update={"grid": grid})
+        sensitivity_squared = candidate.sensitivity_squared(NeighboringRelation.ZERO_OUT)
+        stddev = smallest_noise_stddev(sensitivity_squared, 1, part)
+        if stddev <= MAXIMUM_NOISE_STDDEV:
+            return PlannedRelease(mechanism=candidate.model_copy(update={"noise_stddev": stddev}))
+        grid //= 2
+    raise InfeasiblePlan("epsilon is too small for method moments: raise epsilon.")
 
 
 class MomentsLoop:
@@ -151,11 +157,12 @@ class MomentsLoop:
 
     def _images(self) -> Vectors:
         pixels = self._data.images.transpose(0, 3, 1, 2).reshape(len(self._data), -1)
-        return Vectors(pixels / (255.0 * self._clip_norm), np.zeros(len(self._data), dtype=np.int64))
+        everyone = np.zeros(len(self._data), dtype=np.int64)
+        return Vectors(pixels / (255.0 * self._clip_norm), everyone, self._data.unit_ids)
 
     def _coordinates(self) -> Vectors:
-        return Vectors(_shortened(self._images().values) @ self.fit.basis, self._data.labels)
+        return Vectors(_shortened(self._images().values) @ self.fit.basis, self._data.labels, self._data.unit_ids)
 
     def _residuals(self) -> Vectors:
         residuals = self._coordinates().values - self.fit.means[self._data.labels]
-        return Vectors(residuals / self._residual_norm, self._data.labels)
+        return Vectors(residuals / self._residual_norm, self._data.labels, self._data.unit_ids)

@@ -146,6 +146,7 @@ class DataLens(Method):
             "stochastic": self.stochastic,
             "threshold": self.threshold,
             "classes_voted_apart": schema.num_classes if self.shards == "class_pure" else 1,
+            "classes_per_unit": schema.classes_per_unit if self.shards == "class_pure" else 1,
             "noise_stddev": self.noise_stddev or MAXIMUM_NOISE_STDDEV,
         }
         return VOTES[self.votes].model_validate(common | own[self.votes])

@@ -151,8 +151,7 @@ class TeacherLoop:
     def _shards(self, dataset: Dataset) -> ShardSampler:
         apart: Labels | None = dataset.train.labels if self._groups > 1 else None
         count = self._parameters.num_teachers
-        units = np.arange(dataset.schema.num_units, dtype=np.int64)
-        shards = assign_shards(dataset.partition_key, units, count, apart, self._groups)
+        shards = assign_shards(dataset.partition_key, dataset.train.unit_ids, count, apart, self._groups)
         return ShardSampler(
             dataset.train.images,
             dataset.train.labels,

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from datalens_service.errors import InvalidInput, LedgerCorrupt
 from datalens_service.evaluation.card import CardMechanism
 from datalens_service.evaluation.statement import Release, first_releases, tier_of
-from datalens_service.mechanisms import AnyMechanism
+from datalens_service.mechanisms import AnyMechanism, BoundedSum
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.recomputation import (
     LARGEST_EPSILON,
@@ -164,6 +164,9 @@ def _card(bundle: Bundle) -> str:
     made = first_releases(bundle.plan, _steps_made(bundle))
     if privacy.mechanisms != tuple(CardMechanism.of(release) for release in made):
         raise LedgerCorrupt("The mechanisms on the card are not the first ones of the plan.")
+    priced = {release.mechanism.records_per_unit for release in made if isinstance(release.mechanism, BoundedSum)}
+    if priced - {privacy.records_per_unit}:
+        raise LedgerCorrupt(f"The mechanisms are not priced for units of {privacy.records_per_unit} records.")
     mu_squared = Fraction(privacy.mu) ** 2
     if not mu_squared >= charged * _UNIT > (Fraction(privacy.mu) - _MU_ROUNDING) ** 2:
         raise LedgerCorrupt(f"The card states μ = {privacy.mu:g}, which is not the root of its units.")

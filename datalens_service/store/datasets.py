@@ -5,11 +5,14 @@ Records that were uploaded before bring their account with them (docs/decisions/
     no record is known        a new account with the named ε and δ
     one account knows some    that account pays for this data set too; naming another ε or δ is refused
     several accounts do       the upload is refused: two budgets cannot be made one after the fact
+
+A known record must belong to the unit it came with (docs/decisions/0004-units-of-several-records.md).
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -18,13 +21,13 @@ from uuid import uuid4
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
-from datalens_service.data.dataset import Images, Schema
+from datalens_service.data.dataset import Images, Schema, UnitIds
 from datalens_service.errors import InvalidDataset, InvalidSpec, NotFound, StateConflict
 from datalens_service.privacy.accounting import check_delta, default_delta
 from datalens_service.store import ledger
 from datalens_service.store.chain import utc_now
 from datalens_service.store.database import Database
-from datalens_service.store.fingerprints import fingerprints, installation_key, known_records, remember
+from datalens_service.store.fingerprints import KnownRecord, fingerprints, installation_key, known_records, remember
 from datalens_service.store.paging import Page, after, check_limit, cursor_of
 from datalens_service.store.tables import AccountRow, DatasetRow, JobRow
 
@@ -94,6 +97,7 @@ def create(
     name: str,
     schema: Schema,
     images: Images,
+    units: UnitIds | None = None,
     format: str,
     has_test: bool,
     records_path: str,
@@ -108,6 +112,7 @@ def create(
         name: For people.
         schema: Public declaration; its `num_units` bounds δ.
         images: The training records, uint8 (n, height, width, channels); only their fingerprints are kept here.
+        units: int64 (n,), identity of each record's unit; None: every record is its own.
         format: Name of the reader that can load `records_path`.
         has_test: Whether the owner's hold-out lies beside the training records.
         records_path: Where the caller has put the records.
@@ -118,16 +123,18 @@ def create(
         InvalidSpec: ε is missing or cannot be counted.
         InvalidDelta: δ, named or inherited, is not below 1/n.
         StateConflict: The records have an account with another ε or δ.
-        InvalidDataset: The records belong to several accounts.
+        InvalidDataset: The records belong to several accounts, or came with other units before.
     """
     with database.session() as session:
         key = installation_key(session, lock=False)
-    prints = fingerprints(key, images)
+    prints = fingerprints(key, images, units)
     with database.transaction() as session:
         installation_key(session, lock=True)
         known = known_records(session, prints)
-        account = _account(session, dataset_id, set(known.values()), schema, epsilon, delta)
-        remember(session, prints - known.keys(), account.id)
+        _check_same_units(prints, known)
+        accounts = {record.account_id for record in known.values()}
+        account = _account(session, dataset_id, accounts, schema, epsilon, delta)
+        remember(session, {item: prints[item] for item in prints.keys() - known.keys()}, account.id)
         row = DatasetRow(
             id=dataset_id,
             account_id=account.id,
@@ -211,6 +218,15 @@ def _row(session: Session, dataset_id: str) -> DatasetRow:
     if row is None:
         raise NotFound("There is no such data set.")
     return row
+
+
+def _check_same_units(prints: Mapping[bytes, bytes | None], known: Mapping[bytes, KnownRecord]) -> None:
+    """Two budgets of one account add up for a unit only if both count the same records as that unit."""
+    if any(prints[item] != record.unit_print for item, record in known.items()):
+        raise InvalidDataset(
+            "Records of this upload came with other privacy units before. Group them as they were grouped then: "
+            "their budget is counted for those units."
+        )
 
 
 def _account(

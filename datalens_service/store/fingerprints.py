@@ -4,35 +4,55 @@ A fingerprint is HMAC-SHA256 of the decoded pixels and their shape, cut to 128 b
 installation. Labels, order, file names and the file format do not enter, so a relabelled, reordered or
 re-encoded (without loss) upload is recognised. A record with one changed pixel is another record: near
 duplicates are not covered (docs/decisions/0003-one-account-per-content.md).
+
+Beside it stands a keyed hash of the unit that the record came with, if units were declared: a record that comes
+back must belong to the same unit, or budgets counted per unit would not add up (decision 0004).
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
-from datalens_service.data.dataset import Images
+from datalens_service.data.dataset import Images, UnitIds
 from datalens_service.store.tables import InstallationRow, RecordFingerprintRow
 
 _LENGTH = 16
 _PORTION = 1000
 
 
-def fingerprints(key: bytes, images: Images) -> frozenset[bytes]:
-    """Fingerprints of all records.
+class KnownRecord(NamedTuple):
+    """What is kept of a record."""
+
+    account_id: str
+    unit_print: bytes | None
+
+
+def fingerprints(key: bytes, images: Images, units: UnitIds | None = None) -> dict[bytes, bytes | None]:
+    """Fingerprint of every record, with that of its unit; None where a record is a unit of its own.
 
     Args:
         key: Of the installation.
         images: uint8 (n, height, width, channels).
+        units: int64 (n,), identity of each record's unit; of equal records in several units one unit is taken.
     """
     shape = ",".join(map(str, images.shape[1:])).encode()
     keyed = hmac.new(key, shape + b"\0", hashlib.sha256)
-    return frozenset(_fingerprint(keyed, image.tobytes()) for image in images)
+    records = (_fingerprint(keyed, image.tobytes()) for image in images)
+    if units is None:
+        return dict.fromkeys(records)
+    keyed_units = hmac.new(key, b"unit\0", hashlib.sha256)
+    found: dict[bytes, bytes] = {}
+    for record, unit in zip(records, units.tolist(), strict=True):
+        unit_print = _fingerprint(keyed_units, unit.to_bytes(8, "big"))
+        found[record] = min(unit_print, found.get(record, unit_print))
+    return dict(found)
 
 
 def installation_key(session: Session, *, lock: bool) -> bytes:
@@ -42,25 +62,25 @@ def installation_key(session: Session, *, lock: bool) -> bytes:
     return row.fingerprint_key
 
 
-def known_records(session: Session, prints: frozenset[bytes]) -> dict[bytes, str]:
-    """Fingerprints among `prints` that an account knows, with the id of that account."""
-    known: dict[bytes, str] = {}
+def known_records(session: Session, prints: Collection[bytes]) -> dict[bytes, KnownRecord]:
+    """Fingerprints among `prints` that an account knows, with what is kept of them."""
+    known: dict[bytes, KnownRecord] = {}
     for portion in _portions(sorted(prints)):
         query = select(RecordFingerprintRow).where(RecordFingerprintRow.fingerprint.in_(portion))
-        known.update((row.fingerprint, row.account_id) for row in session.scalars(query))
+        known.update((row.fingerprint, KnownRecord(row.account_id, row.unit_print)) for row in session.scalars(query))
     return known
 
 
-def remember(session: Session, prints: frozenset[bytes], account_id: str) -> None:
-    """Tie records that no account knows yet to `account_id`."""
+def remember(session: Session, prints: Mapping[bytes, bytes | None], account_id: str) -> None:
+    """Tie records that no account knows yet, and the units they came with, to `account_id`."""
     for portion in _portions(sorted(prints)):
-        rows = [{"fingerprint": fingerprint, "account_id": account_id} for fingerprint in portion]
+        rows = [{"fingerprint": item, "account_id": account_id, "unit_print": prints[item]} for item in portion]
         session.execute(insert(RecordFingerprintRow), rows)
 
 
-def _fingerprint(keyed: hmac.HMAC, pixels: bytes) -> bytes:
+def _fingerprint(keyed: hmac.HMAC, content: bytes) -> bytes:
     digest = keyed.copy()
-    digest.update(pixels)
+    digest.update(content)
     return digest.digest()[:_LENGTH]
 
 

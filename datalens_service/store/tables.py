@@ -139,6 +139,7 @@ class RecordFingerprintRow(Base):
 
     fingerprint: Mapped[bytes] = mapped_column(primary_key=True)
     account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
+    unit_print: Mapped[bytes | None]
 
 
 class JobRow(Base):

@@ -35,6 +35,8 @@ def test_upload_answers_with_the_public_part(client: TestClient) -> None:
         "class_names": ["a", "b", "c", "d"],
         "num_units": 200,
         "unit": "record",
+        "records_per_unit": 1,
+        "classes_per_unit": 1,
     }
     delta = default_delta(200)
     assert body["privacy"] == {
@@ -142,3 +144,42 @@ def test_nothing_private_is_shown(client: TestClient, services: Services, datase
     assert stored.partition_key
     assert stored.partition_key.hex() not in shown
     assert stored.records_path not in shown
+
+
+PATIENTS = np.array([f"patient {index // 4}" for index in range(200)])
+
+
+def test_units_of_several_records_are_declared_and_shown(client: TestClient) -> None:
+    declared = {"epsilon": "10", "unit": "patient", "records_per_unit": "4", "classes_per_unit": "4"}
+    reply = client.post("/v1/datasets", files={"file": npz(groups=PATIENTS)}, data=declared)
+    assert reply.status_code == 201
+    schema = reply.json()["schema"]
+    assert (schema["unit"], schema["num_units"]) == ("patient", 50)
+    assert (schema["records_per_unit"], schema["classes_per_unit"]) == (4, 4)
+    assert reply.json()["privacy"]["delta"] == default_delta(50)
+    single = client.post("/v1/datasets", files={"file": npz(images=arrays(1)["images"])}, data={"epsilon": "10"})
+    costs = []
+    for dataset in (single, reply):
+        body = training(dataset.json()["id"], delta=1e-5)
+        costs.append(client.post("/v1/plans", json=body).json()["cost"])
+    noise = [cost["releases"][1]["noise_stddev"] for cost in costs]
+    assert noise[1] == pytest.approx(4 * noise[0], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("groups", "declared", "code"),
+    [
+        (PATIENTS, {}, "dataset-invalid"),
+        (PATIENTS, {"records_per_unit": "3"}, "dataset-invalid"),
+        (None, {"records_per_unit": "4"}, "dataset-invalid"),
+        (PATIENTS, {"unit": "patient"}, "invalid-input"),
+        (PATIENTS, {"records_per_unit": "0"}, "invalid-input"),
+        (PATIENTS, {"records_per_unit": "4", "unit": "<b>"}, "invalid-input"),
+    ],
+)
+def test_units_that_were_not_declared_well_are_refused(
+    client: TestClient, groups: np.ndarray | None, declared: dict[str, str], code: str
+) -> None:
+    reply = client.post("/v1/datasets", files={"file": npz(groups=groups)}, data={"epsilon": "10", **declared})
+    assert (reply.status_code, reply.json()["type"].rpartition("/")[2]) == (422, code)
+    assert client.get("/v1/datasets").json()["items"] == []

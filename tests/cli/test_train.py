@@ -191,3 +191,27 @@ def _end_in_the_middle(command: list[str], folder: Path, end: signal.Signals) ->
         process.send_signal(end)
         code = process.wait(PATIENCE)
     assert code == (130 if end is signal.SIGINT else -signal.SIGKILL)
+
+
+def test_patients_with_several_images_are_protected_as_a_whole(datalens_json: Json, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    grouped = tmp_path / "patients.npz"
+    np.savez(
+        grouped,
+        images=rng.integers(0, 256, (120, 8, 8), dtype=np.uint8),
+        labels=np.arange(120) % 2,
+        groups=np.arange(120) // 3,
+    )
+    units = ("--records-per-unit", "3", "--unit", "patient")
+    found = datalens_json("train", "--data", grouped, "--epsilon", 2, "--out", "out", *FAST, *units)
+    assert found["state"] == "succeeded"
+    card = json.loads((tmp_path / found["files"]["card.json"]).read_text())
+    assert (card["privacy"]["unit"], card["privacy"]["num_units"]) == ("patient", 40)
+    assert card["privacy"]["records_per_unit"] == 3
+    report = json.loads((tmp_path / found["files"]["report.json"]).read_text())
+    assert any(
+        "At most 3 training images belong to one patient" in line for line in report["privacy"]["scope"]["public"]
+    )
+    assert {release["records_per_unit"] for release in report["privacy"]["mechanisms"]} == {3}
+    verified = datalens_json("verify", tmp_path / found["files"]["privacy.json"])
+    assert verified["holds"]

@@ -236,7 +236,7 @@ def test_images_of_another_size_or_mode_are_refused_without_their_name(tmp_path:
         ({"val/a/1.png": grey(), "val/a/2.png": grey()}, "no PNG or JPEG"),
         ({"a/1.png": grey(), "a/2.gif": b"GIF"}, "Only PNG and JPEG"),
         ({"a/1.png": grey(), "a/more.zip": b"PK\x03\x04"}, "Only PNG and JPEG"),
-        ({"a/1.png": grey(), "metadata.csv": b"file_name,label"}, "Only PNG and JPEG"),
+        ({"a/1.png": grey(), "metadata.csv": b"file_name,label"}, "columns file_name and group"),
         ({"a/1.png": grey()}, "at least two"),
     ],
 )

@@ -42,6 +42,8 @@ def test_medmnist_keys(tmp_path: Path) -> None:
         "class_names": ("0", "1", "2"),
         "num_units": 6,
         "unit": "record",
+        "records_per_unit": 1,
+        "classes_per_unit": 1,
     }
     assert train.images.dtype == np.uint8
     assert train.labels.dtype == np.int64

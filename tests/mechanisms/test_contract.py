@@ -95,7 +95,8 @@ def test_rows_that_are_not_finite_contribute_nothing(case):
     else:
         bad = np.full((2, data.values.shape[1]), np.nan)
         bad[1] = [np.inf, *([0.0] * (data.values.shape[1] - 1))]
-        with_broken = Vectors(np.concatenate([data.values, bad]), np.concatenate([data.groups, [0, 0]]))
+        groups, units = np.concatenate([data.groups, [0, 0]]), np.concatenate([data.units, [-1, -2]])
+        with_broken = Vectors(np.concatenate([data.values, bad]), groups, units)
     difference = np.abs(case.mechanism.total(data) - case.mechanism.total(with_broken))
     if isinstance(case.mechanism, VectorSum):
         assert difference[0, 0] == 2 * case.mechanism.count_weight, "such a record still counts as a record"

@@ -99,3 +99,38 @@ def test_requests_that_cannot_work_are_refused():
     large = Schema(channels=3, height=64, width=64, class_names=("a",), num_units=10)
     with pytest.raises(InvalidSpec, match="at most"):
         Moments().plan(large, limit_units(1.0, 1e-3))
+
+
+def patients(records: int) -> Dataset:
+    """The blobs, `records` images to a patient."""
+    single = blobs()
+    units = np.arange(COUNT, dtype=np.int64) // records
+    declared = {"unit": "patient", "num_units": COUNT // records, "records_per_unit": records, "classes_per_unit": 3}
+    schema = Schema.model_validate(single.schema.model_dump() | declared)
+    return Dataset(schema, Split(single.train.images, single.train.labels, units), None, b"k" * 32)
+
+
+def test_units_of_several_records_get_more_noise_for_the_same_price():
+    units = limit_units(5.0, 1e-4)
+    method = Moments(subspace_dimensions=4)
+    single, grouped = (method.plan(data.schema, units) for data in (blobs(), patients(4)))
+    for alone, together in zip(single.releases, grouped.releases, strict=True):
+        assert together.mechanism.records_per_unit == 4
+        ratio = together.mechanism.noise_stddev / alone.mechanism.noise_stddev
+        assert ratio == pytest.approx(4 * (together.mechanism.grid / alone.mechanism.grid) ** 2, rel=0.05)
+    assert 0.999 * units < grouped.units() <= units
+
+
+def test_units_of_several_records_lose_none_of_them():
+    _, account, loop = fitted(patients(4), NoNoise(), Moments(subspace_dimensions=4), limit_units(5.0, 1e-4))
+    _, _, alone = fitted(blobs(), NoNoise(), Moments(subspace_dimensions=4), limit_units(5.0, 1e-4))
+    np.testing.assert_allclose(loop.fit.means, alone.fit.means, atol=1e-6)
+    assert account.charged_units <= limit_units(5.0, 1e-4)
+
+
+def test_a_coarser_grid_makes_room_for_louder_noise():
+    schema = blobs().schema
+    fine, coarse = (Moments(subspace_dimensions=4).plan(schema, limit_units(eps, 1e-4)) for eps in (5.0, 0.1))
+    assert fine.releases[0].mechanism.grid == 2048
+    assert coarse.releases[0].mechanism.grid < 2048
+    assert 0.999 * limit_units(0.1, 1e-4) < coarse.units() <= limit_units(0.1, 1e-4)

@@ -51,8 +51,9 @@ class Case:
     @property
     def name(self) -> str:
         """What distinguishes the case, for test reports."""
-        told = ("stochastic", "classes_voted_apart", "levels", "row_norm_squared", "rows", "num_groups")
-        parameters = self.mechanism.model_dump(include=set(told), exclude_none=True)
+        told = {"stochastic", "classes_voted_apart", "classes_per_unit", "levels", "row_norm_squared", "rows"}
+        told |= {"num_groups", "records_per_unit"}
+        parameters = self.mechanism.model_dump(include=told, exclude_none=True)
         return " ".join([self.mechanism.label(), *(f"{key}={value}" for key, value in parameters.items())])
 
 
@@ -96,30 +97,33 @@ def relabelled(rng: np.random.Generator, data: list[torch.Tensor]) -> list[torch
     return [changed]
 
 
-def vectors(groups: int, dimensions: int) -> Callable[[np.random.Generator], Vectors]:
+def vectors(groups: int, dimensions: int, records_per_unit: int = 1) -> Callable[[np.random.Generator], Vectors]:
     """Records of all lengths, most too long."""
 
     def draw(rng: np.random.Generator) -> Vectors:
         values = rng.standard_normal((UNITS, dimensions)) * rng.choice([1e-3, 0.3, 5.0], size=(UNITS, 1))
-        return Vectors(values, rng.integers(groups, size=UNITS))
+        return Vectors(values, rng.integers(groups, size=UNITS), np.arange(UNITS) // records_per_unit)
 
     return draw
 
 
 def emptied(rng: np.random.Generator, data: Vectors) -> Vectors:
-    """The record's row vanishes from every sum."""
-    keep = np.arange(len(data.groups)) != rng.integers(len(data.groups))
-    return Vectors(data.values[keep], data.groups[keep])
+    """The rows of a unit vanish from every sum."""
+    keep = data.units != rng.choice(data.units)
+    return Vectors(data.values[keep], data.groups[keep], data.units[keep])
 
 
 def replaced(rng: np.random.Generator, data: Vectors) -> Vectors:
-    """Another record, often of another class, longer or the other way round."""
-    values, groups = data.values.copy(), data.groups.copy()
-    row = rng.integers(len(groups))
-    values[row] = rng.choice([-1.0, 1.0]) * values[row] * rng.choice([1.0, 100.0])
+    """Other records, often of another class, longer or the other way round, sometimes many more of them."""
+    values, groups, units = data.values.copy(), data.groups.copy(), data.units
+    unit = rng.choice(units)
+    rows = np.flatnonzero(units == unit)
+    values[rows] *= rng.choice([-1.0, 1.0]) * rng.choice([1.0, 100.0])
     if rng.random() < 0.5:
-        groups[row] = rng.integers(groups.max() + 1)
-    return Vectors(values, groups)
+        groups[rows] = rng.integers(groups.max() + 1)
+    more = np.full(int(rng.choice([0, 9])), rows[0])
+    together = (np.concatenate([array, array[more]]) for array in (values, groups, units))
+    return Vectors(*together)
 
 
 def all_votes_flip(dimensions: int = PIXELS) -> Callable[[], tuple[list[torch.Tensor], list[torch.Tensor]]]:
@@ -134,13 +138,14 @@ def all_votes_flip(dimensions: int = PIXELS) -> Callable[[], tuple[list[torch.Te
     return build
 
 
-def one_long_vector(dimensions: int) -> Callable[[], tuple[Vectors, Vectors]]:
-    """A record that is too long, and its absence."""
+def one_long_vector(dimensions: int, records_per_unit: int = 1) -> Callable[[], tuple[Vectors, Vectors]]:
+    """A unit of records that are too long and alike, and its absence."""
 
     def build() -> tuple[Vectors, Vectors]:
-        values = np.zeros((2, dimensions))
-        values[1, 0] = 7.0
-        return Vectors(values, np.zeros(2, dtype=np.int64)), Vectors(values[:1], np.zeros(1, dtype=np.int64))
+        values = np.zeros((1 + records_per_unit, dimensions))
+        values[1:, 0] = 7.0
+        groups, units = np.zeros(len(values), dtype=np.int64), np.minimum(np.arange(len(values)), 1)
+        return Vectors(values, groups, units), Vectors(values[:1], groups[:1], units[:1])
 
     return build
 
@@ -160,7 +165,9 @@ def _votes(
     replace: Neighbor = other_teacher,
     tightness: Fraction = Fraction(1),
 ) -> Case:
-    neighbors = {ZERO_OUT: other_teacher, REPLACE_ONE: replace}
+    # A unit of several classes has a teacher in each: emptying it moves them all.
+    emptied_unit = replace if mechanism.classes_per_unit > 1 else other_teacher
+    neighbors = {ZERO_OUT: emptied_unit, REPLACE_ONE: replace}
     return Case(mechanism, make, neighbors, all_votes_flip(mechanism.dimensions), tightness)
 
 
@@ -170,7 +177,8 @@ def _one_pixel(rng: np.random.Generator) -> list[torch.Tensor]:
 
 def _moments(mechanism: VectorSum | OuterProductSum) -> Case:
     # Tight up to the allowance for rounding to the grid.
-    make, worst = vectors(mechanism.num_groups, mechanism.dimensions), one_long_vector(mechanism.dimensions)
+    make = vectors(mechanism.num_groups, mechanism.dimensions, mechanism.records_per_unit)
+    worst = one_long_vector(mechanism.dimensions, mechanism.records_per_unit)
     return Case(mechanism, make, {ZERO_OUT: emptied, REPLACE_ONE: replaced}, worst, Fraction(99, 100))
 
 
@@ -178,6 +186,7 @@ CASES = [
     _votes(vote(TopAgg, top_k=8)),
     _votes(vote(TopAgg, top_k=8, stochastic=True, clip=0.5)),
     _votes(vote(TopAgg, top_k=8, classes_voted_apart=2), class_pure_gradients, relabelled),
+    _votes(vote(TopAgg, top_k=8, classes_voted_apart=2, classes_per_unit=2), class_pure_gradients, relabelled),
     _votes(vote(KLevel, levels=2)),
     _votes(vote(KLevel, levels=17, dimensions=1), _one_pixel),
     # No gradient has all its rotated coordinates at the outermost level.
@@ -188,6 +197,8 @@ CASES = [
     _moments(VectorSum(num_groups=3, dimensions=9, count_weight=683, noise_stddev=20_000)),
     _moments(OuterProductSum(num_groups=3, dimensions=9, noise_stddev=10_000_000)),
     _moments(OuterProductSum(num_groups=1, dimensions=9, noise_stddev=10_000_000)),
+    _moments(VectorSum(num_groups=3, dimensions=9, count_weight=683, records_per_unit=4, noise_stddev=80_000)),
+    _moments(OuterProductSum(num_groups=3, dimensions=9, records_per_unit=4, noise_stddev=40_000_000)),
 ]
 
 

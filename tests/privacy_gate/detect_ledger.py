@@ -27,7 +27,7 @@ from store.books import (
     without_guards,
 )
 
-from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StaleLease, StateConflict
+from datalens_service.errors import BudgetExceeded, InvalidDataset, LedgerCorrupt, StaleLease, StateConflict
 from datalens_service.privacy import accounting
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.store import datasets, jobs, leases
@@ -159,6 +159,8 @@ def uploading_again_brings_no_fresh_budget(_rng: np.random.Generator) -> None:
             again = new_dataset(database, records)
             expect(again.account_id == dataset.account_id, "records that were uploaded before keep their account")
             expect(state_of(database, again.id).charged_units == 400, "and what was spent on them")
+        with refused(InvalidDataset, "records come back with the privacy units they had, or not at all"):
+            new_dataset(database, images()[:4], units=np.array([7, 7, 8, 8]))
         journal = {entry.kind for entry in journal_of(database, dataset.id)}
         expect("join" in journal and "delete" in journal, "the journal says so")
 

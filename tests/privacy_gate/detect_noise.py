@@ -136,8 +136,9 @@ def _audited() -> Iterator[tuple[Mechanism, Any, Any, np.ndarray]]:
     votes = vote(KLevel, levels=101, dimensions=1, images=_BATCH, num_teachers=1, noise_stddev=200)
     up = torch.ones(1, _BATCH, 1)
     yield votes, [up], [-up], np.array([1.0])
-    everyone = Vectors(np.ones((_BATCH, 1)), np.arange(_BATCH))
-    nobody = Vectors(np.zeros((0, 1)), np.zeros(0, dtype=np.int64))
+    everyone = Vectors(np.ones((_BATCH, 1)), np.arange(_BATCH), np.arange(_BATCH))
+    none = np.zeros(0, dtype=np.int64)
+    nobody = Vectors(np.zeros((0, 1)), none, none)
     means = VectorSum(num_groups=_BATCH, dimensions=1, count_weight=683, noise_stddev=2200)
     yield means, everyone, nobody, np.array([683.0, 2048.0])
 

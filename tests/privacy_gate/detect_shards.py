@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from unittest import mock
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from datalens_service.data import partition
-from datalens_service.data.dataset import Schema
+from datalens_service.data import units as unit_names
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.methods import DataLens, teacher_loop
 from datalens_service.models.networks import Dense
 from datalens_service.models.shards import ShardSampler
 from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.privacy.randomness import TrainingRandomness
 
 from .alarm import expect
 
@@ -57,6 +61,21 @@ def relabelled_units_move_alone(rng: np.random.Generator) -> None:
         expect(_changed(before, after) == 2, "relabelling a unit changes two class-pure shards")
 
 
+def units_of_several_records_stay_together(rng: np.random.Generator) -> None:
+    """R2: a run deals all records of a unit to one shard; with class-pure shards, to one for each of its classes."""
+    names, labels = rng.integers(0, _UNITS // 4, size=_UNITS), _rare_classes(rng)
+    units = unit_names.identities(names)
+    expect(
+        np.array_equal(unit_names.identities(names[names > 9]), units[names > 9]), "a unit's identity is its own name's"
+    )
+    for kind in ("mixed", "class_pure"):
+        shards = _dealt_by_a_run(units, labels, kind)
+        for unit in np.unique(units):
+            reached = sum(unit in units[rows] for rows in shards)
+            allowed = len(np.unique(labels[units == unit])) if kind == "class_pure" else 1
+            expect(reached == allowed, "a unit reaches the shards it is charged for, and no other")
+
+
 def teachers_do_not_see_each_other(rng: np.random.Generator) -> None:
     """R3: a changed record leaves every bit of all other teachers as it was (B3, B17)."""
     images = rng.integers(0, 256, (_RECORDS, _SIDE, _SIDE, 1)).astype(np.uint8)
@@ -78,6 +97,23 @@ def teachers_without_records_say_nothing(rng: np.random.Generator) -> None:
     owners = np.arange(_RECORDS) % (_TEACHERS - 1)
     trained = _trained(images, np.zeros(_RECORDS, dtype=np.int64), partition.members(owners, _TEACHERS))
     expect(not trained["gradients"][-1].any(), "a teacher without records has gradient zero")
+
+
+def _dealt_by_a_run(units: NDArray[np.int64], labels: NDArray[np.int64], kind: str) -> list[NDArray[np.int64]]:
+    """Rows of every shard, as a DataLens run on records of these units deals them."""
+    _, counts = np.unique(units, return_counts=True)
+    schema = Schema(
+        channels=1, height=_SIDE, width=_SIDE, class_names=("a", "b", "c", "d"), num_units=len(counts),
+        unit="patient", records_per_unit=int(counts.max()), classes_per_unit=_CLASSES,
+    )  # fmt: skip
+    images = np.zeros((len(units), _SIDE, _SIDE, 1), dtype=np.uint8)
+    method = DataLens(teacher="dense", num_teachers=_SHARDS, images_per_step=_CLASSES, top_k=4, shards=kind)
+    plan = method.plan(schema, 10**15)
+    with mock.patch.object(teacher_loop, "ShardSampler", wraps=ShardSampler) as sampler:
+        dataset = Dataset(schema, Split(images, labels, units), None, b"key")
+        method.start(plan, dataset, TrainingRandomness(0), "cpu")
+    rows: list[NDArray[np.int64]] = sampler.call_args.args[2]
+    return rows
 
 
 class _TwoPerBlock(TeacherEnsemble):

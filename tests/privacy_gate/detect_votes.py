@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from datalens_service.mechanisms import Mechanism, VoteMechanism
+from datalens_service.mechanisms import Mechanism, OuterProductSum, VectorSum, VoteMechanism
 from datalens_service.mechanisms.moments import Vectors
 from datalens_service.privacy.accounting import SMOOTHING_VARIANCE, UNITS_PER_MU_SQUARED
 from datalens_service.privacy.budget import MemoryAccount
@@ -90,7 +90,7 @@ def replaced_units_stay_within_their_figure(rng: np.random.Generator) -> None:
             _, together = distances_squared(case.mechanism, data, case.neighbors[REPLACE_ONE](rng, data))
             expect(together <= allowed, f"{case.name}: replaced units stay within the replace-one figure")
         if not isinstance(case.mechanism, VoteMechanism):
-            _, together = distances_squared(case.mechanism, *_opposite_records(case.mechanism.dimensions))
+            _, together = distances_squared(case.mechanism, *_opposite_records(case.mechanism))
             expect(together <= allowed, f"{case.name}: opposite records stay within the replace-one figure")
 
 
@@ -100,7 +100,7 @@ def sums_are_plain_sums(rng: np.random.Generator) -> None:
         data = case.make(rng)
         if isinstance(data, Vectors):
             half = len(data.groups) // 2
-            parts = [Vectors(data.values[rows], data.groups[rows]) for rows in (slice(half), slice(half, None))]
+            parts = [Vectors(*(array[rows] for array in data)) for rows in (slice(half), slice(half, None))]
         elif case.mechanism.stochastic:
             continue
         else:
@@ -131,12 +131,14 @@ def _neighbors(rng: np.random.Generator, case: Case) -> Iterator[tuple[object, o
         yield [block], [flipped]
 
 
-def _opposite_records(dimensions: int) -> tuple[Vectors, Vectors]:
-    """A record that points the other way, and for outer products one at a right angle."""
-    first, second = np.zeros((2, 1, dimensions))
-    first[0, 0] = 5.0
-    second[0, 0], second[0, -1] = -5.0, 1e-3
-    return Vectors(first, np.zeros(1, dtype=np.int64)), Vectors(second, np.zeros(1, dtype=np.int64))
+def _opposite_records(mechanism: VectorSum | OuterProductSum) -> tuple[Vectors, Vectors]:
+    """A unit whose records point the other way, a little aside for outer products."""
+    records = mechanism.records_per_unit
+    first, second = np.zeros((2, records, mechanism.dimensions))
+    first[:, 0] = 5.0
+    second[:, 0], second[:, -1] = -5.0, 1e-3
+    alike = np.zeros(records, dtype=np.int64)
+    return Vectors(first, alike, alike), Vectors(second, alike, alike)
 
 
 def _charged_distance(case: Case) -> int:

@@ -26,6 +26,7 @@ DETECTORS: tuple[Detector, ...] = (
     detect_shards.units_are_dealt_once,
     detect_shards.emptied_units_change_one_shard,
     detect_shards.relabelled_units_move_alone,
+    detect_shards.units_of_several_records_stay_together,
     detect_shards.teachers_do_not_see_each_other,
     detect_shards.teachers_without_records_say_nothing,
     detect_release.releases_charge_then_draw_then_store,

@@ -179,10 +179,15 @@ def order_enters_the_fingerprint(patch: pytest.MonkeyPatch) -> None:
     """One digest of the whole upload: reordered or mixed records are strangers."""
     fingerprints = datasets.fingerprints
 
-    def whole(key: bytes, images: np.ndarray) -> frozenset[bytes]:
+    def whole(key: bytes, images: np.ndarray, units: None = None) -> dict[bytes, bytes | None]:
         return fingerprints(key, images.reshape(1, -1, *images.shape[2:]))
 
     patch.setattr(datasets, "fingerprints", whole)
+
+
+def other_units_share_an_account(patch: pytest.MonkeyPatch) -> None:
+    """Records come back with other units, and the budget of the old ones is counted on."""
+    patch.setattr(datasets, "_check_same_units", lambda prints, known: None)
 
 
 def units_are_not_sealed(patch: pytest.MonkeyPatch) -> None:
@@ -275,6 +280,7 @@ PLANTS = (
     Plant("restored backup believed", "R49", restored_backup_is_believed),
     Plant("uploaded again with a fresh budget", "R48", uploads_are_always_new),
     Plant("reordered upload not recognised", "R48", order_enters_the_fingerprint),
+    Plant("uploaded again with other privacy units", "R48", other_units_share_an_account),
     Plant("units left out of the journal's hash", "R52", units_are_not_sealed),
     Plant("links of the journal not checked", "R52", links_are_not_checked),
     Plant("sums kept without a charge", "R40", sums_are_kept_without_a_charge),

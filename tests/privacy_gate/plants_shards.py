@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.data import partition
+from datalens_service.data import dataset, partition, units
+from datalens_service.data.dataset import Split
 from datalens_service.models import shards, teachers
 from datalens_service.models.adam import Slots
 from datalens_service.models.networks import Dense
@@ -63,6 +64,21 @@ def shards_depend_on_how_many_there_are(patch: pytest.MonkeyPatch) -> None:
         return assign(key + len(unit_ids).to_bytes(4, "big"), unit_ids, *others)
 
     patch.setattr(partition, "assign_shards", counted)
+
+
+def records_of_a_unit_are_dealt_apart(patch: pytest.MonkeyPatch) -> None:
+    """The position of a record stands for its unit, although units were declared."""
+    patch.setattr(Split, "unit_ids", property(lambda self: np.arange(len(self), dtype=np.int64)))
+    patch.setattr(dataset, "check_units", lambda schema, split: None)
+
+
+def units_are_numbered(patch: pytest.MonkeyPatch) -> None:
+    """A unit is known by its rank among the names: leaving one out renumbers those behind it."""
+
+    def ranked(names: Any) -> np.ndarray:
+        return np.unique([str(name) for name in names], return_inverse=True)[1].astype(np.int64)
+
+    patch.setattr(units, "identities", ranked)
 
 
 def optimiser_is_shared(patch: pytest.MonkeyPatch) -> None:
@@ -134,6 +150,8 @@ PLANTS = (
     Plant("shards cut by position", "B4", shards_are_cut_by_position),
     Plant("shards move when another record's label changes", "B4", shards_are_balanced_between_classes),
     Plant("shards depend on the number of records", "B4", shards_depend_on_how_many_there_are),
+    Plant("records of a unit dealt apart", "B6", records_of_a_unit_are_dealt_apart),
+    Plant("units numbered in their order", "R1", units_are_numbered),
     Plant("optimiser state shared across teachers", "B3", optimiser_is_shared),
     Plant("normalisation shared across teachers", "B17", normalisation_is_shared),
     Plant("gradients of teachers clipped together", "B3", gradients_are_clipped_together),

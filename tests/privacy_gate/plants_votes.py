@@ -9,10 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.mechanisms import OuterProductSum, TopAgg, VectorSum, VoteMechanism, count_sketch, klevel, topagg
+from datalens_service.mechanisms import (
+    OuterProductSum,
+    TopAgg,
+    VectorSum,
+    VoteMechanism,
+    count_sketch,
+    klevel,
+    moments,
+    topagg,
+)
 from datalens_service.mechanisms.count_sketch import CountSketch
 from datalens_service.mechanisms.klevel import KLevel
-from datalens_service.mechanisms.moments import _BoundedSum
+from datalens_service.mechanisms.moments import BoundedSum
 from datalens_service.privacy.accounting import NeighboringRelation
 
 from .plant import Plant
@@ -135,23 +144,23 @@ def levels_without_a_row_norm(patch: pytest.MonkeyPatch) -> None:
 def long_records_are_summed(patch: pytest.MonkeyPatch) -> None:
     """The sensitivity of clipped records, the sum of raw ones."""
 
-    def raw(self: _BoundedSum, values: np.ndarray) -> np.ndarray:
+    def raw(self: BoundedSum, values: np.ndarray) -> np.ndarray:
         return np.rint(np.nan_to_num(values) * self.grid)
 
-    patch.setattr(_BoundedSum, "on_grid", raw)
+    patch.setattr(BoundedSum, "on_grid", raw)
 
 
 def rounding_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Records on the grid can be longer than the ball they were clipped to; the radius ignores it."""
-    patch.setattr(_BoundedSum, "radius", property(lambda self: self.grid - 3))
-    on_grid = _BoundedSum.on_grid
+    patch.setattr(BoundedSum, "radius", property(lambda self: self.grid - 3))
+    on_grid = BoundedSum.on_grid
 
-    def unguarded(self: _BoundedSum, values: np.ndarray) -> np.ndarray:
+    def unguarded(self: BoundedSum, values: np.ndarray) -> np.ndarray:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(_BoundedSum, "radius", property(lambda bounded: 2 * bounded.grid))
+            inner.setattr(BoundedSum, "radius", property(lambda bounded: 2 * bounded.grid))
             return on_grid(self, values)
 
-    patch.setattr(_BoundedSum, "on_grid", unguarded)
+    patch.setattr(BoundedSum, "on_grid", unguarded)
 
 
 def counts_are_free(patch: pytest.MonkeyPatch) -> None:
@@ -186,6 +195,32 @@ def relabelled_units_count_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(VoteMechanism, "queries_per_unit", lambda self, relation: self.images_per_teacher)
 
 
+def units_cost_like_records(patch: pytest.MonkeyPatch) -> None:
+    """Sums are charged for one record of a unit, however many it may have."""
+    for kind in (VectorSum, OuterProductSum):
+        sensitivity = kind.sensitivity_squared
+
+        def of_one_record(self: Any, relation: NeighboringRelation, sensitivity: Any = sensitivity) -> Fraction:
+            return sensitivity(self.model_copy(update={"records_per_unit": 1}), relation)
+
+        patch.setattr(kind, "sensitivity_squared", of_one_record)
+
+
+def units_hold_more_than_declared(patch: pytest.MonkeyPatch) -> None:
+    """All records of a unit are summed, however many were declared."""
+    patch.setattr(moments, "_place_in_unit", lambda units: np.zeros(len(units), dtype=np.int64))
+
+
+def units_of_many_classes_count_once(patch: pytest.MonkeyPatch) -> None:
+    """With class-pure shards a unit has a teacher in every class it has records of; one is charged."""
+    queries = VoteMechanism.queries_per_unit
+    patch.setattr(
+        VoteMechanism,
+        "queries_per_unit",
+        lambda self, relation: queries(self.model_copy(update={"classes_per_unit": 1}), relation),
+    )
+
+
 PLANTS = (
     Plant("row guard lets everything through", "R5", guard_lets_all_through),
     Plant("row guard overflows", "R5", guard_counts_in_narrow_integers),
@@ -207,4 +242,7 @@ PLANTS = (
     Plant("sensitivity √k instead of 2√k", "R6", sensitivity_is_root_k),
     Plant("mixed shards charged like class-pure ones", "R6", mixed_shards_at_the_price_of_pure_ones),
     Plant("relabelled unit charged for one teacher", "R6", relabelled_units_count_once),
+    Plant("units of several records charged like one record", "R2", units_cost_like_records),
+    Plant("units summed with more records than declared", "R2", units_hold_more_than_declared),
+    Plant("units of several classes charged for one teacher", "R2", units_of_many_classes_count_once),
 )

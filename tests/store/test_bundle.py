@@ -256,6 +256,11 @@ def fewer_units_on_the_card(bundle: Json) -> None:
     bundle["card"]["privacy"]["units"] -= 1
 
 
+def more_records_per_unit_on_the_card(bundle: Json) -> None:
+    """As if images of one person had been protected together."""
+    bundle["card"]["privacy"]["records_per_unit"] = 5
+
+
 def lower_lifetime(bundle: Json) -> None:
     bundle["account"]["epsilon_spent"] -= 1e-4
 
@@ -341,6 +346,7 @@ def instant_before_all_time(bundle: Json) -> None:
         (lower_mu, "card"),
         (better_tier, "card"),
         (other_version, "card"),
+        (more_records_per_unit_on_the_card, "card"),
         (more_digits_than_a_number_has, "card"),
         (more_releases_than_memory_holds, "charges"),
         (charge_of_one_unit_less_well_sealed, "charges"),

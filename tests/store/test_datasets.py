@@ -229,12 +229,12 @@ def test_fingerprints_depend_on_pixels_shape_and_key_alone() -> None:
     assert len(prints) == 3
     assert all(len(fingerprint) == 16 for fingerprint in prints)
     assert fingerprints(b"k" * 32, records.copy()) == prints
-    assert not fingerprints(b"l" * 32, records) & prints
-    assert not fingerprints(b"k" * 32, records.reshape(3, 5, 6, 1)) & prints
+    assert not fingerprints(b"l" * 32, records).keys() & prints.keys()
+    assert not fingerprints(b"k" * 32, records.reshape(3, 5, 6, 1)).keys() & prints.keys()
     for pixel in (0, 17, 29):
         changed = records.copy()
         changed.reshape(3, -1)[0, pixel] ^= 1
-        assert len(fingerprints(b"k" * 32, changed) & prints) == 2
+        assert len(fingerprints(b"k" * 32, changed).keys() & prints.keys()) == 2
 
 
 def test_fingerprints_are_no_plain_hashes_of_the_pixels(database: Database) -> None:
@@ -257,3 +257,41 @@ def test_a_job_that_ends_leaves_the_data_set_free(database: Database) -> None:
 def _count(database: Database, table: type) -> int:
     with database.session() as session:
         return session.scalar(select(func.count()).select_from(table)) or 0
+
+
+PATIENTS = np.arange(20, dtype=np.int64) // 4
+
+
+def test_records_of_the_same_units_inherit_their_spend(database: Database) -> None:
+    first = new_dataset(database, units=PATIENTS)
+    spend(database, first.id, 1000)
+    again = new_dataset(database, images()[::-1], units=PATIENTS[::-1], epsilon=None, delta=None)
+    part = new_dataset(database, images()[4:7], units=PATIENTS[4:7], epsilon=None, delta=None)
+    for dataset in (again, part):
+        assert state_of(database, dataset.id).charged_units == 1000
+
+
+OTHER_UNITS = {
+    "single records after patients": (PATIENTS, None),
+    "patients after single records": (None, PATIENTS),
+    "other patients": (PATIENTS, PATIENTS + 1),
+    "patients joined": (PATIENTS, PATIENTS // 2),
+}
+
+
+@pytest.mark.parametrize("how", sorted(OTHER_UNITS))
+def test_records_do_not_come_back_with_other_units(database: Database, how: str) -> None:
+    before, after = OTHER_UNITS[how]
+    first = new_dataset(database, units=before)
+    with pytest.raises(InvalidDataset, match="other privacy units"):
+        new_dataset(database, images()[::-1], units=None if after is None else after[::-1])
+    assert datasets.linked(database, first.id) == ()
+    # Nothing was remembered of the refused upload.
+    new_dataset(database, units=before)
+
+
+def test_equal_records_of_two_units_may_come_back_as_they_were(database: Database) -> None:
+    twice = np.concatenate([images(), images()[:1]])
+    units = np.append(PATIENTS, 99)
+    first = new_dataset(database, twice, units=units)
+    assert datasets.linked(database, new_dataset(database, twice[::-1], units=units[::-1]).id) == (first.id,)

@@ -1,0 +1,60 @@
+"""Privacy units of several records: who belongs together, and how much one unit may hold.
+
+By default a record is a unit. If a person may be in the data with several images, the upload names the person of
+each training image and the owner declares, in public, how many records and classes one unit may have. An upload
+with a unit that holds more is refused (`dataset.check_units`), so every cost may rest on the declaration.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from datalens_service.data.dataset import UnitIds
+
+MAXIMUM_RECORDS_PER_UNIT = 1000
+NAME_PATTERN = r"^[\w -]{1,40}$"
+
+_IDENTITY_BITS = 63
+
+
+class UnitDeclaration(BaseModel):
+    """What the owner says one privacy unit is; public.
+
+    Attributes:
+        name: Word for one unit in reports.
+        records: Most records of one unit.
+        classes: Most classes that records of one unit belong to; None puts no bound beside `records`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(default="group", pattern=NAME_PATTERN)
+    records: int = Field(ge=1, le=MAXIMUM_RECORDS_PER_UNIT)
+    classes: int | None = Field(default=None, ge=1, le=MAXIMUM_RECORDS_PER_UNIT)
+
+    def classes_of(self, num_classes: int) -> int:
+        """Most classes that one unit can reach."""
+        return min(self.records, num_classes, self.classes or num_classes)
+
+
+def identities(names: Iterable[object]) -> UnitIds:
+    """Identity of every record's unit: a hash of the unit's own name, so no other unit can move it.
+
+    Args:
+        names: One per record; numbers count as their decimal digits.
+
+    Returns:
+        int64 (n,), not negative.
+    """
+    known: dict[str, int] = {}
+    found = [known.setdefault(name, _identity(name)) for name in map(str, names)]
+    return np.array(found, dtype=np.int64)
+
+
+def _identity(name: str) -> int:
+    digest = hashlib.sha256(b"unit\0" + name.encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> (64 - _IDENTITY_BITS)
