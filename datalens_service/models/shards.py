@@ -56,7 +56,7 @@ class ShardSampler:
         sizes = np.array([len(rows) for rows in shards], dtype=np.int64)
         self._sizes = torch.from_numpy(sizes).to(device)
         self._starts = torch.from_numpy(np.cumsum(sizes) - sizes).to(device)
-        self._rows = torch.from_numpy(_shuffled(shards, sizes, len(labels), seed)).to(device)
+        self._rows = torch.from_numpy(_shuffled(shards, seed)).to(device)
         self._batch_size = batch_size
         self._seed = seed
         self.active = self._sizes > 0
@@ -81,16 +81,12 @@ class ShardSampler:
         return self._rows[places.clamp_max(len(self._rows) - 1)]
 
 
-def _shuffled(
-    shards: Sequence[NDArray[np.int64]], sizes: NDArray[np.int64], records: int, seed: int
-) -> NDArray[np.int64]:
-    """The shards' rows one after another, each shard in an order fixed by one random number per row.
+def _shuffled(shards: Sequence[NDArray[np.int64]], seed: int) -> NDArray[np.int64]:
+    """The shards' rows one after another, each shard in a random order of its own.
 
-    An upload sorted by class would otherwise give batches of one class. The numbers belong to the rows, so
-    leaving a row out changes the order of no other shard.
+    An upload sorted by class would otherwise give batches of one class. Every shard has its own stream and
+    permutes places, not row numbers: a record more or less elsewhere shifts row numbers, and changes nothing here.
     """
-    keys = np.random.default_rng(seed).random(records)
-    rows = np.concatenate([np.zeros(0, dtype=np.int64), *shards])
-    owners = np.repeat(np.arange(len(sizes)), sizes)
-    ordered = rows[np.lexsort((keys[rows], owners))]
-    return ordered if len(ordered) else np.zeros(1, dtype=np.int64)
+    orders = (np.random.default_rng([seed, 1, shard]).permutation(len(rows)) for shard, rows in enumerate(shards))
+    ordered = [rows[order] for rows, order in zip(shards, orders, strict=True)]
+    return np.concatenate([*ordered, np.zeros(1, dtype=np.int64)])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from sqlalchemy import select
 from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE
@@ -22,6 +23,7 @@ from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
 from datalens_service.store import jobs, statement, verification
 from datalens_service.store.chain import Entry, EntryKind
+from datalens_service.store.tables import RecordFingerprintRow
 
 Run = Callable[..., Result]
 Json = Callable[..., Any]
@@ -215,3 +217,18 @@ def test_patients_with_several_images_are_protected_as_a_whole(datalens_json: Js
     assert {release["records_per_unit"] for release in report["privacy"]["mechanisms"]} == {3}
     verified = datalens_json("verify", tmp_path / found["files"]["privacy.json"])
     assert verified["holds"]
+
+
+def test_the_ledger_of_a_folder_knows_whole_patients(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
+    datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    with workbench(tmp_path / "out") as bench, bench.database.session() as session:
+        assert set(session.scalars(select(RecordFingerprintRow.unit_print))) == {None}
+    arrays = dict(np.load(npz))
+    grouped = tmp_path / "grouped.npz"
+    count = len(next(iter(arrays.values())))
+    np.savez(grouped, **arrays, groups=np.arange(count) // 2)
+    datalens_json("train", "--data", grouped, "--epsilon", 2, "--out", "out2", *FAST, "--records-per-unit", 2)
+    with workbench(tmp_path / "out2") as bench, bench.database.session() as session:
+        prints = list(session.scalars(select(RecordFingerprintRow.unit_print)))
+    assert None not in prints
+    assert len(set(prints)) <= -(-count // 2)

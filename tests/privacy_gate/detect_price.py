@@ -11,7 +11,8 @@ import numpy as np
 from datalens_service import spec
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidDelta
-from datalens_service.methods import Moments
+from datalens_service.mechanisms import Mechanism, OuterProductSum, VoteMechanism
+from datalens_service.methods import DataLens, Moments
 from datalens_service.privacy import accounting
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
@@ -53,6 +54,30 @@ def costs_are_those_of_the_proof(_rng: np.random.Generator) -> None:
             least = queries * per_query * accounting.UNITS_PER_MU_SQUARED
             found = case.mechanism.cost(relation)
             expect(least <= found <= least + queries, f"{case.name}: costs Δ²/(σ² − 9) per query")
+
+
+def plans_price_whole_units(_rng: np.random.Generator) -> None:
+    """R2: a unit of several records, in several classes, is priced as a whole in every release of a plan."""
+    declared = {"unit": "patient", "records_per_unit": 4, "classes_per_unit": 3}
+    votes = DataLens(
+        num_teachers=30, images_per_step=6, top_k=4, shards="class_pure", noise_stddev=5000, steps=2,
+        warm_start=Moments(subspace_dimensions=4),
+    )  # fmt: skip
+    single, whole = (votes.plan(_schema(500).model_copy(update=more), 10**15) for more in ({}, declared))
+    # A teacher votes on 2 of 6 images. Relabelled, a single record reaches two teachers, a unit all six images.
+    of_votes = {accounting.NeighboringRelation.ZERO_OUT: 3, accounting.NeighboringRelation.REPLACE_ONE: 1.5}
+    for alone, together in zip(single.releases, whole.releases, strict=True):
+        for relation in accounting.NeighboringRelation:
+            grown = _moved_squared(together.mechanism, relation) / _moved_squared(alone.mechanism, relation)
+            expected = of_votes[relation] if isinstance(alone.mechanism, VoteMechanism) else 4**2
+            expect(grown >= 0.99 * expected, "a plan prices whole units")
+
+
+def _moved_squared(mechanism: Mechanism, relation: accounting.NeighboringRelation) -> Fraction:
+    """How far one unit may move a release, squared, in steps of the grid."""
+    grid = getattr(mechanism, "grid", 1)
+    steps = grid**4 if isinstance(mechanism, OuterProductSum) else grid**2
+    return mechanism.sensitivity_squared(relation) * mechanism.queries_per_unit(relation) / steps
 
 
 def conversions_are_exact_and_on_the_safe_side(rng: np.random.Generator) -> None:

@@ -116,6 +116,26 @@ def _dealt_by_a_run(units: NDArray[np.int64], labels: NDArray[np.int64], kind: s
     return rows
 
 
+def removed_units_change_one_teachers_batches(rng: np.random.Generator) -> None:
+    """R1: a unit's rows are cut out of the upload, so that all later ones move up; other teachers do not notice."""
+    units = unit_names.identities(np.sort(rng.integers(0, _UNITS // 4, size=_UNITS)))
+    images = rng.integers(0, 256, (_UNITS, _SIDE, _SIDE, 1)).astype(np.uint8)
+    before = _batches(images, units)
+    for unit in rng.choice(units, size=3):
+        for kept in (units != unit, ~((units == unit) & (np.cumsum(units == unit) > 1))):
+            after = _batches(images[kept], units[kept])
+            changed = sum(first.tobytes() != second.tobytes() for first, second in zip(before, after, strict=True))
+            expect(changed <= 1, "a unit less, or a smaller one, changes the batches of one teacher")
+
+
+def _batches(images: np.ndarray, units: NDArray[np.int64]) -> list[np.ndarray]:
+    """Every teacher's images over some steps."""
+    shards = partition.members(partition.assign_shards(b"key", units, _SHARDS), _SHARDS)
+    sampler = ShardSampler(images, np.zeros(len(units), dtype=np.int64), shards, batch_size=4, seed=1)
+    steps = [sampler.batch(step).images.numpy() for step in range(_STEPS)]
+    return [np.stack([step[teacher] for step in steps]) for teacher in range(_SHARDS)]
+
+
 class _TwoPerBlock(TeacherEnsemble):
     """Several teachers share a block and several blocks follow each other."""
 

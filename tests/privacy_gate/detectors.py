@@ -13,6 +13,7 @@ Detector = Callable[[np.random.Generator], None]
 DETECTORS: tuple[Detector, ...] = (
     detect_price.budgets_pay_for_the_golden_numbers,
     detect_price.costs_are_those_of_the_proof,
+    detect_price.plans_price_whole_units,
     detect_price.conversions_are_exact_and_on_the_safe_side,
     detect_price.figures_are_rounded_towards_privacy,
     detect_price.jobs_compose_exactly,
@@ -27,6 +28,7 @@ DETECTORS: tuple[Detector, ...] = (
     detect_shards.emptied_units_change_one_shard,
     detect_shards.relabelled_units_move_alone,
     detect_shards.units_of_several_records_stay_together,
+    detect_shards.removed_units_change_one_teachers_batches,
     detect_shards.teachers_do_not_see_each_other,
     detect_shards.teachers_without_records_say_nothing,
     detect_release.releases_charge_then_draw_then_store,

@@ -128,9 +128,19 @@ def batches_reach_into_the_next_shard(patch: pytest.MonkeyPatch) -> None:
 def shards_are_shuffled_with_one_stream(patch: pytest.MonkeyPatch) -> None:
     """Shards are shuffled one after the other: an earlier shard's length moves all later ones."""
 
-    def shuffled(found: Any, sizes: np.ndarray, records: int, seed: int) -> np.ndarray:
+    def shuffled(found: Any, seed: int) -> np.ndarray:
         stream = np.random.default_rng(seed)
-        return np.concatenate([np.zeros(0, dtype=np.int64), *(stream.permutation(rows) for rows in found)])
+        return np.concatenate([*(stream.permutation(rows) for rows in found), np.zeros(1, dtype=np.int64)])
+
+    patch.setattr(shards, "_shuffled", shuffled)
+
+
+def row_numbers_order_the_batches(patch: pytest.MonkeyPatch) -> None:
+    """Each row has a random number by its position in the upload: a record less shifts all that follow."""
+
+    def shuffled(found: Any, seed: int) -> np.ndarray:
+        keys = np.random.default_rng(seed).random(1 + max((rows.max(initial=0) for rows in found), default=0))
+        return np.concatenate([*(rows[np.argsort(keys[rows])] for rows in found), np.zeros(1, dtype=np.int64)])
 
     patch.setattr(shards, "_shuffled", shuffled)
 
@@ -157,5 +167,6 @@ PLANTS = (
     Plant("gradients of teachers clipped together", "B3", gradients_are_clipped_together),
     Plant("batches reach into the next shard", "R2", batches_reach_into_the_next_shard),
     Plant("shards shuffled with one stream of random numbers", "R1", shards_are_shuffled_with_one_stream),
+    Plant("row numbers order the batches", "R1", row_numbers_order_the_batches),
     Plant("teachers without records vote", "R5", empty_teachers_vote),
 )

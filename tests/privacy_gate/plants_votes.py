@@ -22,6 +22,7 @@ from datalens_service.mechanisms import (
 from datalens_service.mechanisms.count_sketch import CountSketch
 from datalens_service.mechanisms.klevel import KLevel
 from datalens_service.mechanisms.moments import BoundedSum
+from datalens_service.methods import DataLens, Moments
 from datalens_service.privacy.accounting import NeighboringRelation
 
 from .plant import Plant
@@ -221,6 +222,21 @@ def units_of_many_classes_count_once(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def plans_forget_the_classes_of_a_unit(patch: pytest.MonkeyPatch) -> None:
+    """The mechanism knows the price of several classes; the plan does not tell it that there are any."""
+    mechanism = DataLens._mechanism
+    patch.setattr(
+        DataLens, "_mechanism", lambda self, schema: mechanism(self, schema).model_copy(update={"classes_per_unit": 1})
+    )
+
+
+def plans_forget_the_records_of_a_unit(patch: pytest.MonkeyPatch) -> None:
+    """The same for sums."""
+    plan = Moments.plan
+    single = {"records_per_unit": 1}
+    patch.setattr(Moments, "plan", lambda self, schema, units: plan(self, schema.model_copy(update=single), units))
+
+
 PLANTS = (
     Plant("row guard lets everything through", "R5", guard_lets_all_through),
     Plant("row guard overflows", "R5", guard_counts_in_narrow_integers),
@@ -245,4 +261,6 @@ PLANTS = (
     Plant("units of several records charged like one record", "R2", units_cost_like_records),
     Plant("units summed with more records than declared", "R2", units_hold_more_than_declared),
     Plant("units of several classes charged for one teacher", "R2", units_of_many_classes_count_once),
+    Plant("plans forget the classes of a unit", "R2", plans_forget_the_classes_of_a_unit),
+    Plant("plans forget the records of a unit", "R2", plans_forget_the_records_of_a_unit),
 )
