@@ -1,4 +1,7 @@
-"""Databases for tests: an SQLite file always, a private PostgreSQL cluster where its binaries are installed."""
+"""Databases for tests: an SQLite file always, a private PostgreSQL cluster where its binaries are installed.
+
+DATALENS_REQUIRE_SERVICES makes tests fail whose server is not installed; without it they are skipped.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import NoReturn
 from uuid import uuid4
 
 import pytest
@@ -105,10 +109,22 @@ def _roomy_memory() -> Path | None:
 
 
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator[Cluster]:
+def do_without() -> Callable[[str], NoReturn]:
+    """Ends a test whose server is not there, for the reason given."""
+
+    def end(reason: str) -> NoReturn:
+        if os.environ.get("DATALENS_REQUIRE_SERVICES"):
+            pytest.fail(f"{reason}, and DATALENS_REQUIRE_SERVICES is set")
+        pytest.skip(reason)
+
+    return end
+
+
+@pytest.fixture(scope="session")
+def postgresql(do_without: Callable[[str], NoReturn]) -> Iterator[Cluster]:
     binaries = _postgresql_binaries()
     if binaries is None:
-        pytest.skip("PostgreSQL is not installed (no initdb in /usr/lib/postgresql/*/bin or on the PATH)")
+        do_without("PostgreSQL is not installed (no initdb in /usr/lib/postgresql/*/bin or on the PATH)")
     # Not pytest's folder: the path of a Unix socket must stay below 108 bytes.
     folder = Path(tempfile.mkdtemp(prefix="dlpg", dir=_roomy_memory()))
     cluster = Cluster(binaries, folder)

@@ -7,8 +7,9 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import redis
@@ -23,11 +24,11 @@ QUEUE = "gpu"
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def broker(tmp_path_factory: pytest.TempPathFactory, do_without: Callable[[str], NoReturn]) -> Iterator[str]:
     """A private Redis."""
     program = shutil.which("redis-server")
     if program is None:
-        pytest.skip("redis-server is not installed")
+        do_without("redis-server is not installed")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

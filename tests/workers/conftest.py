@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from deployment import Deployment
@@ -34,13 +34,11 @@ def either(database: Database, tmp_path: Path) -> Iterator[Deployment]:
 
 
 @pytest.fixture(scope="session")
-def redis_port() -> Iterator[int]:
+def redis_port(do_without: Callable[[str], NoReturn]) -> Iterator[int]:
     """Port of a Redis server of our own."""
     binary = shutil.which("redis-server")
     if binary is None:
-        if os.environ.get("DATALENS_REQUIRE_SERVICES"):
-            pytest.fail("redis-server is not installed, and DATALENS_REQUIRE_SERVICES is set")
-        pytest.skip("redis-server is not installed")
+        do_without("redis-server is not installed")
     port = _free_port()
     with tempfile.TemporaryDirectory() as folder:
         options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
