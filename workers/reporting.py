@@ -17,7 +17,7 @@ from datalens_service.evaluation.statement import (
 )
 from datalens_service.run import Result
 from datalens_service.spec import TrainingSpec
-from datalens_service.store import jobs
+from datalens_service.store import datasets, jobs
 from datalens_service.store.bundle import Bundle, bundle_of
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import Job
@@ -74,4 +74,5 @@ def _lifetime(database: Database, job: Job) -> Lifetime:
         reserved=settled.epsilon_reserved,
         remaining=settled.epsilon_remaining,
         delta=settled.delta,
+        linked=bool(datasets.linked(database, job.dataset_id)),
     )

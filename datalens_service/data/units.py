@@ -8,6 +8,7 @@ with a unit that holds more is refused (`dataset.check_units`), so every cost ma
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Iterable
 
 import numpy as np
@@ -45,16 +46,22 @@ def identities(names: Iterable[object]) -> UnitIds:
     """Identity of every record's unit: a hash of the unit's own name, so no other unit can move it.
 
     Args:
-        names: One per record; numbers count as their decimal digits.
+        names: One per record; numbers count as their decimal digits, blanks around a name and the way its accents
+            are composed do not count.
 
     Returns:
         int64 (n,), not negative.
     """
     known: dict[str, int] = {}
-    found = [known.setdefault(name, _identity(name)) for name in map(str, names)]
+    found = []
+    for name in map(str, names):
+        if name not in known:
+            known[name] = _identity(name)
+        found.append(known[name])
     return np.array(found, dtype=np.int64)
 
 
 def _identity(name: str) -> int:
-    digest = hashlib.sha256(b"unit\0" + name.encode()).digest()
+    plain = unicodedata.normalize("NFC", name.strip())
+    digest = hashlib.sha256(b"unit\0" + plain.encode(errors="surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") >> (64 - _IDENTITY_BITS)

@@ -53,6 +53,7 @@ class CardPrivacy(_Frozen):
     unit: str
     num_units: int = Field(ge=1)
     records_per_unit: int = Field(default=1, ge=1, description="Most training images of one unit.")
+    classes_per_unit: int = Field(default=1, ge=1, description="Most classes that one unit has images of.")
     neighboring_relation: Literal["zero_out"]
     epsilon: float = Field(ge=0)
     delta: float = Field(gt=0, lt=1)
@@ -71,6 +72,7 @@ class CardPrivacy(_Frozen):
             unit=privacy.unit,
             num_units=privacy.num_units,
             records_per_unit=privacy.records_per_unit,
+            classes_per_unit=report.dataset.public_schema.classes_per_unit,
             neighboring_relation="zero_out",
             epsilon=privacy.headline.epsilon,
             delta=privacy.delta,

@@ -76,7 +76,13 @@ def owner_view(report: Report) -> dict[str, Any]:
 
 
 def releasable_view(report: Report) -> dict[str, Any]:
-    """The report as JSON without any figure that is private or for the owner."""
+    """The report as JSON without any figure that is private or for the owner.
+
+    The account of several uploads is for the owner: that they share records depends on the records.
+    """
+    lifetime = report.privacy.lifetime
+    if lifetime is not None and lifetime.linked:
+        report = report.model_copy(update={"privacy": report.privacy.model_copy(update={"lifetime": None})})
     return _view("releasable", report, [measure for measure in report.measures if measure.releasable])
 
 

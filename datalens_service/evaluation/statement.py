@@ -74,6 +74,9 @@ class Lifetime(_Frozen):
     reserved: float = Field(default=0.0, description="Of jobs that still run, rounded up.")
     remaining: float = Field(description="Rounded down.")
     delta: float
+    linked: bool = Field(
+        default=False, description="Whether other uploads share records with this one; then for the owner only."
+    )
 
 
 class Scope(_Frozen):

@@ -60,7 +60,7 @@ COVERED: Final = (
 
 NOT_COVERED: Final = (
     "Near-duplicates. The unit of protection is one {unit}. Whoever contributed several, or whose images resemble "
-    "each other closely, is protected less.",
+    "each other closely, is protected less; so is somebody of whom another data set holds other images.",
     "The choice of parameters. If they were chosen by looking at results on the private images, that look was not "
     "charged.",
     "The test split. Figures measured on it are for the owner only and are not charged.",

@@ -9,7 +9,7 @@ import pytest
 from datalens_service.data.partition import assign_shards, members
 
 KEY = b"k" * 32
-NUM_UNITS, NUM_SHARDS, NUM_CLASSES = 600, 40, 10
+NUM_UNITS, NUM_SHARDS, NUM_CLASSES = 1000, 40, 10
 UNITS = np.arange(NUM_UNITS, dtype=np.int64)
 LABELS = np.random.default_rng(0).integers(0, NUM_CLASSES, NUM_UNITS)
 
@@ -36,7 +36,7 @@ def test_a_unit_keeps_its_shard_whoever_else_is_there(labels: np.ndarray | None)
 
 def test_relabelling_one_record_moves_that_record_alone() -> None:
     before = pure(LABELS)
-    for record in range(25):
+    for record in range(NUM_UNITS):
         labels = LABELS.copy()
         labels[record] = (labels[record] + 1) % NUM_CLASSES
         moved = np.flatnonzero(pure(labels) != before)
@@ -51,7 +51,7 @@ def contents(shards: np.ndarray, records: np.ndarray) -> list[tuple[int, ...]]:
 def test_emptying_a_record_changes_exactly_one_shard(labels: np.ndarray | None) -> None:
     shards = assign_shards(KEY, UNITS, NUM_SHARDS, labels, NUM_CLASSES)
     before = contents(shards, UNITS)
-    for record in range(25):
+    for record in range(NUM_UNITS):
         kept = np.delete(UNITS, record)
         after = contents(
             assign_shards(KEY, kept, NUM_SHARDS, None if labels is None else labels[kept], NUM_CLASSES),
@@ -61,9 +61,20 @@ def test_emptying_a_record_changes_exactly_one_shard(labels: np.ndarray | None) 
         assert changed == [shards[record]]
 
 
+@pytest.mark.parametrize("labels", [None, LABELS], ids=["mixed", "class-pure"])
+def test_another_record_changes_the_members_of_one_shard(labels: np.ndarray | None) -> None:
+    """One that comes in addition, under a number of its own, joins one shard; the others stay as they are."""
+    before = contents(assign_shards(KEY, UNITS, NUM_SHARDS, labels, NUM_CLASSES), UNITS)
+    for record in range(NUM_UNITS, 2 * NUM_UNITS):
+        units = np.append(UNITS, record)
+        more = None if labels is None else np.append(labels, record % NUM_CLASSES)
+        after = contents(assign_shards(KEY, units, NUM_SHARDS, more, NUM_CLASSES), units)
+        assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
+
+
 def test_relabelling_changes_the_members_of_at_most_two_class_pure_shards() -> None:
     before = contents(pure(LABELS), UNITS)
-    for record in range(25):
+    for record in range(NUM_UNITS):
         labels = LABELS.copy()
         labels[record] = (labels[record] + 3) % NUM_CLASSES
         after = contents(pure(labels), UNITS)

@@ -43,6 +43,11 @@ def test_groups_may_be_numbers(tmp_path: Path, groups: np.ndarray) -> None:
     assert read(tmp_path, groups=groups).train.unit_ids.tolist() == identities([7, 9, 7, 9, 8, 7]).tolist()
 
 
+def test_one_name_is_one_unit_however_it_is_written() -> None:
+    assert len(set(identities(["\u00c5sa", "A\u030asa", " \u00c5sa ", "\u00c5sa\n"]).tolist())) == 1
+    assert len(set(identities(["ada", "Ada", "\ud800", "\ud801"]).tolist())) == 4
+
+
 def test_a_folder_says_who_belongs_together(tmp_path: Path) -> None:
     table = b"file_name,ward,group\ncat/1.png,3,ada\ncat/2.png,3,bob\ndog/1.png,4,ada\n"
     contents = {"train/metadata.csv": table, "train/cat/1.png": grey(1), "train/cat/2.png": grey(2)}

@@ -44,7 +44,7 @@ def test_stochastic_signs_are_unbiased():
 
 def test_votes_are_ternary_and_sparse_for_hostile_gradients():
     rng = np.random.default_rng(2)
-    gradients = torch.tensor(rng.standard_normal((500, 4, 25)) * 10.0 ** rng.integers(-45, 38, (500, 4, 1)))
+    gradients = torch.tensor(rng.standard_normal((2500, 4, 25)) * 10.0 ** rng.integers(-45, 38, (2500, 4, 1)))
     gradients = gradients.float()
     gradients[::7, 0, 3], gradients[::11, 1], gradients[::13, 2] = float("nan"), float("inf"), 0.0
     for stochastic in (True, False):

@@ -20,7 +20,11 @@ GOLDEN_IMAGES = [
     (700, 9000, 1.0, 2078),
     (500, 700, 10.0, 980),
 ]
-GOLDEN_MU = {0.5: 0.14221056, 1: 0.26805112, 2: 0.50155169, 3: 0.71911744, 5: 1.12124182, 8: 1.66603060, 10: 2.00044562}
+GOLDEN_MU = {
+    1e-5: {0.5: 0.14221056, 1: 0.26805112, 2: 0.50155169, 3: 0.71911744, 5: 1.12124182, 8: 1.66603060, 10: 2.00044562},
+    1e-6: {0.5: 0.12410615, 1: 0.23670438, 2: 0.44833474, 3: 0.64772653, 5: 1.02035715, 8: 1.53154512, 10: 1.84813221},
+    1e-7: {0.5: 0.11116445, 1: 0.21373627, 2: 0.40831980, 3: 0.59316915, 5: 0.94156456, 8: 1.42427151, 10: 1.72539640},
+}
 
 
 def exact_delta(mu: float, epsilon: float) -> mpmath.mpf:
@@ -47,9 +51,10 @@ def test_cost_of_a_private_accuracy_count():
     assert cost * 9991 >= 10**15 > (cost - 1) * 9991
 
 
-@pytest.mark.parametrize(("epsilon", "mu"), GOLDEN_MU.items())
-def test_mu_budget_agrees_with_the_golden_table(epsilon, mu):
-    assert accounting.mu_for_epsilon(epsilon, 1e-5) == pytest.approx(mu, abs=5e-9)
+@pytest.mark.parametrize("delta", GOLDEN_MU)
+def test_mu_budget_agrees_with_the_golden_table(delta):
+    for epsilon, mu in GOLDEN_MU[delta].items():
+        assert accounting.mu_for_epsilon(epsilon, delta) == pytest.approx(mu, abs=5e-9)
 
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-5, 1e-3])
@@ -76,9 +81,15 @@ def test_two_jobs_at_epsilon_one_compose_to_less_than_two():
 
 
 def test_integer_ledger_never_passes_the_limit_under_random_charges():
+    """A hundred thousand short sequences up to the first refusal, and long ones, against rational arithmetic."""
     rng = random.Random(7)  # noqa: S311
-    for _ in range(60):
-        limit = accounting.limit_units(rng.uniform(0.05, 20), 1e-5)
+    limits = [accounting.limit_units(rng.uniform(0.05, 20), 1e-5) for _ in range(100)]
+    for number in range(100_000):
+        top_k, stddev = rng.randint(1, 900), rng.randint(100, 9000)
+        cost, exact = accounting.cost_units(4 * top_k, stddev), Fraction(4 * top_k, stddev**2 - 9)
+        affordable = limits[number % 100] // cost
+        assert exact * affordable * 10**15 <= affordable * cost <= limits[number % 100]
+    for limit in limits[:60]:
         exact, charged = Fraction(0), 0
         while True:
             top_k, stddev = rng.randint(1, 900), rng.randint(100, 9000)
@@ -105,6 +116,9 @@ def test_charged_delta_covers_the_lattice_sum():
     charged = accounting.gaussian_delta(accounting.mu_of_units(units), epsilon)
     assert charged >= delta
     assert charged == pytest.approx(delta, rel=0.05)
+    # Continuous noise of the same σ: the lattice itself costs next to nothing, the margin is all in σ² − 9.
+    continuous = accounting.gaussian_delta(math.sqrt(4 * top_k * repeats) / stddev, epsilon)
+    assert continuous == pytest.approx(delta, rel=1e-6)
 
 
 def test_small_noise_is_refused():

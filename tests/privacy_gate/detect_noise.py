@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from datalens_service.mechanisms import KLevel, Mechanism, TopAgg, VectorSum
+from datalens_service.mechanisms import KLevel, Mechanism, OuterProductSum, TopAgg, VectorSum
 from datalens_service.mechanisms.moments import Vectors
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.budget import MemoryAccount
@@ -141,6 +141,8 @@ def _audited() -> Iterator[tuple[Mechanism, Any, Any, np.ndarray]]:
     nobody = Vectors(np.zeros((0, 1)), none, none)
     means = VectorSum(num_groups=_BATCH, dimensions=1, count_weight=683, noise_stddev=2200)
     yield means, everyone, nobody, np.array([683.0, 2048.0])
+    squares = OuterProductSum(num_groups=_BATCH, dimensions=1, noise_stddev=4_300_000)
+    yield squares, everyone, nobody, np.array([1.0])
 
 
 def _scores(mechanism: Mechanism, data: Any, direction: np.ndarray) -> tuple[float, np.ndarray]:

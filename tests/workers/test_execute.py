@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import structlog
-from deployment import MOMENTS, QUICK, Deployment, lamps
+from deployment import MOMENTS, QUICK, VOTES, Deployment, lamps
 from safetensors.numpy import save_file
 
 import workers.execute
@@ -121,6 +121,8 @@ def test_bundle_that_tells_of_a_shared_record_is_not_for_others(local: Deploymen
     with pytest.raises(NotFound):
         artifacts(local).releasable(job.id, "privacy.json")
     assert verify(artifacts(local).get(job.id, "privacy.json").path.read_bytes()).holds
+    assert read(local, job, "report.json")["privacy"]["lifetime"]["linked"]
+    assert read(local, job, "report-releasable.json")["privacy"]["lifetime"] is None
 
 
 def test_packed_images_are_what_the_generator_draws(local: Deployment) -> None:
@@ -284,3 +286,16 @@ def numbers_in(value: Any) -> list[float]:
     if isinstance(value, list):
         return [number for member in value for number in numbers_in(member)]
     return [value] if isinstance(value, int | float) else []
+
+
+def test_a_card_that_claims_more_classes_than_were_priced_is_told_apart(local: Deployment) -> None:
+    votes = {**VOTES, "method": {**VOTES["method"], "shards": "class_pure", "steps": 2}}
+    job = local.submit(votes)
+    run(local, local.claim(job))
+    bundle = read(local, job, "privacy.json")
+    assert verify(json.dumps(bundle).encode()).holds
+
+    bundle["card"]["privacy"]["classes_per_unit"] = 2
+
+    verdict = verify(json.dumps(bundle).encode())
+    assert "as many records and classes" in (verdict.contradiction or "")
