@@ -2,7 +2,8 @@
 
 Reads see one consistent snapshot and cannot write. Writes hold the write lock from their first statement
 (`BEGIN IMMEDIATE`) on SQLite; on PostgreSQL they run READ COMMITTED and lock the rows they decide on.
-When `transaction()` returns, its content has reached the disk; when it raises, none of it has happened.
+When `transaction()` returns, its content has reached the disk; when it raises, none of it has happened. Only if
+the connection breaks in the middle of the commit nobody can tell; that is StoreUnavailable as well.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -119,7 +120,14 @@ class Database:
 def _translated() -> Generator[None]:
     try:
         yield
-    except (OperationalError, InterfaceError) as error:
+    except DBAPIError as error:
+        # PostgreSQL reports a session that it ended for idling in a transaction (25P03) as an internal error.
+        if error.connection_invalidated:
+            raise StoreUnavailable(
+                "The connection to the database was lost; look whether the operation happened, then repeat."
+            ) from error
+        if not isinstance(error, OperationalError | InterfaceError):
+            raise
         raise StoreUnavailable(
             "The database did not take the operation, so it did not happen; check its disk and connection, then repeat."
         ) from error

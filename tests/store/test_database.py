@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +13,7 @@ from sqlalchemy import CheckConstraint, create_engine, event, inspect, make_url,
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from datalens_service.errors import InvalidInput, StoreUnavailable
+from datalens_service.store import database as store
 from datalens_service.store.database import TRIGGERS, Database
 from datalens_service.store.tables import Base, InstallationRow
 
@@ -105,6 +107,48 @@ def test_plain_postgresql_urls_get_the_driver_that_is_installed() -> None:
 def test_a_server_that_does_not_answer_is_a_named_error(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable), Database(f"postgresql://postgres@/x?host={tmp_path}").session() as session:
         session.execute(text("SELECT 1"))
+
+
+@pytest.mark.postgres
+def test_a_process_that_was_frozen_too_long_in_a_transaction_is_told_so(
+    postgresql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has ended its session and undone what it did; the process can go on later."""
+    dataset = new_dataset(postgresql_database)
+    monkeypatch.setattr(store, "_POSTGRESQL_OPTIONS", "-c idle_in_transaction_session_timeout=100ms")
+    frozen = Database(postgresql_database.url)
+
+    def spend_and_freeze() -> None:
+        with frozen.transaction() as session:
+            session.execute(text("UPDATE accounts SET charged_units = 7"))
+            time.sleep(0.5)
+
+    with pytest.raises(StoreUnavailable, match="was lost") as error:
+        spend_and_freeze()
+    assert error.value.__cause__.orig.sqlstate == "25P03"
+    assert state_of(frozen, dataset.id).charged_units == 0
+    frozen.dispose()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("kind", ["session", "transaction"])
+@pytest.mark.parametrize("later_statements", [0, 1])
+def test_a_connection_that_breaks_is_a_named_error(
+    postgresql_database: Database, kind: str, later_statements: int
+) -> None:
+    """While a statement is sent, or at the end."""
+    backend = text("SELECT pg_backend_pid()")
+
+    def work() -> None:
+        with getattr(postgresql_database, kind)() as session:
+            by_hand(postgresql_database, "SELECT pg_terminate_backend(:pid, 5000)", pid=session.scalar(backend))
+            for _ in range(later_statements):
+                session.execute(backend)
+
+    with pytest.raises(StoreUnavailable, match="was lost"):
+        work()
+    with postgresql_database.transaction() as session:
+        assert session.scalar(backend)
 
 
 def test_an_exception_undoes_the_whole_transaction(database: Database) -> None:
