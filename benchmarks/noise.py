@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from importlib.metadata import version
 
 import numpy as np
 
@@ -27,6 +28,23 @@ def seconds(draw) -> float:
     return float(np.median(times))
 
 
+def compared(stddev: int, seconds_per_draw: float) -> dict[str, object]:
+    """OpenDP's exact sampler in the same run, where it is installed (`pip install opendp`)."""
+    try:
+        import opendp.prelude as dp
+    except ImportError:
+        return {}
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T=int), size=DRAWS // 10), dp.l2_distance(T=float)
+    measurement = dp.m.make_gaussian(*space, scale=float(stddev))
+    zeros = [0] * (DRAWS // 10)
+    theirs = seconds(lambda: measurement(zeros)) / len(zeros)
+    return {
+        f"opendp_{version('opendp')}_draws_per_second_and_core": round(1 / theirs),
+        "times_faster_than_opendp": round(theirs / seconds_per_draw, 1),
+    }
+
+
 def main() -> None:
     """Measure three scales and print JSON."""
     source, rng = NoiseSource(), np.random.default_rng()
@@ -39,6 +57,7 @@ def main() -> None:
                 "noise_stddev": stddev,
                 "draws_per_second_and_core": round(DRAWS / exact),
                 "times_slower_than_numpy_normal": round(exact / inexact, 1),
+                **compared(stddev, exact / DRAWS),
             }
         )
     print(json.dumps({**provenance(), "seeds": "none: OS entropy", "rows": rows}, indent=2))
