@@ -9,6 +9,8 @@ from typing import Final
 from fastapi import Request, Response
 from fastapi.responses import FileResponse
 
+from datalens_service.errors import NotFound
+
 _HEADERS: Final = {
     "Cache-Control": "private, no-cache",
     "X-Content-Type-Options": "nosniff",
@@ -29,17 +31,25 @@ def file_response(
         media_type: Of its content.
         name: For saving it.
         inline: Whether a browser may show it instead.
+
+    Raises:
+        NotFound: It was removed a moment ago.
     """
     etag = f'"{sha256}"'
     headers = {**_HEADERS, "ETag": etag}
     if _matches(request.headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=headers)
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise NotFound("The file was removed.") from None
     digest = base64.b64encode(bytes.fromhex(sha256)).decode()
     return FileResponse(
         path,
         headers={**headers, "Repr-Digest": f"sha-256=:{digest}:"},
         media_type=media_type,
         filename=name,
+        stat_result=found,
         content_disposition_type="inline" if inline else "attachment",
     )
 

@@ -15,6 +15,7 @@ from datalens_service.data.stored import save_dataset
 from datalens_service.data.upload import Upload
 from datalens_service.errors import NotFound, StoreUnavailable
 from datalens_service.store import datasets
+from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState, StoredDataset
 
@@ -55,21 +56,27 @@ def records_folder(data_dir: Path) -> Path:
     return data_dir.absolute() / "datasets"
 
 
-def remove(database: Database, dataset_id: str) -> None:
-    """Delete a data set and its records; what was spent on them stays spent. Repeatable.
+def remove(database: Database, artifacts: ArtifactStore, dataset_id: str) -> None:
+    """Delete a data set, its records and what its jobs made for the owner alone. Repeatable.
+
+    What was spent on the records stays spent, and what was released stays released.
 
     Raises:
         StateConflict: A job on it is queued or running.
         NotFound: No such data set.
+        StoreUnavailable: A file could not be removed.
     """
     shutil.rmtree(datasets.delete(database, dataset_id).records_path, ignore_errors=True)
+    artifacts.delete_private(dataset_id)
 
 
-def remove_leftovers(database: Database, data_dir: Path) -> None:
-    """Remove records that a killed process left: registered never, or deleted already.
+def remove_leftovers(database: Database, artifacts: ArtifactStore, data_dir: Path) -> None:
+    """Remove private files that a killed process left: registered never, or deleted already.
 
-    Does nothing while any process is registering an upload.
+    Leaves records alone while any process is registering an upload.
     """
+    for dataset_id in datasets.deleted(database):
+        artifacts.delete_private(dataset_id)
     folder = records_folder(data_dir)
     with suppress(BlockingIOError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
         for path in folder.iterdir():

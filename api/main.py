@@ -66,9 +66,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 def _open(settings: Settings) -> Services:
     """Migrate and audit the database, remove what a crash left, and get everything else ready."""
     database = start(settings)
-    uploads.remove_leftovers(settings.data_dir)
-    intake.remove_leftovers(database, settings.data_dir)
     artifacts = ArtifactStore(database, settings.data_dir)
+    uploads.remove_leftovers(settings.data_dir)
+    intake.remove_leftovers(database, artifacts, settings.data_dir)
     return Services(
         settings=settings,
         database=database,

@@ -91,13 +91,13 @@ def get_dataset(dataset_id: ObjectId, opened: ServicesDep) -> DatasetRead:
     summary="Delete the records of a data set",
     status_code=status.HTTP_204_NO_CONTENT,
     responses={
-        204: {"description": "The records are gone."},
+        204: {"description": "The records and the owner's reports are gone."},
         **problems("not-found", "state-conflict", "invalid-input"),
     },
 )
 def delete_dataset(dataset_id: ObjectId, opened: ServicesDep) -> None:
-    """Records and partition key are removed; the account stays, because what was released stays released."""
-    intake.remove(opened.database, dataset_id)
+    """Records, partition key and the owner's reports go; account and releases stay, as what was spent stays spent."""
+    intake.remove(opened.database, opened.artifacts, dataset_id)
 
 
 @router.get(

@@ -12,6 +12,8 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +28,7 @@ from datalens_service.store.chain import utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.disk import sync_folder
 from datalens_service.store.leases import Lease
-from datalens_service.store.tables import ArtifactRow
+from datalens_service.store.tables import ArtifactRow, JobRow
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _DIGEST_LENGTH = 16
@@ -125,14 +127,23 @@ class ArtifactStore:
             rows = session.scalars(select(ArtifactRow).where(ArtifactRow.job_id == job_id).order_by(ArtifactRow.name))
             return tuple(self._artifact(row) for row in rows)
 
-    def delete_private(self, job_id: str) -> None:
-        """Remove every file of a job that is not releasable, superseded ones included."""
-        kept = {artifact.path for artifact in self.list_artifacts(job_id) if artifact.releasable}
+    def delete_private(self, dataset_id: str) -> None:
+        """Remove every file of a data set's jobs that is not releasable, superseded ones included. Repeatable.
+
+        Raises:
+            StoreUnavailable: A file could not be removed; no row points to it any more.
+        """
+        job_ids = select(JobRow.id).where(JobRow.dataset_id == dataset_id)
+        of_these = ArtifactRow.job_id.in_(job_ids)
         with self._database.transaction() as session:
-            session.execute(delete(ArtifactRow).where(ArtifactRow.job_id == job_id, ~ArtifactRow.releasable))
-        for path in (self._root / job_id).rglob("*"):
-            if path.is_file() and path not in kept:
-                path.unlink()
+            session.execute(delete(ArtifactRow).where(of_these, ~ArtifactRow.releasable))
+            kept = {self._root / path for path in session.scalars(select(ArtifactRow.path).where(of_these))}
+            folders = [self._root / job_id for job_id in session.scalars(job_ids)]
+        try:
+            for folder in folders:
+                _remove_all_but(kept, folder)
+        except OSError as error:
+            raise StoreUnavailable("Private files could not be removed; look at the disk of data_dir.") from error
 
     def _placed(self, job_id: str, name: str, content: Path | bytes) -> tuple[Path, str]:
         """Complete and synced on the disk under its digest."""
@@ -165,7 +176,7 @@ class ArtifactStore:
 def _row(session: Session, job_id: str, name: str) -> ArtifactRow:
     row = session.get(ArtifactRow, (job_id, name))
     if row is None:
-        raise NotFound("There is no such file.")
+        raise NotFound("There is no such file; those for the owner alone go when their data set is deleted.")
     return row
 
 
@@ -188,6 +199,15 @@ def _written(folder: Path, content: Path | bytes) -> tuple[Path, str]:
     except BaseException:
         Path(name).unlink()
         raise
+
+
+def _remove_all_but(kept: AbstractSet[Path], folder: Path) -> None:
+    for path in tuple(folder.rglob("*")):
+        if path.is_file() and path not in kept:
+            path.unlink(missing_ok=True)
+            # Its folder is named by what was in it.
+            with suppress(OSError):
+                path.parent.rmdir()
 
 
 def _copy(content: Path | bytes, target: BinaryIO) -> None:

@@ -213,6 +213,13 @@ def delete(database: Database, dataset_id: str) -> StoredDataset:
         return StoredDataset.of(row)
 
 
+def deleted(database: Database) -> tuple[str, ...]:
+    """Ids of all tombstones."""
+    query = select(DatasetRow.id).where(DatasetRow.state == DatasetState.DELETED).order_by(DatasetRow.id)
+    with database.session() as session:
+        return tuple(session.scalars(query))
+
+
 def _row(session: Session, dataset_id: str) -> DatasetRow:
     row = session.get(DatasetRow, dataset_id)
     if row is None:

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from datalens_service.errors import InvalidInput, NotFound, StaleLease, StoreUnavailable
+from datalens_service.store import jobs
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.leases import Lease
 
-from .books import claimed, later, running_job
+from .books import claimed, images, later, new_dataset, new_job, running_job
 
 
 @pytest.fixture
@@ -107,14 +108,35 @@ def test_a_failed_copy_leaves_no_private_rest(store: ArtifactStore, lease: Lease
     assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
 
 
-def test_private_files_can_be_removed_and_the_others_stay(store: ArtifactStore, lease: Lease, tmp_path: Path) -> None:
+def test_private_files_of_a_data_set_can_be_removed_and_all_others_stay(
+    store: ArtifactStore, database: Database, lease: Lease, tmp_path: Path
+) -> None:
+    other = claimed(database, new_job(database, new_dataset(database, images(seed=1)).id, 10).id)
+    put(store, other, "teachers", b"of another data set", releasable=False)
     put(store, lease, "card.json", b"public")
     put(store, lease, "teachers", b"old secret", releasable=False)
     put(store, lease, "teachers", b"secret", releasable=False)
-    store.delete_private(lease.job_id)
-    assert [found.name for found in store.list_artifacts(lease.job_id)] == ["card.json"]
-    contents = {path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
-    assert contents == {b"public"}
+    (tmp_path / "data" / "artifacts" / lease.job_id / ".tmp-x").write_bytes(b"unfinished secret")
+    for _ in range(2):
+        store.delete_private(jobs.get(database, lease.job_id).dataset_id)
+        assert [found.name for found in store.list_artifacts(lease.job_id)] == ["card.json"]
+        contents = {path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
+        assert contents == {b"public", b"of another data set"}
+    # The name of a file's folder is a digest of its content.
+    assert len(list((tmp_path / "data" / "artifacts" / lease.job_id).iterdir())) == 1
+
+
+def test_private_files_that_cannot_be_removed_are_a_named_error(
+    store: ArtifactStore, database: Database, lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, lease, "teachers", b"secret", releasable=False)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(StoreUnavailable, match="could not be removed"):
+        store.delete_private(jobs.get(database, lease.job_id).dataset_id)
 
 
 def test_files_are_for_their_owner_only(store: ArtifactStore, lease: Lease) -> None:
