@@ -7,6 +7,7 @@ on how each image should move, and the student follows the noisy sum. Only that 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,12 +20,12 @@ from datalens_service.methods.base import Plan
 from datalens_service.methods.moments import MomentsLoop
 from datalens_service.models.basis import dct_basis
 from datalens_service.models.generator import Generator
-from datalens_service.models.memory import check_memory
 from datalens_service.models.shards import ShardSampler
 from datalens_service.models.student import network
 from datalens_service.models.teachers import TeacherEnsemble
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.settings import Settings
 
 if TYPE_CHECKING:
     from datalens_service.methods.teacher_gradients import DataLens
@@ -52,7 +53,6 @@ class TeacherLoop:
             raise TypeError("the last release of a DataLens plan is a vote")
         self._votes, self._vote_steps = votes.mechanism, votes.count
         self._groups = self._votes.classes_voted_apart
-        check_memory(parameters.teacher, parameters.num_teachers, dataset.schema, device)
         self._sampler = self._shards(dataset)
         self._teachers = TeacherEnsemble(
             parameters.teacher,
@@ -62,6 +62,7 @@ class TeacherLoop:
             randomness.seed("teachers"),
             learning_rate=parameters.teacher_learning_rate,
             active=self._sampler.active,
+            folder=_folder(),
         )
         self._student = self._trainer()
         self._basis = dct_basis(self._schema, self._votes.dimensions) if parameters.vote_basis == "dct" else None
@@ -98,8 +99,12 @@ class TeacherLoop:
         return self._warm.generator() if self._warm else None
 
     def state(self) -> State:
-        """Teachers and student; empty before the first vote, where replaying is cheap."""
-        if not self._teacher_steps:
+        """Teachers and student; empty before the first vote, where replaying is cheap.
+
+        Also empty when the teachers exceed their limit of memory: a checkpoint would be as large as they are, and
+        a resumed job trains them again while it replays the stored sums from the start.
+        """
+        if not self._teacher_steps or self._teachers.on_disk:
             return {}
         counter = {"teacher_steps": np.array(self._teacher_steps)}
         teachers = {f"teachers/{name}": value for name, value in self._teachers.state().items()}
@@ -182,3 +187,9 @@ class TeacherLoop:
 
 def _part(state: State, prefix: str) -> State:
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+
+
+def _folder() -> Path | None:
+    """For teachers beyond the limit of memory: the service's disk, where the system's folder may be memory itself."""
+    folder = Settings().data_dir
+    return folder if folder.is_dir() else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import torch
@@ -26,6 +27,11 @@ class Slots(NamedTuple):
         """Moments of 0 beside `parameters`, which are kept, not copied."""
         zeros = [{name: torch.zeros_like(value) for name, value in parameters.items()} for _ in range(2)]
         return cls(parameters, *zeros)
+
+    @classmethod
+    def zeros(cls, shapes: Mapping[str, tuple[int, ...]], make: Callable[[tuple[int, ...]], Tensor]) -> Slots:
+        """Parameters and moments of 0, each tensor from `make`, parameters first."""
+        return cls(*({name: make(shape) for name, shape in shapes.items()} for _ in cls._fields))
 
     def arrays(self) -> dict[str, Tensor]:
         """All tensors by part and name."""

@@ -8,6 +8,7 @@ released a noisy sum of it; losses are never computed as numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -19,10 +20,12 @@ from torch.nn import functional
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import CheckpointMismatch, InvalidSpec
 from datalens_service.models.adam import Slots, adam_step
-from datalens_service.models.networks import ARCHITECTURES, Parameters, TeacherNetwork
+from datalens_service.models.memory import MEMORY_GIB, file_beyond
+from datalens_service.models.networks import ARCHITECTURES, Parameters, Shape, TeacherNetwork
 
 # A block that fits the processor's cache is fastest; a graphics processor wants large ones.
 _BLOCK_BYTES: Final = {"cpu": 2**25, "cuda": 2**32}
+_DRAWN_AT_ONCE: Final = 2**20
 
 
 class TeacherEnsemble:
@@ -40,11 +43,14 @@ class TeacherEnsemble:
         learning_rate: Adam's, the same for all.
         beta1: Adam's decay of the first moment.
         active: (N,) False for a teacher whose shard is empty: it never trains and its gradients are 0.
+        memory_gib: Weights and optimiser states beyond so many GiB lie in a file without a name, all but the block
+            in use. It changes speed, and no result.
+        folder: Of that file, on a disk and private; None takes the system's folder for temporary files.
         block_bytes: Memory for the activations and gradients of the teachers handled at once; None chooses
             by device. It changes speed, and results by rounding only.
 
     Raises:
-        InvalidSpec: Unknown architecture.
+        InvalidSpec: Unknown architecture, or more teachers than fit on the disk.
     """
 
     def __init__(
@@ -58,6 +64,8 @@ class TeacherEnsemble:
         beta1: float = 0.5,
         *,
         active: Tensor | None = None,
+        memory_gib: float = MEMORY_GIB,
+        folder: Path | None = None,
         block_bytes: int | None = None,
     ) -> None:
         self.num_teachers = num_teachers
@@ -68,8 +76,16 @@ class TeacherEnsemble:
         self._idle = _idle(active, num_teachers).to(self.device)
         self._some_idle = bool(self._idle.any())
         self._block_bytes = block_bytes or _BLOCK_BYTES.get(self.device.type, _BLOCK_BYTES["cpu"])
-        self._slots = Slots.of(self._initial(seed))
+        shapes = {name: (num_teachers, *shape) for name, shape in self._network.shapes().items()}
+        self._file = file_beyond(memory_gib, [*shapes.values()] * len(Slots._fields), self.device, folder)
+        self._slots = Slots.zeros(shapes, self._zeros)
+        self._draw(seed)
         self._steps = 0
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether it exceeds its limit of memory, so that `state` is too large to be kept between steps."""
+        return self._file is not None
 
     def train_step(
         self, real_images: Tensor, real_labels: Tensor, synthetic_images: Tensor, synthetic_labels: Tensor
@@ -94,6 +110,7 @@ class TeacherEnsemble:
         for group in range(len(images)):
             for block in self._blocks(group * run, (group + 1) * run, real_images.shape[1] + images.shape[1]):
                 self._train_block(block, real_images[block], real_labels[block], images[group], labels[group])
+                self._drop(block)
         self._steps += 1
 
     def image_gradients(
@@ -112,7 +129,9 @@ class TeacherEnsemble:
         """
         start, stop, _ = teachers.indices(self.num_teachers)
         for block in self._blocks(start, stop, len(synthetic_images)):
-            yield self._gradient_block(block, synthetic_images.to(self.device), synthetic_labels.to(self.device))
+            directions = self._gradient_block(block, synthetic_images.to(self.device), synthetic_labels.to(self.device))
+            self._drop(block)
+            yield directions
 
     def teachers_per_block(self, images: int) -> int:
         """How many teachers are handled at once when each sees `images` images."""
@@ -120,9 +139,15 @@ class TeacherEnsemble:
         return max(1, self._block_bytes // (4 * (2 * weights + images * self._network.activations())))
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Parameters, Adam moments and the step count, as copies; private."""
-        arrays: dict[str, NDArray[np.generic]] = {"steps": np.array(self._steps, dtype=np.int64)}
-        return arrays | {name: value.cpu().numpy().copy() for name, value in self._slots.arrays().items()}
+        """Parameters, Adam moments and the step count, as copies; private.
+
+        They are copies in memory, whatever the limit: do not ask for them when `on_disk`, train again instead.
+        """
+        state: dict[str, NDArray[np.generic]] = {"steps": np.array(self._steps, dtype=np.int64)}
+        for name, value in self._slots.arrays().items():
+            state[name] = value.cpu().numpy().copy()
+            self._drop()
+        return state
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Continue from `state`.
@@ -136,18 +161,25 @@ class TeacherEnsemble:
             raise CheckpointMismatch("The checkpoint holds other teachers than this job asks for.")
         for name, value in own.items():
             value.copy_(torch.from_numpy(state[name]))
+            self._drop()
         self._steps = int(state["steps"])
 
-    def _initial(self, seed: int) -> Parameters:
-        # Drawn on the processor, so that all devices start from the same numbers.
+    def _zeros(self, shape: Shape) -> Tensor:
+        return torch.zeros(shape, device=self.device) if self._file is None else self._file.zeros(shape)
+
+    def _drop(self, block: slice = slice(None)) -> None:
+        """Leave the memory of some teachers to others, where it is scarce."""
+        if self._file is not None:
+            self._file.drop(block)
+
+    def _draw(self, seed: int) -> None:
+        # Drawn on the processor, so that all devices start from the same numbers, and piece by piece.
         generator = torch.Generator().manual_seed(seed)
-        parameters = {}
-        for name, shape in self._network.shapes().items():
-            value = torch.zeros(self.num_teachers, *shape)
+        for name, value in self._slots.parameters.items():
             if stddev := self._network.initial_stddev(name):
-                value.normal_(0.0, stddev, generator=generator)
-            parameters[name] = value.to(self.device)
-        return parameters
+                for piece in torch.split(value.view(-1), _DRAWN_AT_ONCE):
+                    piece.copy_(torch.empty(len(piece)).normal_(0.0, stddev, generator=generator))
+                    self._drop()
 
     def _blocks(self, start: int, stop: int, images: int) -> Iterator[slice]:
         """Runs of teachers from `start` to `stop`; their bounds depend on public numbers alone."""
