@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import make_url
 
 from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StaleLease, StoreUnavailable
 from datalens_service.store import jobs, leases
@@ -18,6 +14,7 @@ from datalens_service.store.jobs import JobState
 from datalens_service.store.mirror import LedgerLog
 from datalens_service.store.recovery import check_against_log
 
+from .backups import back_up
 from .books import (
     account_of,
     by_hand,
@@ -36,23 +33,6 @@ from .books import (
 NOISY = np.arange(3, dtype=np.int64)
 
 
-class Backup:
-    """A copy of an SQLite database, taken while it is in use, and its restoration."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._path = Path(str(make_url(database.url).database))
-        self._copy = self._path.with_suffix(".backup")
-        with closing(sqlite3.connect(self._path)) as source, closing(sqlite3.connect(self._copy)) as target:
-            source.backup(target)
-
-    def restore(self) -> None:
-        self._database.dispose()
-        for suffix in ("-wal", "-shm"):
-            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-        shutil.copy(self._copy, self._path)
-
-
 def test_an_honest_database_stays_as_it_is(database: Database) -> None:
     dataset, _, account = running_job(database)
     account.charge(0, "votes", 10)
@@ -68,95 +48,95 @@ def test_a_database_without_a_log_is_only_verified(database: Database) -> None:
     verified(database, dataset.id)
 
 
-def test_a_restored_backup_knows_again_what_was_spent_since(sqlite_database: Database) -> None:
-    dataset, lease, account = running_job(sqlite_database, units=1000)
+def test_a_restored_backup_knows_again_what_was_spent_since(database: Database) -> None:
+    dataset, lease, account = running_job(database, units=1000)
     account.charge(0, "votes", 100)
-    backup = Backup(sqlite_database)
+    backup = back_up(database)
     account.charge(1, "votes", 200)
     account.charge(2, "votes", 300)
     backup.restore()
-    assert state_of(sqlite_database, dataset.id).charged_units == 100
+    assert state_of(database, dataset.id).charged_units == 100
 
-    assert check_against_log(sqlite_database) == ()
-    found = state_of(sqlite_database, dataset.id)
+    assert check_against_log(database) == ()
+    found = state_of(database, dataset.id)
     assert (found.charged_units, found.reserved_units) == (600, 400)
-    assert verified(sqlite_database, dataset.id).charged[lease.job_id] == 600
-    assert [entry.kind for entry in journal_of(sqlite_database, dataset.id)][-2:] == ["recovered", "recovered"]
+    assert verified(database, dataset.id).charged[lease.job_id] == 600
+    assert [entry.kind for entry in journal_of(database, dataset.id)][-2:] == ["recovered", "recovered"]
 
 
-def test_recovery_happens_once(sqlite_database: Database) -> None:
-    dataset, _, account = running_job(sqlite_database)
-    backup = Backup(sqlite_database)
+def test_recovery_happens_once(database: Database) -> None:
+    dataset, _, account = running_job(database)
+    backup = back_up(database)
     account.charge(0, "votes", 10)
     backup.restore()
-    check_against_log(sqlite_database)
-    before = journal_of(sqlite_database, dataset.id)
-    assert check_against_log(sqlite_database) == ()
-    assert journal_of(sqlite_database, dataset.id) == before
+    check_against_log(database)
+    before = journal_of(database, dataset.id)
+    assert check_against_log(database) == ()
+    assert journal_of(database, dataset.id) == before
 
 
-def test_spends_of_jobs_that_the_backup_does_not_know_are_recovered(sqlite_database: Database) -> None:
-    dataset = new_dataset(sqlite_database)
-    backup = Backup(sqlite_database)
-    lease = claimed(sqlite_database, new_job(sqlite_database, dataset.id, 1000).id)
-    account_of(sqlite_database, lease).charge(0, "votes", 1000)
+def test_spends_of_jobs_that_the_backup_does_not_know_are_recovered(database: Database) -> None:
+    dataset = new_dataset(database)
+    backup = back_up(database)
+    lease = claimed(database, new_job(database, dataset.id, 1000).id)
+    account_of(database, lease).charge(0, "votes", 1000)
     backup.restore()
-    assert check_against_log(sqlite_database) == ()
-    assert state_of(sqlite_database, dataset.id).charged_units == 1000
-    assert verified(sqlite_database, dataset.id).charged == {lease.job_id: 1000}
+    assert check_against_log(database) == ()
+    assert state_of(database, dataset.id).charged_units == 1000
+    assert verified(database, dataset.id).charged == {lease.job_id: 1000}
 
 
-def test_a_restored_budget_can_not_be_spent_a_second_time(sqlite_database: Database) -> None:
-    dataset = new_dataset(sqlite_database)
-    limit = state_of(sqlite_database, dataset.id).limit_units
-    backup = Backup(sqlite_database)
-    lease = claimed(sqlite_database, new_job(sqlite_database, dataset.id, limit).id)
-    account_of(sqlite_database, lease).charge(0, "votes", limit)
+def test_a_restored_budget_can_not_be_spent_a_second_time(database: Database) -> None:
+    dataset = new_dataset(database)
+    limit = state_of(database, dataset.id).limit_units
+    backup = back_up(database)
+    lease = claimed(database, new_job(database, dataset.id, limit).id)
+    account_of(database, lease).charge(0, "votes", limit)
     backup.restore()
-    check_against_log(sqlite_database)
+    check_against_log(database)
     with pytest.raises(BudgetExceeded):
-        new_job(sqlite_database, dataset.id, 1)
+        new_job(database, dataset.id, 1)
 
 
-def test_an_account_without_room_for_what_was_spent_is_frozen_until_there_is(sqlite_database: Database) -> None:
-    dataset = new_dataset(sqlite_database)
-    limit = state_of(sqlite_database, dataset.id).limit_units
-    first = new_job(sqlite_database, dataset.id, limit)
-    other = new_dataset(sqlite_database, images(seed=1))
-    backup = Backup(sqlite_database)
-    jobs.request_cancel(sqlite_database, first.id)
-    lease = claimed(sqlite_database, new_job(sqlite_database, dataset.id, limit).id)
-    account_of(sqlite_database, lease).charge(0, "votes", limit)
+def test_an_account_without_room_for_what_was_spent_is_frozen_until_there_is(database: Database) -> None:
+    dataset = new_dataset(database)
+    limit = state_of(database, dataset.id).limit_units
+    first = new_job(database, dataset.id, limit)
+    other = new_dataset(database, images(seed=1))
+    backup = back_up(database)
+    jobs.request_cancel(database, first.id)
+    lease = claimed(database, new_job(database, dataset.id, limit).id)
+    account_of(database, lease).charge(0, "votes", limit)
     backup.restore()
 
-    assert check_against_log(sqlite_database) == (state_of(sqlite_database, dataset.id).account_id,)
+    assert check_against_log(database) == (state_of(database, dataset.id).account_id,)
     with pytest.raises(LedgerCorrupt, match="frozen"):
-        new_job(sqlite_database, dataset.id, 1)
-    held = claimed(sqlite_database, first.id)
+        new_job(database, dataset.id, 1)
+    held = claimed(database, first.id)
     with pytest.raises(LedgerCorrupt, match="frozen"):
-        account_of(sqlite_database, held).charge(0, "votes", 1)
-    new_job(sqlite_database, other.id, 1)
+        account_of(database, held).charge(0, "votes", 1)
+    new_job(database, other.id, 1)
 
-    leases.finish(sqlite_database, held, JobState.CANCELLED)
-    assert check_against_log(sqlite_database) == ()
-    assert state_of(sqlite_database, dataset.id).charged_units == limit
-    assert state_of(sqlite_database, dataset.id).frozen_reason is None
+    leases.finish(database, held, JobState.CANCELLED)
+    assert check_against_log(database) == ()
+    assert state_of(database, dataset.id).charged_units == limit
+    assert state_of(database, dataset.id).frozen_reason is None
 
 
-def test_a_worker_from_before_the_restoration_is_refused(sqlite_database: Database) -> None:
-    _, first, _ = running_job(sqlite_database)
-    backup = Backup(sqlite_database)
-    zombie = claimed(sqlite_database, first.job_id, now=later())
-    account_of(sqlite_database, zombie).charge(0, "votes", 10)
+def test_a_worker_from_before_the_restoration_is_refused(database: Database) -> None:
+    _, first, _ = running_job(database)
+    backup = back_up(database)
+    zombie = claimed(database, first.job_id, now=later())
+    account_of(database, zombie).charge(0, "votes", 10)
     backup.restore()
-    check_against_log(sqlite_database)
+    check_against_log(database)
     for stale in (first, zombie):
         with pytest.raises(StaleLease):
-            account_of(sqlite_database, stale).charge(1, "votes", 10)
-    assert claimed(sqlite_database, first.job_id, now=later()).token > zombie.token
+            account_of(database, stale).charge(1, "votes", 10)
+    assert claimed(database, first.job_id, now=later()).token > zombie.token
     for stale in (first, zombie):
         with pytest.raises(StaleLease):
-            account_of(sqlite_database, stale).charge(1, "votes", 10)
+            account_of(database, stale).charge(1, "votes", 10)
 
 
 def test_a_charge_whose_commit_failed_is_counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,46 +170,46 @@ def test_a_database_that_is_not_the_one_of_the_log_is_refused(database: Database
         check_against_log(empty)
 
 
-def test_a_backup_that_has_forgotten_whose_records_they_were_is_refused(sqlite_database: Database) -> None:
+def test_a_backup_that_has_forgotten_whose_records_they_were_is_refused(database: Database) -> None:
     """The account is known, but not that it pays for these records: they could get a second budget."""
-    new_dataset(sqlite_database)
-    backup = Backup(sqlite_database)
-    joined = new_dataset(sqlite_database, np.concatenate([images()[:1], images(seed=1)]))
-    lease = claimed(sqlite_database, new_job(sqlite_database, joined.id, 10).id)
-    account_of(sqlite_database, lease).charge(0, "votes", 10)
+    new_dataset(database)
+    backup = back_up(database)
+    joined = new_dataset(database, np.concatenate([images()[:1], images(seed=1)]))
+    lease = claimed(database, new_job(database, joined.id, 10).id)
+    account_of(database, lease).charge(0, "votes", 10)
     backup.restore()
     with pytest.raises(LedgerCorrupt, match=joined.id):
-        check_against_log(sqlite_database)
+        check_against_log(database)
 
 
-def test_a_line_that_is_twice_in_the_log_is_recovered_once(sqlite_database: Database) -> None:
-    dataset, _, account = running_job(sqlite_database)
-    backup = Backup(sqlite_database)
+def test_a_line_that_is_twice_in_the_log_is_recovered_once(database: Database) -> None:
+    dataset, _, account = running_job(database)
+    backup = back_up(database)
     account.charge(0, "votes", 10)
     backup.restore()
-    assert sqlite_database.log is not None
-    sqlite_database.log.append(sqlite_database.log.read()[0])
-    check_against_log(sqlite_database)
-    assert state_of(sqlite_database, dataset.id).charged_units == 10
+    assert database.log is not None
+    database.log.append(database.log.read()[0])
+    check_against_log(database)
+    assert state_of(database, dataset.id).charged_units == 10
 
 
-def test_a_lost_log_is_written_again_and_protects_again(sqlite_database: Database) -> None:
-    dataset, _, account = running_job(sqlite_database, units=1000)
-    log = sqlite_database.log
+def test_a_lost_log_is_written_again_and_protects_again(database: Database) -> None:
+    dataset, _, account = running_job(database, units=1000)
+    log = database.log
     assert log is not None
-    backup = Backup(sqlite_database)
+    backup = back_up(database)
     account.charge(0, "votes", 10)
     backup.restore()
-    check_against_log(sqlite_database)
+    check_against_log(database)
     account.charge(1, "votes", 20)
     log.path.unlink()
-    assert check_against_log(sqlite_database) == ()
+    assert check_against_log(database) == ()
     assert [line.units for line in log.read()] == [10, 20]
-    assert check_against_log(sqlite_database) == ()
+    assert check_against_log(database) == ()
     assert len(log.read()) == 2
     backup.restore()
-    check_against_log(sqlite_database)
-    assert state_of(sqlite_database, dataset.id).charged_units == 30
+    check_against_log(database)
+    assert state_of(database, dataset.id).charged_units == 30
 
 
 def test_an_account_that_was_tampered_with_is_frozen(database: Database) -> None:

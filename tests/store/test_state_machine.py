@@ -8,10 +8,8 @@ from __future__ import annotations
 import copy
 import os
 import shutil
-import sqlite3
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,7 +21,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
-from sqlalchemy import make_url
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError, LedgerCorrupt
@@ -36,6 +33,7 @@ from datalens_service.store.leases import Lease
 from datalens_service.store.mirror import LedgerLog, LogLine
 from datalens_service.store.recovery import check_against_log
 
+from .backups import Backup, back_up, remove
 from .books import DELTA, EPSILON, LEASE_SECONDS, state_of, verified
 from .model import Books, Charge
 
@@ -77,11 +75,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.lines: list[Charge] = []
         self.drawn: dict[str, int] = {}
         self.hour = 0
-        self.backup: tuple[Path, Books] | None = None
+        self.backup: tuple[Backup, Books] | None = None
 
     def teardown(self) -> None:
         self.audit()
-        self.database.dispose()
+        if self.backup is not None:
+            self.backup[0].remove()
+        remove(self.database)
 
     @rule(target=dataset_ids, records=st.frozensets(st.integers(0, 7), min_size=2, max_size=3))
     def upload(self, records: frozenset[int]) -> str:
@@ -209,32 +209,29 @@ class StoreMachine(RuleBasedStateMachine):
         self.database.dispose()
         self.audit()
 
-    @precondition(lambda self: self.database.dialect == "sqlite")
     @rule()
     def back_up(self) -> None:
-        copied = self.path.with_suffix(".backup")
-        with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(copied)) as target:
-            source.backup(target)
-        self.backup = (copied, copy.deepcopy(self.books))
+        if self.backup is not None:
+            self.backup[0].remove()
+        self.backup = (back_up(self.database), copy.deepcopy(self.books))
 
     @precondition(lambda self: self.backup is not None)
     @rule()
     def restore(self) -> None:
+        """A backup that has forgotten data sets of the log is refused, and a newer one restored."""
         assert self.backup is not None
         copied, books = self.backup
-        self.database.dispose()
-        for suffix in ("-wal", "-shm"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-        current = self.path.read_bytes()
-        shutil.copy(copied, self.path)
-        if {line.dataset for line in self.lines} - books.datasets.keys():
-            with pytest.raises(LedgerCorrupt, match="does not know"):
-                check_against_log(self.database)
-            self.database.dispose()
-            self.path.write_bytes(current)
+        forgotten = {line.dataset for line in self.lines} - books.datasets.keys()
+        newer = back_up(self.database) if forgotten else None
+        copied.restore()
+        if newer is None:
+            self.books = copy.deepcopy(books)
+            self.audit()
             return
-        self.books = copy.deepcopy(books)
-        self.audit()
+        with pytest.raises(LedgerCorrupt, match="does not know"):
+            check_against_log(self.database)
+        newer.restore()
+        newer.remove()
 
     @invariant()
     def totals_agree(self) -> None:
@@ -284,10 +281,6 @@ class StoreMachine(RuleBasedStateMachine):
             return action()
         except DatalensError as error:
             return type(error)
-
-    @property
-    def path(self) -> Path:
-        return Path(str(make_url(self.database.url).database))
 
 
 def test_random_histories_on_sqlite(

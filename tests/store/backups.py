@@ -1,0 +1,93 @@
+"""Backups of a database under test, and their restoration in its place, as often as wanted."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from abc import ABC, abstractmethod
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+from sqlalchemy import create_engine, make_url
+
+from datalens_service.store.database import Database
+
+
+class Backup(ABC):
+    """A copy of a database as it is now; opened again after `restore`, the database is as it was then."""
+
+    @abstractmethod
+    def restore(self) -> None: ...
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove the copy."""
+
+
+def back_up(database: Database) -> Backup:
+    return _SqliteBackup(database) if database.dialect == "sqlite" else _PostgresqlBackup(database)
+
+
+def remove(database: Database) -> None:
+    """Remove a database that nobody needs any more."""
+    database.dispose()
+    if database.dialect == "sqlite":
+        _remove_file(_file(database))
+    else:
+        _administrate(database, f"DROP DATABASE {_name(database)} WITH (FORCE)")
+
+
+class _SqliteBackup(Backup):
+    """Taken while the database is in use."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._copy = _file(database).with_suffix(f".{uuid4().hex}")
+        with closing(sqlite3.connect(_file(database))) as source, closing(sqlite3.connect(self._copy)) as target:
+            source.backup(target)
+
+    def restore(self) -> None:
+        remove(self._database)
+        shutil.copy(self._copy, _file(self._database))
+
+    def remove(self) -> None:
+        self._copy.unlink()
+
+
+class _PostgresqlBackup(Backup):
+    """Taken by the server from its files, for which nobody may be connected: faster than pg_dump."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._copy = f"copy_{uuid4().hex}"
+        database.dispose()
+        _administrate(database, f"CREATE DATABASE {self._copy} TEMPLATE {_name(database)}")
+
+    def restore(self) -> None:
+        remove(self._database)
+        _administrate(self._database, f"CREATE DATABASE {_name(self._database)} TEMPLATE {self._copy}")
+
+    def remove(self) -> None:
+        _administrate(self._database, f"DROP DATABASE {self._copy}")
+
+
+def _name(database: Database) -> str:
+    return str(make_url(database.url).database)
+
+
+def _file(database: Database) -> Path:
+    return Path(_name(database))
+
+
+def _remove_file(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _administrate(database: Database, statement: str) -> None:
+    """Outside of any transaction, and connected to another database of the server."""
+    engine = create_engine(make_url(database.url).set(database="postgres"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(statement)
+    engine.dispose()
