@@ -283,27 +283,37 @@ class StoreMachine(RuleBasedStateMachine):
             return type(error)
 
 
-def test_random_histories_on_sqlite(
-    sqlite_template: Path, store_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def report(capsys: pytest.CaptureFixture[str], record_property: Callable[[str, object], None]) -> Callable[[int], None]:
+    """Says how many histories came out as they should."""
+
+    def tell(histories: int) -> None:
+        record_property("ledger operations", StoreMachine.operations)
+        with capsys.disabled():
+            sys.stdout.write(f" {StoreMachine.operations} operations in {histories} histories, no divergence ")
+
+    return tell
+
+
+def test_random_histories_on_sqlite(sqlite_template: Path, store_path: Path, report: Callable[[int], None]) -> None:
     def new_url() -> str:
         return f"sqlite:///{shutil.copy(sqlite_template, store_path / f'{uuid4().hex}.db')}"
 
-    _run(new_url, store_path, capsys)
+    report(_run(new_url, store_path))
 
 
 @pytest.mark.postgres
-def test_random_histories_on_postgresql(postgresql: Any, store_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _run(lambda: postgresql.new_database("datalens_template"), store_path, capsys)
+def test_random_histories_on_postgresql(postgresql: Any, store_path: Path, report: Callable[[int], None]) -> None:
+    report(_run(lambda: postgresql.new_database("datalens_template"), store_path))
 
 
-def _run(new_url: Callable[[], str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def _run(new_url: Callable[[], str], folder: Path) -> int:
+    """Number of histories."""
     StoreMachine.operations = 0
     histories = int(os.environ.get("DATALENS_STATE_MACHINE_HISTORIES", "12"))
     chosen = settings(
         max_examples=histories, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
     )
     run_machine(lambda: StoreMachine(new_url, folder), settings=chosen)
-    with capsys.disabled():
-        sys.stdout.write(f" {StoreMachine.operations} operations in {histories} histories, no divergence ")
     assert StoreMachine.operations >= 5 * histories
+    return histories

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 
 import pytest
 from deployment import LEASE_SECONDS, MOMENTS, VOTES, Deployment, stop_between_transactions
@@ -17,11 +18,14 @@ from workers.run_job import run_job
 RUN_JOB = "workers.run_job"
 
 
-def test_woken_zombie_dies_without_charging_or_drawing(local: Deployment) -> None:
+def test_woken_zombie_dies_without_charging_or_drawing(
+    local: Deployment, record_property: Callable[[str, object], None]
+) -> None:
     job = local.submit(VOTES)
     zombie = local.start_module(RUN_JOB, job.id)
     local.wait_for_steps(job, 5)
     stop_between_transactions(zombie.pid, local.database)
+    record_property("stops", 1)
     local.lose_lease(job)
     successor = local.start_module(RUN_JOB, job.id)
     local.wait(lambda: local.latest_token(job) == 2)
