@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datalens_service.data.dataset import Dataset, Schema, Split
     from datalens_service.data.digits import digits
     from datalens_service.errors import DatalensError
-    from datalens_service.methods import DataLens, Moments
+    from datalens_service.methods import DataLens, Mixture, Moments
     from datalens_service.models.generator import Generator
     from datalens_service.presets import preset
     from datalens_service.run import Result, run
@@ -40,6 +40,7 @@ _HOMES: Final = {
     "DatalensError": "errors",
     "Dataset": "data.dataset",
     "Generator": "models.generator",
+    "Mixture": "methods",
     "Moments": "methods",
     "Result": "run",
     "Schema": "data.dataset",
@@ -59,6 +60,7 @@ __all__ = [
     "DatalensError",
     "Dataset",
     "Generator",
+    "Mixture",
     "Moments",
     "Result",
     "Schema",

@@ -6,7 +6,7 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import DataLens, Moments
+from datalens_service.methods import DataLens, Mixture, Moments
 from datalens_service.presets import PRESETS, preset, teachers_for
 from datalens_service.spec import TrainingSpec
 
@@ -84,8 +84,18 @@ def test_paper_votes_on_the_same_part_of_smaller_images() -> None:
     assert method.top_k == 17
 
 
-def test_fast_is_moments_and_balanced_starts_from_them() -> None:
-    assert preset("fast", MNIST, 1.0) == Moments()
+@pytest.mark.parametrize(("epsilon", "components"), [(3.0, 4), (10.0, 10), (100.0, 10)])
+def test_fast_takes_as_many_components_as_the_budget_pays_for(epsilon: float, components: int) -> None:
+    assert preset("fast", MNIST, epsilon) == Mixture(components=components)
+
+
+def test_fast_is_moments_where_a_mixture_would_drown_in_noise() -> None:
+    grouped = MNIST.model_copy(update={"unit": "patient", "records_per_unit": 5})
+    for public, epsilon in ((MNIST, 1.0), (grouped, 5.0), (schema(1_438, side=8), 5.0)):
+        assert preset("fast", public, epsilon) == Moments()
+
+
+def test_balanced_starts_from_moments() -> None:
     method = preset("balanced", MNIST, 1.0)
     assert isinstance(method, DataLens)
     assert method.warm_start == Moments()

@@ -1,9 +1,10 @@
 """The methods; this union is the registry that REST, CLI, contract tests and documentation walk through."""
 
 from datalens_service.methods.base import Loop, Method, Plan
+from datalens_service.methods.mixture import Mixture
 from datalens_service.methods.moments import Moments
 from datalens_service.methods.teacher_gradients import DataLens
 
-AnyMethod = DataLens | Moments
+AnyMethod = DataLens | Moments | Mixture
 
-__all__ = ["AnyMethod", "DataLens", "Loop", "Method", "Moments", "Plan"]
+__all__ = ["AnyMethod", "DataLens", "Loop", "Method", "Mixture", "Moments", "Plan"]

@@ -62,8 +62,7 @@ class Moments(Method):
             InfeasiblePlan: The noise would have to be larger than the sampler can draw.
             InvalidSpec: The images are too large, or the shares leave nothing for the covariances.
         """
-        if schema.dimensions > MAXIMUM_DIMENSIONS:
-            raise InvalidSpec(f"method moments takes images of at most {MAXIMUM_DIMENSIONS} numbers.")
+        check_dimensions(schema)
         if self.subspace_share + self.means_share >= 1:
             raise InvalidSpec("subspace_share and means_share must leave something for the covariances.")
         rank = min(self.subspace_dimensions, schema.dimensions)
@@ -75,9 +74,9 @@ class Moments(Method):
         covariances_share = 1 - self.subspace_share - self.means_share
         return Plan(
             releases=(
-                _calibrated(subspace, self.subspace_share, units),
-                _calibrated(means, self.means_share, units),
-                _calibrated(covariances, covariances_share, units),
+                calibrated(subspace, self.subspace_share * units),
+                calibrated(means, self.means_share * units),
+                calibrated(covariances, covariances_share * units),
             )
         )
 
@@ -92,9 +91,23 @@ def _shortened(vectors: Floats) -> Floats:
     return vectors / np.maximum(lengths, 1.0)
 
 
-def _calibrated(mechanism: Moment, share: float, units: int) -> PlannedRelease:
-    """The release with its noise, on the finest grid on which that noise can be drawn."""
-    part, grid = math.floor(share * units), mechanism.grid
+def check_dimensions(schema: Schema) -> None:
+    """Refuse images whose second moment would not fit into memory.
+
+    Raises:
+        InvalidSpec: They have more than `MAXIMUM_DIMENSIONS` numbers.
+    """
+    if schema.dimensions > MAXIMUM_DIMENSIONS:
+        raise InvalidSpec(f"methods of moments take images of at most {MAXIMUM_DIMENSIONS} numbers.")
+
+
+def calibrated(mechanism: Moment, units: float) -> PlannedRelease:
+    """The release with the noise that makes it cost at most `units`, on the finest grid for which it can be drawn.
+
+    Raises:
+        InfeasiblePlan: On every grid the noise would be larger than the sampler can draw.
+    """
+    part, grid = math.floor(units), mechanism.grid
     while grid >= _COARSEST_GRID:
         candidate = mechanism.model_copy(update={"grid": grid})
         sensitivity_squared = candidate.sensitivity_squared(NeighboringRelation.ZERO_OUT)
@@ -102,7 +115,34 @@ def _calibrated(mechanism: Moment, share: float, units: int) -> PlannedRelease:
         if stddev <= MAXIMUM_NOISE_STDDEV:
             return PlannedRelease(mechanism=candidate.model_copy(update={"noise_stddev": stddev}))
         grid //= 2
-    raise InfeasiblePlan("epsilon is too small for method moments: raise epsilon.")
+    raise InfeasiblePlan("epsilon is too small for moments of these images: raise epsilon.")
+
+
+class ClippedRecords:
+    """Private records as vectors in units of the clipping norm; a record may enter every sum once.
+
+    Attributes:
+        clip_norm: Length in pixel units that counts as 1.
+        labels: int64 (n,).
+    """
+
+    def __init__(self, dataset: Dataset, clip_norm: float) -> None:
+        self.clip_norm = clip_norm * math.sqrt(dataset.schema.dimensions)
+        self.labels = dataset.train.labels
+        self._data = dataset.train
+
+    def pooled(self) -> Vectors:
+        """Whole images, not told apart by class; longer ones are scaled back by the mechanism."""
+        pixels = self._data.images.transpose(0, 3, 1, 2).reshape(len(self._data), -1)
+        return self.vectors(pixels / (255.0 * self.clip_norm), np.zeros(len(self._data), dtype=np.int64))
+
+    def coordinates(self, basis: Floats) -> Floats:
+        """(n, q): images of length at most 1 in a released basis (d, q)."""
+        return _shortened(self.pooled().values) @ basis
+
+    def vectors(self, values: Floats, groups: NDArray[np.int64]) -> Vectors:
+        """One vector per record, with its group and its unit."""
+        return Vectors(values, groups, self._data.unit_ids)
 
 
 class MomentsLoop:
@@ -112,8 +152,7 @@ class MomentsLoop:
         mechanisms = [release.mechanism for release in plan.releases]
         self._mechanisms: list[Moment] = [item for item in mechanisms if isinstance(item, OuterProductSum | VectorSum)]
         self._schema = dataset.schema
-        self._data = dataset.train
-        self._clip_norm = parameters.clip_norm * math.sqrt(dataset.schema.dimensions)
+        self._records = ClippedRecords(dataset, parameters.clip_norm)
         self._residual_norm = parameters.residual_norm
         self.fit = GaussianFit()
 
@@ -129,7 +168,7 @@ class MomentsLoop:
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """Make release `step` and keep what it says."""
         mechanism = self._mechanisms[step]
-        contributions = (self._images, self._coordinates, self._residuals)[step]
+        contributions = (self._records.pooled, self._coordinates, self._residuals)[step]
         released = mechanism.release(contributions, step=step, account=account, noise=noise)
         if step == 0:
             self.fit.learn_subspace(released[0], self._mechanisms[1].dimensions)
@@ -143,7 +182,7 @@ class MomentsLoop:
         """The class-conditional Gaussian."""
         from datalens_service.models.generator import Generator
 
-        return Generator("gaussian", self._schema, {}, self.fit.tensors(self._clip_norm))
+        return Generator("gaussian", self._schema, {}, self.fit.tensors(self._records.clip_norm))
 
     def start_generator(self) -> None:
         """There is no start before the releases."""
@@ -155,14 +194,10 @@ class MomentsLoop:
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Nothing to restore."""
 
-    def _images(self) -> Vectors:
-        pixels = self._data.images.transpose(0, 3, 1, 2).reshape(len(self._data), -1)
-        everyone = np.zeros(len(self._data), dtype=np.int64)
-        return Vectors(pixels / (255.0 * self._clip_norm), everyone, self._data.unit_ids)
-
     def _coordinates(self) -> Vectors:
-        return Vectors(_shortened(self._images().values) @ self.fit.basis, self._data.labels, self._data.unit_ids)
+        return self._records.vectors(self._records.coordinates(self.fit.basis), self._records.labels)
 
     def _residuals(self) -> Vectors:
-        residuals = self._coordinates().values - self.fit.means[self._data.labels]
-        return Vectors(residuals / self._residual_norm, self._data.labels, self._data.unit_ids)
+        labels = self._records.labels
+        residuals = self._records.coordinates(self.fit.basis) - self.fit.means[labels]
+        return self._records.vectors(residuals / self._residual_norm, labels)

@@ -51,13 +51,14 @@ class GaussianFit:
     Attributes:
         basis: (d, q) orthonormal columns, after `learn_subspace`.
         means: (classes, q), after `learn_means`.
+        factors: (classes, q, q) with factor·factorᵀ the covariance, after `learn_covariances`.
     """
 
     def __init__(self) -> None:
         self.basis: Floats = np.empty((0, 0))
         self.means: Floats = np.empty((0, 0))
         self._counts: Floats = np.empty(0)
-        self._factors: Floats = np.empty((0, 0, 0))
+        self.factors: Floats = np.empty((0, 0, 0))
 
     def learn_subspace(self, second_moment: Floats, rank: int) -> None:
         """Keep the `rank` leading eigenvectors of a noisy (d, d) second moment."""
@@ -79,7 +80,7 @@ class GaussianFit:
         bar = noise_stddev * math.sqrt(scatter.shape[-1])
         values, vectors = np.linalg.eigh(scatter)
         kept = np.where(values > bar, values, 0.0) / self._counts[:, None]
-        self._factors = vectors * np.sqrt(kept)[:, None, :]
+        self.factors = vectors * np.sqrt(kept)[:, None, :]
 
     def tensors(self, clip_norm: float) -> dict[str, NDArray[np.float32]]:
         """What `draw` needs, in units of pixels in [0, 1].
@@ -87,5 +88,5 @@ class GaussianFit:
         Args:
             clip_norm: Length in pixel units that the fit calls 1.
         """
-        parts = {"basis": self.basis, "means": self.means * clip_norm, "factors": self._factors * clip_norm}
+        parts = {"basis": self.basis, "means": self.means * clip_norm, "factors": self.factors * clip_norm}
         return {name: np.ascontiguousarray(part, dtype=np.float32) for name, part in parts.items()}

@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.errors import InvalidInput
-from datalens_service.models import gaussian
+from datalens_service.models import gaussian, mixture
 
 Tensors = dict[str, NDArray[np.float32]]
 Draw = Callable[[Tensors, dict[str, Any], Schema, Labels, np.random.Generator], NDArray[np.float32]]
@@ -35,7 +35,7 @@ def _draw_network(
     return student.draw(tensors, settings, schema, labels, rng)
 
 
-KINDS: dict[str, Draw] = {"gaussian": gaussian.draw, "network": _draw_network}
+KINDS: dict[str, Draw] = {"gaussian": gaussian.draw, "mixture": mixture.draw, "network": _draw_network}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,192 @@
+"""Mixture: moments, with several Gaussians per class instead of one.
+
+    Σ x·xᵀ pooled → subspace;  counts, means and covariances per class → where to put the first centres;
+    then, `iterations` times, counts and means of the records next to each centre;  covariances per component.
+
+A record belongs to the component of its own class whose released centre is next to it: a function of that record
+and of earlier releases. So it enters one block of each sum, as with moments, and costs the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from pydantic import Field
+
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
+from datalens_service.mechanisms.moments import Vectors
+from datalens_service.methods.base import Method, Plan, PlannedRelease
+from datalens_service.methods.moments import COUNT_WEIGHT, ClippedRecords, Floats, Moment, calibrated, check_dimensions
+from datalens_service.models.gaussian import GaussianFit
+from datalens_service.models.mixture import MixtureFit, nearest
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+
+if TYPE_CHECKING:
+    from datalens_service.models.generator import Generator
+
+_SUBSPACE, _MEANS, _COVARIANCES, _FIRST_OF_COMPONENTS = range(4)
+
+
+class Mixture(Method):
+    """Parameters of the mixture method; constants were chosen on MNIST (docs/methods.md)."""
+
+    name: Literal["mixture"] = "mixture"
+    components: int = Field(default=10, ge=2, le=64, description="K, Gaussians per class.")
+    iterations: int = Field(default=4, ge=1, le=20, description="How often the centres move.")
+    subspace_dimensions: int = Field(default=60, ge=1, le=512)
+    clip_norm: float = Field(
+        default=0.35, gt=0, le=1, description="Largest length of an image, as a fraction of an all-white one."
+    )
+    residual_norm: float = Field(
+        default=0.65, gt=0, le=1, description="Largest distance from the class mean, as a fraction of clip_norm."
+    )
+    component_norm: float = Field(
+        default=0.55, gt=0, le=1, description="Largest distance from a centre, as a fraction of clip_norm."
+    )
+    pooling: float = Field(default=150.0, ge=0, description="Records' worth of the class in a component's covariance.")
+    subspace_share: float = Field(default=0.25, gt=0, lt=1, description="Share of μ² for the subspace.")
+    means_share: float = Field(default=0.30, gt=0, lt=1, description="Share of μ² for counts and means.")
+    start_share: float = Field(
+        default=0.20, gt=0, lt=1, description="Part of the shares for means and covariances that places the centres."
+    )
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """All releases, calibrated so that together they cost at most `units`.
+
+        Raises:
+            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
+            InvalidSpec: The images are too large, or the shares leave nothing for the covariances.
+        """
+        check_dimensions(schema)
+        covariances_share = 1 - self.subspace_share - self.means_share
+        if covariances_share <= 0:
+            raise InvalidSpec("subspace_share and means_share must leave something for the covariances.")
+        classes, components = schema.num_classes, schema.num_classes * self.components
+        rest, rank = 1 - self.start_share, self.rank(schema)
+        return Plan(
+            releases=(
+                self._products(schema, 1, schema.dimensions, self.subspace_share * units),
+                self._means(schema, classes, self.means_share * self.start_share * units),
+                self._products(schema, classes, rank, covariances_share * self.start_share * units),
+                self._means(schema, components, self.means_share * rest * units, self.iterations),
+                self._products(schema, components, rank, covariances_share * rest * units),
+            )
+        )
+
+    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, device: str) -> MixtureLoop:
+        """A loop over the releases; beside noise, only the first centres are random, and they are public."""
+        return MixtureLoop(self, plan, dataset, randomness)
+
+    def rank(self, schema: Schema) -> int:
+        """Dimensions of the subspace."""
+        return min(self.subspace_dimensions, schema.dimensions)
+
+    def _means(self, schema: Schema, groups: int, units: float, count: int = 1) -> PlannedRelease:
+        mechanism = VectorSum(
+            num_groups=groups,
+            dimensions=self.rank(schema),
+            count_weight=COUNT_WEIGHT,
+            records_per_unit=schema.records_per_unit,
+            noise_stddev=MAXIMUM_NOISE_STDDEV,
+        )
+        return calibrated(mechanism, units / count).model_copy(update={"count": count})
+
+    def _products(self, schema: Schema, groups: int, dimensions: int, units: float) -> PlannedRelease:
+        mechanism = OuterProductSum(
+            num_groups=groups,
+            dimensions=dimensions,
+            records_per_unit=schema.records_per_unit,
+            noise_stddev=MAXIMUM_NOISE_STDDEV,
+        )
+        return calibrated(mechanism, units)
+
+
+class MixtureLoop:
+    """The releases of a run; state is not kept, replaying stored sums is cheap."""
+
+    def __init__(self, parameters: Mixture, plan: Plan, dataset: Dataset, randomness: TrainingRandomness) -> None:
+        repeated = [[release.mechanism] * release.count for release in plan.releases]
+        mechanisms = [mechanism for group in repeated for mechanism in group]
+        self._mechanisms: list[Moment] = [item for item in mechanisms if isinstance(item, OuterProductSum | VectorSum)]
+        self._parameters = parameters
+        self._schema = dataset.schema
+        self._records = ClippedRecords(dataset, parameters.clip_norm)
+        self._rng = randomness.numpy("mixture.centres")
+        self._start = GaussianFit()
+        self._fit: MixtureFit | None = None
+
+    @property
+    def steps(self) -> int:
+        """Three releases to begin with, one for each time the centres move, one for the covariances."""
+        return len(self._mechanisms)
+
+    def may_stop_before(self, step: int) -> bool:
+        """Never: each release needs the one before it, and the generator all of them."""
+        return False
+
+    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
+        """Make release `step` and keep what it says."""
+        mechanism = self._mechanisms[step]
+        released = mechanism.release(lambda: self._contributions(step), step=step, account=account, noise=noise)
+        stddev = mechanism.noise_stddev / mechanism.grid
+        if step < _FIRST_OF_COMPONENTS:
+            self._learn_start(step, released, stddev / mechanism.grid)
+        elif isinstance(mechanism, VectorSum):
+            self._components.learn_centres(released, mechanism.noise_stddev / mechanism.count_weight, stddev)
+        else:
+            scale = self._parameters.component_norm**2
+            self._components.learn_covariances(released * scale, stddev / mechanism.grid * scale)
+
+    def generator(self) -> Generator:
+        """The class-conditional mixture."""
+        from datalens_service.models.generator import Generator
+
+        return Generator("mixture", self._schema, {}, self._components.tensors(self._records.clip_norm))
+
+    def start_generator(self) -> None:
+        """There is no start before the releases."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Empty: stored sums are replayed."""
+        return {}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Nothing to restore."""
+
+    @property
+    def _components(self) -> MixtureFit:
+        """The fit of the components, once the releases before it are there."""
+        if self._fit is None:
+            parameters = self._parameters
+            self._fit = MixtureFit(self._start, parameters.components, parameters.pooling, self._rng)
+        return self._fit
+
+    def _learn_start(self, step: int, released: Floats, product_stddev: float) -> None:
+        if step == _SUBSPACE:
+            self._start.learn_subspace(released[0], self._mechanisms[_MEANS].dimensions)
+        elif step == _MEANS:
+            self._start.learn_means(released)
+        else:
+            scale = self._parameters.residual_norm**2
+            self._start.learn_covariances(released * scale, product_stddev * scale)
+
+    def _contributions(self, step: int) -> Vectors:
+        """What every record adds to release `step`."""
+        if step == _SUBSPACE:
+            return self._records.pooled()
+        coordinates, labels = self._records.coordinates(self._start.basis), self._records.labels
+        if step == _MEANS:
+            return self._records.vectors(coordinates, labels)
+        if step == _COVARIANCES:
+            return self._records.vectors(
+                (coordinates - self._start.means[labels]) / self._parameters.residual_norm, labels
+            )
+        centres = self._components.centres
+        groups = nearest(coordinates, labels, centres)
+        if isinstance(self._mechanisms[step], VectorSum):
+            return self._records.vectors(coordinates, groups)
+        away = coordinates - centres.reshape(-1, centres.shape[-1])[groups]
+        return self._records.vectors(away / self._parameters.component_norm, groups)
