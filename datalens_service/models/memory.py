@@ -25,6 +25,8 @@ MEMORY_GIB: Final = 8.0
 
 _GIBIBYTE: Final = 2**30
 _FLOAT: Final = 4
+_LEFT_FREE: Final = _GIBIBYTE
+"""Of the disk, which may also hold the ledger."""
 
 Shape = tuple[int, ...]
 
@@ -47,8 +49,6 @@ class TensorFile:
     def __init__(self, shapes: Sequence[Shape], folder: Path | None = None) -> None:
         size = sum(_pages(shape) for shape in shapes)
         place = folder or Path(tempfile.gettempdir())
-        if size > shutil.disk_usage(place).free:
-            raise _disk_too_small(size, place)
         with tempfile.TemporaryFile(dir=place) as file:
             _reserve(file.fileno(), size, place)
             self._mapping = mmap.mmap(file.fileno(), size)
@@ -113,14 +113,14 @@ def _pages(shape: Shape) -> int:
 
 
 def _reserve(file: int, size: int, place: Path) -> None:
+    free = shutil.disk_usage(place).free
+    too_small = _too_large(size + _LEFT_FREE, free, "disk beside the memory limit")
+    if size + _LEFT_FREE > free:
+        raise too_small
     try:
         os.posix_fallocate(file, 0, size)
     except OSError as error:
-        raise _disk_too_small(size, place) from error
-
-
-def _disk_too_small(size: int, place: Path) -> InvalidSpec:
-    return _too_large(size, shutil.disk_usage(place).free, "disk beside the memory limit")
+        raise too_small from error
 
 
 def _too_large(needed: int, free: int, what: str) -> InvalidSpec:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -95,15 +97,21 @@ def test_the_file_outlives_its_owner_while_a_tensor_is_in_use(tmp_path: Path):
 
 
 def test_a_disk_that_is_too_small_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(InvalidSpec, match=r"need 4096\.0 GiB of disk .* are free: name fewer"):
+    with pytest.raises(InvalidSpec, match=r"need 4097\.0 GiB of disk .* are free: name fewer"):
         memory.TensorFile([(2**40,)], tmp_path)
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=2**30 + 2**20 - 1))
+    with pytest.raises(InvalidSpec, match="disk"):
+        memory.TensorFile([(2**18,)], tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=2**30 + 2**20))
+    memory.TensorFile([(2**18,)], tmp_path)
 
     def full(file: int, start: int, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(InvalidSpec, match="disk"):
-        memory.TensorFile([(2**20,)], tmp_path)
+        memory.TensorFile([(2**18,)], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
