@@ -10,6 +10,7 @@ work of the machine only adds to it.
 
 Keys of the JSON, beside commit, machine and versions:
 
+    load_average                   of the machine in the minute before; a busy one makes all figures worse
     threads, architecture, teachers, steps    of this run
     on_disk                        whether the ensemble exceeded its memory limit and lay in a file
     train_seconds, gradient_seconds           both parts of one step of the ensemble
@@ -38,6 +39,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -280,7 +282,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the JSON to this file")
     chosen = parser.parse_args()
     asked = {"architecture": chosen.architecture, "teachers": chosen.teachers, "steps": chosen.steps}
-    result = {**provenance(), "torch": torch.__version__, "threads": torch.get_num_threads(), **asked}
+    result = {**provenance(), "torch": torch.__version__, "load_average": os.getloadavg()[0]}
+    result |= {"threads": torch.get_num_threads(), **asked}
     result |= speed(chosen.architecture, chosen.teachers, chosen.steps)
     result |= {"votes": votes(chosen.steps)}
     result |= growth(chosen.steps) if chosen.architecture == "dense" else {}
