@@ -10,8 +10,10 @@ import sqlalchemy
 from sqlalchemy.orm import Session
 
 from datalens_service.mechanisms import Mechanism
-from datalens_service.methods.moments import MomentsLoop
+from datalens_service.methods.mixture import MixtureLoop
+from datalens_service.methods.moments import ClippedRecords, MomentsLoop
 from datalens_service.methods.teacher_loop import TeacherLoop
+from datalens_service.models.mixture import MixtureFit
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.store import aggregates, chain, datasets, ledger, recovery, verification
@@ -227,13 +229,30 @@ def exact_means_in_the_generator(patch: pytest.MonkeyPatch) -> None:
 
 def scale_from_the_records(patch: pytest.MonkeyPatch) -> None:
     """The clipping length is the longest record's: a private number that scales everything."""
-    init = MomentsLoop.__init__
+    init = ClippedRecords.__init__
 
-    def scaled(self: MomentsLoop, parameters: Any, plan: Any, dataset: Any) -> None:
-        init(self, parameters, plan, dataset)
-        self._clip_norm = float(np.linalg.norm(self._data.images.reshape(len(self._data), -1) / 255, axis=1).max())
+    def scaled(self: ClippedRecords, dataset: Any, clip_norm: float) -> None:
+        init(self, dataset, clip_norm)
+        images = dataset.train.images
+        self.clip_norm = float(np.linalg.norm(images.reshape(len(images), -1) / 255, axis=1).max())
 
-    patch.setattr(MomentsLoop, "__init__", scaled)
+    patch.setattr(ClippedRecords, "__init__", scaled)
+
+
+def exact_centres_in_the_generator(patch: pytest.MonkeyPatch) -> None:
+    """The centres of the mixture move to the means of the records next to them, without noise."""
+    contributions = MixtureLoop._contributions
+
+    def moved(self: MixtureLoop, step: int) -> Any:
+        rows = contributions(self, step)
+        if step == 3:
+            centres = self._components.centres.reshape(-1, self._components.centres.shape[-1])
+            for group in np.unique(rows.groups):
+                centres[group] = rows.values[rows.groups == group].mean(axis=0)
+        return rows
+
+    patch.setattr(MixtureLoop, "_contributions", moved)
+    patch.setattr(MixtureFit, "learn_centres", lambda self, *noisy: None)
 
 
 def labels_by_their_frequency(patch: pytest.MonkeyPatch) -> None:
@@ -286,6 +305,7 @@ PLANTS = (
     Plant("sums kept without a charge", "R40", sums_are_kept_without_a_charge),
     Plant("draws left out of the audit", "R52", draws_are_not_audited),
     Plant("exact class means in the generator", "R4", exact_means_in_the_generator),
+    Plant("exact centres of components in the generator", "R4", exact_centres_in_the_generator),
     Plant("clipping length taken from the records", "R4", scale_from_the_records),
     Plant("labels drawn by their private frequency", "R4", labels_by_their_frequency),
     Plant("teachers saved with the generator", "B13", teachers_in_the_generator),
