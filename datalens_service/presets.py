@@ -25,8 +25,8 @@ _MOST_TEACHERS: Final = 4000
 _LARGEST_STEP: Final = 1024
 _MNIST_DIMENSIONS: Final = 784
 
-# Classes of 6,000 records at ε = 10 (μ = 2): ten components and more are better than one. At ε = 1 (μ = 0.27) three
-# add half a point on MNIST and cost four on Fashion-MNIST.
+# With classes of 6,000 records ten components are better than one at ε = 10 (μ = 2), on MNIST and on Fashion-MNIST.
+# At ε = 1 (μ = 0.27) three help a little on the one and cost much on the other.
 _RECORDS_PER_COMPONENT: Final = 1000
 _FEWEST_COMPONENTS, _MOST_COMPONENTS = 4, 10
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from pydantic import Field
 
 from datalens_service.data.dataset import Dataset, Schema
@@ -19,15 +18,23 @@ from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import Vectors
 from datalens_service.methods.base import Method, Plan, PlannedRelease
-from datalens_service.methods.moments import COUNT_WEIGHT, ClippedRecords, Floats, Moment, calibrated, check_dimensions
-from datalens_service.models.gaussian import GaussianFit
+from datalens_service.methods.moments import (
+    COUNT_WEIGHT,
+    Moment,
+    Moments,
+    MomentsLoop,
+    SumsLoop,
+    calibrated,
+    check_dimensions,
+    sums_of,
+)
 from datalens_service.models.mixture import MixtureFit, nearest
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 
 if TYPE_CHECKING:
     from datalens_service.models.generator import Generator
 
-_SUBSPACE, _MEANS, _COVARIANCES, _FIRST_OF_COMPONENTS = range(4)
+_RELEASES_OF_MOMENTS = 3
 
 
 class Mixture(Method):
@@ -104,89 +111,57 @@ class Mixture(Method):
         return calibrated(mechanism, units)
 
 
-class MixtureLoop:
-    """The releases of a run; state is not kept, replaying stored sums is cheap."""
+class MixtureLoop(SumsLoop):
+    """The releases of a run: those of moments, then those of the components."""
 
     def __init__(self, parameters: Mixture, plan: Plan, dataset: Dataset, randomness: TrainingRandomness) -> None:
-        repeated = [[release.mechanism] * release.count for release in plan.releases]
-        mechanisms = [mechanism for group in repeated for mechanism in group]
-        self._mechanisms: list[Moment] = [item for item in mechanisms if isinstance(item, OuterProductSum | VectorSum)]
+        lengths = Moments(clip_norm=parameters.clip_norm, residual_norm=parameters.residual_norm)
+        self._start = MomentsLoop(lengths, Plan(releases=plan.releases[:_RELEASES_OF_MOMENTS]), dataset)
+        self._mechanisms = sums_of(plan)[self._start.steps :]
         self._parameters = parameters
         self._schema = dataset.schema
-        self._records = ClippedRecords(dataset, parameters.clip_norm)
         self._rng = randomness.numpy("mixture.centres")
-        self._start = GaussianFit()
         self._fit: MixtureFit | None = None
 
     @property
     def steps(self) -> int:
-        """Three releases to begin with, one for each time the centres move, one for the covariances."""
-        return len(self._mechanisms)
-
-    def may_stop_before(self, step: int) -> bool:
-        """Never: each release needs the one before it, and the generator all of them."""
-        return False
+        """Those of moments, one for each time the centres move, one for the covariances."""
+        return self._start.steps + len(self._mechanisms)
 
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """Make release `step` and keep what it says."""
-        mechanism = self._mechanisms[step]
-        released = mechanism.release(lambda: self._contributions(step), step=step, account=account, noise=noise)
-        stddev = mechanism.noise_stddev / mechanism.grid
-        if step < _FIRST_OF_COMPONENTS:
-            self._learn_start(step, released, stddev / mechanism.grid)
-        elif isinstance(mechanism, VectorSum):
-            self._components.learn_centres(released, mechanism.noise_stddev / mechanism.count_weight, stddev)
+        if step < self._start.steps:
+            self._start.step(step, account, noise)
+            return
+        mechanism = self._mechanisms[step - self._start.steps]
+        released = mechanism.release(lambda: self._contributions(mechanism), step=step, account=account, noise=noise)
+        if isinstance(mechanism, VectorSum):
+            stddev = mechanism.noise_stddev
+            self._components.learn_centres(released, stddev / mechanism.count_weight, stddev / mechanism.grid)
         else:
             scale = self._parameters.component_norm**2
-            self._components.learn_covariances(released * scale, stddev / mechanism.grid * scale)
+            self._components.learn_covariances(released * scale, mechanism.noise_stddev / mechanism.grid**2 * scale)
 
     def generator(self) -> Generator:
         """The class-conditional mixture."""
         from datalens_service.models.generator import Generator
 
-        return Generator("mixture", self._schema, {}, self._components.tensors(self._records.clip_norm))
-
-    def start_generator(self) -> None:
-        """There is no start before the releases."""
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Empty: stored sums are replayed."""
-        return {}
-
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Nothing to restore."""
+        return Generator("mixture", self._schema, {}, self._components.tensors(self._start.records.clip_norm))
 
     @property
     def _components(self) -> MixtureFit:
         """The fit of the components, once the releases before it are there."""
         if self._fit is None:
             parameters = self._parameters
-            self._fit = MixtureFit(self._start, parameters.components, parameters.pooling, self._rng)
+            self._fit = MixtureFit(self._start.fit, parameters.components, parameters.pooling, self._rng)
         return self._fit
 
-    def _learn_start(self, step: int, released: Floats, product_stddev: float) -> None:
-        if step == _SUBSPACE:
-            self._start.learn_subspace(released[0], self._mechanisms[_MEANS].dimensions)
-        elif step == _MEANS:
-            self._start.learn_means(released)
-        else:
-            scale = self._parameters.residual_norm**2
-            self._start.learn_covariances(released * scale, product_stddev * scale)
-
-    def _contributions(self, step: int) -> Vectors:
-        """What every record adds to release `step`."""
-        if step == _SUBSPACE:
-            return self._records.pooled()
-        coordinates, labels = self._records.coordinates(self._start.basis), self._records.labels
-        if step == _MEANS:
-            return self._records.vectors(coordinates, labels)
-        if step == _COVARIANCES:
-            return self._records.vectors(
-                (coordinates - self._start.means[labels]) / self._parameters.residual_norm, labels
-            )
-        centres = self._components.centres
-        groups = nearest(coordinates, labels, centres)
-        if isinstance(self._mechanisms[step], VectorSum):
-            return self._records.vectors(coordinates, groups)
+    def _contributions(self, mechanism: Moment) -> Vectors:
+        """What every record adds to the sums of the component next to it."""
+        records, centres = self._start.records, self._components.centres
+        coordinates = records.coordinates(self._start.fit.basis)
+        groups = nearest(coordinates, records.labels, centres)
+        if isinstance(mechanism, VectorSum):
+            return records.vectors(coordinates, groups)
         away = coordinates - centres.reshape(-1, centres.shape[-1])[groups]
-        return self._records.vectors(away / self._parameters.component_norm, groups)
+        return records.vectors(away / self._parameters.component_norm, groups)

@@ -118,6 +118,12 @@ def calibrated(mechanism: Moment, units: float) -> PlannedRelease:
     raise InfeasiblePlan("epsilon is too small for moments of these images: raise epsilon.")
 
 
+def sums_of(plan: Plan) -> list[Moment]:
+    """Its releases of sums of records, one by one; votes are left out."""
+    mechanisms = [release.mechanism for release in plan.releases for _ in range(release.count)]
+    return [mechanism for mechanism in mechanisms if isinstance(mechanism, OuterProductSum | VectorSum)]
+
+
 class ClippedRecords:
     """Private records as vectors in units of the clipping norm; a record may enter every sum once.
 
@@ -145,14 +151,36 @@ class ClippedRecords:
         return Vectors(values, groups, self._data.unit_ids)
 
 
-class MomentsLoop:
-    """The three releases of a run; state is not kept, replaying stored sums is cheap."""
+class SumsLoop:
+    """What loops over sums of records share: no state is kept, since replaying the stored sums is cheap."""
+
+    def may_stop_before(self, step: int) -> bool:
+        """Never: each release needs the one before it, and the generator all of them."""
+        return False
+
+    def start_generator(self) -> None:
+        """There is no start before the releases."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Empty: stored sums are replayed."""
+        return {}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Nothing to restore."""
+
+
+class MomentsLoop(SumsLoop):
+    """The three releases of a run.
+
+    Attributes:
+        records: Private.
+        fit: What the releases so far say.
+    """
 
     def __init__(self, parameters: Moments, plan: Plan, dataset: Dataset) -> None:
-        mechanisms = [release.mechanism for release in plan.releases]
-        self._mechanisms: list[Moment] = [item for item in mechanisms if isinstance(item, OuterProductSum | VectorSum)]
+        self._mechanisms = sums_of(plan)
         self._schema = dataset.schema
-        self._records = ClippedRecords(dataset, parameters.clip_norm)
+        self.records = ClippedRecords(dataset, parameters.clip_norm)
         self._residual_norm = parameters.residual_norm
         self.fit = GaussianFit()
 
@@ -161,14 +189,10 @@ class MomentsLoop:
         """Three."""
         return len(self._mechanisms)
 
-    def may_stop_before(self, step: int) -> bool:
-        """Never: each release needs the one before it, and the generator all three."""
-        return False
-
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """Make release `step` and keep what it says."""
         mechanism = self._mechanisms[step]
-        contributions = (self._records.pooled, self._coordinates, self._residuals)[step]
+        contributions = (self.records.pooled, self._coordinates, self._residuals)[step]
         released = mechanism.release(contributions, step=step, account=account, noise=noise)
         if step == 0:
             self.fit.learn_subspace(released[0], self._mechanisms[1].dimensions)
@@ -182,22 +206,12 @@ class MomentsLoop:
         """The class-conditional Gaussian."""
         from datalens_service.models.generator import Generator
 
-        return Generator("gaussian", self._schema, {}, self.fit.tensors(self._records.clip_norm))
-
-    def start_generator(self) -> None:
-        """There is no start before the releases."""
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Empty: stored sums are replayed."""
-        return {}
-
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Nothing to restore."""
+        return Generator("gaussian", self._schema, {}, self.fit.tensors(self.records.clip_norm))
 
     def _coordinates(self) -> Vectors:
-        return self._records.vectors(self._records.coordinates(self.fit.basis), self._records.labels)
+        return self.records.vectors(self.records.coordinates(self.fit.basis), self.records.labels)
 
     def _residuals(self) -> Vectors:
-        labels = self._records.labels
-        residuals = self._records.coordinates(self.fit.basis) - self.fit.means[labels]
-        return self._records.vectors(residuals / self._residual_norm, labels)
+        labels = self.records.labels
+        residuals = self.records.coordinates(self.fit.basis) - self.fit.means[labels]
+        return self.records.vectors(residuals / self._residual_norm, labels)

@@ -243,9 +243,9 @@ def exact_centres_in_the_generator(patch: pytest.MonkeyPatch) -> None:
     """The centres of the mixture move to the means of the records next to them, without noise."""
     contributions = MixtureLoop._contributions
 
-    def moved(self: MixtureLoop, step: int) -> Any:
-        rows = contributions(self, step)
-        if step == 3:
+    def moved(self: MixtureLoop, mechanism: Any) -> Any:
+        rows = contributions(self, mechanism)
+        if mechanism is self._mechanisms[0]:
             centres = self._components.centres.reshape(-1, self._components.centres.shape[-1])
             for group in np.unique(rows.groups):
                 centres[group] = rows.values[rows.groups == group].mean(axis=0)
