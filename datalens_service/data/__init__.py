@@ -5,13 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from datalens_service.data import image_folder, npz
+from datalens_service.data import idx, image_folder, image_table, npz, parquet, webdataset
 from datalens_service.data.limits import DEFAULT_LIMITS, Limits
+from datalens_service.data.source import Source, open_source
 from datalens_service.data.units import UnitDeclaration
 from datalens_service.data.upload import ClassNames, Reader, Upload
 from datalens_service.errors import InvalidDataset
 
-READERS: Final[dict[str, Reader]] = {"npz": npz.READER, "image_folder": image_folder.READER}
+READERS: Final[dict[str, Reader]] = {
+    "npz": npz.READER,
+    "parquet": parquet.READER,
+    "idx": idx.READER,
+    "webdataset": webdataset.READER,
+    "image_table": image_table.READER,
+    "image_folder": image_folder.READER,
+}
+"""In the order in which they are asked: a folder of images with labels beside them is also a folder of images."""
 
 
 def detect(path: Path, *, limits: Limits = DEFAULT_LIMITS) -> str:
@@ -23,15 +32,8 @@ def detect(path: Path, *, limits: Limits = DEFAULT_LIMITS) -> str:
     Raises:
         InvalidDataset: No reader recognises it, or its archive is refused.
     """
-    if not path.is_file():
-        raise InvalidDataset("There is no such file. Name an NPZ or a zip of class folders.")
-    for name, reader in READERS.items():
-        if reader.recognises(path, limits):
-            return name
-    raise InvalidDataset(
-        "This is neither an NPZ with labelled images nor a zip of class folders with PNG or JPEG files. "
-        "Save arrays with numpy.savez_compressed, or zip a folder that holds one folder for each class."
-    )
+    with open_source(_existing(path), limits) as source:
+        return recognised(source)
 
 
 def read_upload(
@@ -55,8 +57,40 @@ def read_upload(
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    reader = READERS[detect(path, limits=limits)]
-    return reader.read(path, class_names=class_names, units=units, limits=limits)
+    with open_source(_existing(path), limits) as source:
+        return READERS[recognised(source)].read(source, class_names=class_names, units=units)
 
 
-__all__ = ["DEFAULT_LIMITS", "READERS", "Limits", "Reader", "UnitDeclaration", "Upload", "detect", "read_upload"]
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise InvalidDataset("There is no such file. Name an NPZ, a zip or tar of images, or a Parquet file.")
+    return path
+
+
+def recognised(source: Source) -> str:
+    """Format of an opened upload: a key of `READERS`.
+
+    Raises:
+        InvalidDataset: No reader recognises it.
+    """
+    for name, reader in READERS.items():
+        if reader.recognises(source):
+            return name
+    raise InvalidDataset(
+        "This is neither an NPZ with labelled images, nor Parquet with an image column, nor a zip or tar of class "
+        "folders, of images with metadata.csv, of a WebDataset or of the IDX files of MNIST. Save arrays with "
+        "numpy.savez_compressed, or zip a folder that holds one folder of PNG or JPEG files for each class."
+    )
+
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "READERS",
+    "Limits",
+    "Reader",
+    "UnitDeclaration",
+    "Upload",
+    "detect",
+    "read_upload",
+    "recognised",
+]

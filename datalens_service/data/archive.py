@@ -5,28 +5,26 @@ Nothing is ever extracted to disk, so names are labels and not paths; those that
 
 from __future__ import annotations
 
-import re
 import stat
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
+from datalens_service.data.entries import DAMAGED, Archive, Entry, check_names, not_plain, refusing
 from datalens_service.data.limits import Limits
-from datalens_service.errors import DatalensError, InvalidDataset
+from datalens_service.errors import InvalidDataset
 
-_DAMAGED = "The archive is damaged or cut off. Create it again as a plain zip and upload it completely."
 _START = b"PK\x03\x04"
 _DIRECTORY_ENTRY = b"PK\x01\x02"
 _CHUNK = 2**20
 _PLAIN_KINDS = (0, stat.S_IFREG, stat.S_IFDIR)
-_NAME_BYTES = 1024
 
 
 @dataclass(frozen=True)
-class Archive:
+class ZipArchive:
     """An open zip whose directory passed every check.
 
     Attributes:
@@ -35,32 +33,16 @@ class Archive:
     """
 
     file: zipfile.ZipFile
-    entries: tuple[zipfile.ZipInfo, ...]
+    entries: tuple[Entry, ...]
 
-    def open(self, entry: zipfile.ZipInfo) -> IO[bytes]:
+    def open(self, entry: Entry) -> IO[bytes]:
         """Stream of an entry. Give `read` a size: without one, zipfile unpacks more than the entry declares."""
-        return self.file.open(entry)
+        return self.file.open(cast("zipfile.ZipInfo", entry))
 
-    def head(self, entry: zipfile.ZipInfo, size: int) -> bytes:
+    def head(self, entry: Entry, size: int) -> bytes:
         """First `size` bytes of an entry."""
-        with refusing(_DAMAGED), self.open(entry) as stream:
+        with refusing(DAMAGED), self.open(entry) as stream:
             return stream.read(size)
-
-
-@contextmanager
-def refusing(sentence: str) -> Iterator[None]:
-    """Turn whatever a parser raises on hostile bytes into one refusal.
-
-    Raises:
-        InvalidDataset: With `sentence`, for every exception that is not deliberate.
-    """
-    try:
-        yield
-    except DatalensError:
-        raise
-    except Exception:  # noqa: BLE001 - zipfile, NumPy and Pillow do not document what hostile bytes raise
-        # The cause may quote file contents or names, so it is not chained.
-        raise InvalidDataset(sentence) from None
 
 
 def starts_like_zip(path: Path) -> bool:
@@ -79,13 +61,14 @@ def open_archive(path: Path, limits: Limits) -> Iterator[Archive]:
     size = path.stat().st_size
     if _entries_at_most(path) > limits.entries:
         raise InvalidDataset(f"The archive has too many entries; at most {limits.entries} are accepted.")
-    with refusing(_DAMAGED):
+    with refusing(DAMAGED):
         file = zipfile.ZipFile(path)
     with file:
         entries = file.infolist()
         _check_sizes(entries, size, limits)
-        _check_names(entries)
-        yield Archive(file, tuple(entry for entry in entries if not entry.is_dir()))
+        _check_kinds(entries)
+        check_names(_stored_name(entry) for entry in entries)
+        yield ZipArchive(file, tuple(entry for entry in entries if not entry.is_dir()))
 
 
 def _entries_at_most(path: Path) -> int:
@@ -114,29 +97,14 @@ def _check_sizes(entries: Sequence[zipfile.ZipInfo], archive_bytes: int, limits:
         )
     # Entries that share their bytes are how a small archive becomes a large one without a high ratio.
     if sum(entry.compress_size for entry in entries) > archive_bytes:
-        raise InvalidDataset(_DAMAGED)
+        raise InvalidDataset(DAMAGED)
 
 
-def _check_names(entries: Sequence[zipfile.ZipInfo]) -> None:
-    seen: set[str] = set()
-    for entry in entries:
-        if not _is_plain_name(entry.orig_filename) or stat.S_IFMT(entry.external_attr >> 16) not in _PLAIN_KINDS:
-            raise InvalidDataset(
-                "At least one entry is a link or has a name that acts as a path (absolute, '..', '\\', control "
-                "characters). Put plain files with relative names into the archive."
-            )
-        name = entry.filename.rstrip("/").casefold()
-        if name in seen:
-            raise InvalidDataset("At least one name occurs twice, or twice up to upper and lower case. Rename one.")
-        seen.add(name)
+def _check_kinds(entries: Sequence[zipfile.ZipInfo]) -> None:
+    if any(stat.S_IFMT(entry.external_attr >> 16) not in _PLAIN_KINDS for entry in entries):
+        raise not_plain()
 
 
-def _is_plain_name(name: str) -> bool:
-    components = name.removesuffix("/").split("/")
-    return (
-        len(name.encode(errors="replace")) <= _NAME_BYTES
-        and name.isprintable()
-        and "\\" not in name
-        and not re.match("[A-Za-z]:", name)
-        and not any(component in ("", ".", "..") for component in components)
-    )
+def _stored_name(entry: zipfile.ZipInfo) -> str:
+    """As it stands in the file: `filename` is cut at a NUL."""
+    return entry.orig_filename

@@ -36,6 +36,8 @@ class Schema(BaseModel):
     unit: str = "record"
     records_per_unit: Annotated[int, Field(ge=1)] = 1
     classes_per_unit: Annotated[int, Field(ge=1)] = 1
+    test_is_public: bool = False
+    """Whether the test split is public: figures measured on it may then be passed on."""
 
     @property
     def dimensions(self) -> int:

@@ -19,19 +19,18 @@ Images are (n, height, width), (n, height, width, 1) or (n, height, width, 3): i
 from __future__ import annotations
 
 import math
-import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from datalens_service.data.archive import Archive, open_archive, refusing, starts_like_zip
 from datalens_service.data.dataset import MAXIMUM_CLASSES, Images, Labels, Split, UnitIds
-from datalens_service.data.limits import Limits
+from datalens_service.data.entries import Archive, Entry, refusing
+from datalens_service.data.labels import number_names
+from datalens_service.data.source import Source
 from datalens_service.data.units import UnitDeclaration, identities
 from datalens_service.data.upload import ClassNames, Reader, Upload, build_upload
 from datalens_service.errors import InvalidDataset
@@ -63,47 +62,43 @@ _LAYOUTS = (
 )
 
 
-def recognises(path: Path, limits: Limits) -> bool:
+def recognises(source: Source) -> bool:
     """Whether the file is a zip with a NumPy array in it."""
-    if not starts_like_zip(path):
-        return False
-    with open_archive(path, limits) as archive:
-        arrays = [entry for entry in archive.entries if entry.filename.endswith(_SUFFIX)]
-        return bool(arrays) and archive.head(arrays[0], len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX
+    arrays = [entry for entry in source.entries if entry.filename.endswith(_SUFFIX)]
+    return not source.is_tar and bool(arrays) and source.head(arrays[0], len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX
 
 
-def read(path: Path, *, class_names: ClassNames | None, units: UnitDeclaration | None, limits: Limits) -> Upload:
+def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclaration | None) -> Upload:
     """Read an NPZ.
 
     Args:
-        path: The file.
+        source: The opened file.
         class_names: Public names; by default those in the file, else "0", "1", ... up to the largest label.
         units: What one unit is, if the file has an array of groups.
-        limits: Caps on what is unpacked.
 
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    with open_archive(path, limits) as archive:
-        arrays = {e.filename.removesuffix(_SUFFIX): e for e in archive.entries if e.filename.endswith(_SUFFIX)}
-        pairs = _choose_pairs(arrays)
-        # All headers first: nothing is unpacked for an upload that is refused anyway.
-        for images, labels in pairs:
-            _check_image_header(_header(archive, images))
-            _check_label_header(_header(archive, labels))
-        train, *tests = [
-            Split(_read_images(archive, images), _read_labels(archive, labels)) for images, labels in pairs
-        ]
-        train = replace(train, units=_read_groups(archive, arrays))
-        test = tests[0] if tests else None
-        names = class_names or _names_in_file(archive, arrays) or _numbered_names(train, test)
+    archive = source.archive
+    if archive is None:
+        raise InvalidDataset(_DAMAGED)
+    arrays = {e.filename.removesuffix(_SUFFIX): e for e in archive.entries if e.filename.endswith(_SUFFIX)}
+    pairs = _choose_pairs(arrays)
+    # All headers first: nothing is unpacked for an upload that is refused anyway.
+    for images, labels in pairs:
+        _check_image_header(_header(archive, images))
+        _check_label_header(_header(archive, labels))
+    train, *tests = [Split(_read_images(archive, images), _read_labels(archive, labels)) for images, labels in pairs]
+    train = replace(train, units=_read_groups(archive, arrays))
+    test = tests[0] if tests else None
+    names = class_names or _names_in_file(archive, arrays) or _numbered_names(train, test)
     return build_upload(train, test, names, units)
 
 
 READER = Reader(recognises, read)
 
 
-def _choose_pairs(arrays: Mapping[str, zipfile.ZipInfo]) -> list[tuple[zipfile.ZipInfo, zipfile.ZipInfo]]:
+def _choose_pairs(arrays: Mapping[str, Entry]) -> list[tuple[Entry, Entry]]:
     """(images, labels) of training and, if there is one, of the test split."""
     layouts = [keys for keys in _LAYOUTS if keys.images in arrays and keys.labels in arrays]
     if len(layouts) != 1:
@@ -119,7 +114,7 @@ def _choose_pairs(arrays: Mapping[str, zipfile.ZipInfo]) -> list[tuple[zipfile.Z
     return [*pairs, (arrays[keys.test_images], arrays[keys.test_labels])] if all(has_test) else pairs
 
 
-def _header(archive: Archive, entry: zipfile.ZipInfo) -> _Header:
+def _header(archive: Archive, entry: Entry) -> _Header:
     """Shape and type of an array, without its numbers.
 
     Only format version 1.0 is read: later versions exist for structured types and for headers of up to 4 GiB.
@@ -158,12 +153,12 @@ def _check_label_header(header: _Header) -> None:
         raise InvalidDataset("Labels must be integers that number the classes from 0.")
 
 
-def _read_array(archive: Archive, entry: zipfile.ZipInfo) -> NDArray[Any]:
+def _read_array(archive: Archive, entry: Entry) -> NDArray[Any]:
     with refusing(_DAMAGED), archive.open(entry) as stream:
         return npy.read_array(stream, allow_pickle=False)
 
 
-def _read_images(archive: Archive, entry: zipfile.ZipInfo) -> Images:
+def _read_images(archive: Archive, entry: Entry) -> Images:
     """uint8 (n, height, width, channels), converted in blocks."""
     values = _read_array(archive, entry)
     if values.ndim == 3:
@@ -186,14 +181,14 @@ def _as_bytes(values: NDArray[Any]) -> Images:
     return np.rint(values * values.dtype.type(255)).astype(np.uint8) if is_float else values.astype(np.uint8)
 
 
-def _read_labels(archive: Archive, entry: zipfile.ZipInfo) -> Labels:
+def _read_labels(archive: Archive, entry: Entry) -> Labels:
     values = _read_array(archive, entry).reshape(-1)
     if values.size and not (values.min() >= 0 and values.max() < MAXIMUM_CLASSES):
         raise InvalidDataset(f"Labels must number the classes from 0 and lie below {MAXIMUM_CLASSES}.")
     return values.astype(np.int64)
 
 
-def _read_groups(archive: Archive, arrays: Mapping[str, zipfile.ZipInfo]) -> UnitIds | None:
+def _read_groups(archive: Archive, arrays: Mapping[str, Entry]) -> UnitIds | None:
     """Identity of the unit of every training image, if the file names them."""
     there = [arrays[key] for key in _GROUPS if key in arrays]
     if len(there) > 1:
@@ -206,7 +201,7 @@ def _read_groups(archive: Archive, arrays: Mapping[str, zipfile.ZipInfo]) -> Uni
     return identities(_read_array(archive, there[0]).tolist())
 
 
-def _names_in_file(archive: Archive, arrays: Mapping[str, zipfile.ZipInfo]) -> ClassNames | None:
+def _names_in_file(archive: Archive, arrays: Mapping[str, Entry]) -> ClassNames | None:
     if _CLASS_NAMES not in arrays:
         return None
     header = _header(archive, arrays[_CLASS_NAMES])
@@ -216,6 +211,4 @@ def _names_in_file(archive: Archive, arrays: Mapping[str, zipfile.ZipInfo]) -> C
 
 
 def _numbered_names(train: Split, test: Split | None) -> ClassNames:
-    """ "0", "1", ... up to the largest label, which the owner thereby declares public."""
-    labels = train.labels if test is None else np.concatenate([train.labels, test.labels])
-    return tuple(str(index) for index in range(int(labels.max(initial=0)) + 1))
+    return number_names(train.labels if test is None else np.concatenate([train.labels, test.labels]))

@@ -16,8 +16,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.data.archive import refusing
 from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.entries import refusing
 from datalens_service.errors import NotFound, StateConflict
 
 _SCHEMA = "schema.json"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from pydantic import ValidationError
 
 from datalens_service.data.dataset import MAXIMUM_CLASSES, MAXIMUM_SIDE, Schema, Split, check_split, check_units
-from datalens_service.data.limits import Limits
+from datalens_service.data.source import Source
 from datalens_service.data.units import UnitDeclaration
 from datalens_service.errors import InvalidDataset
 
@@ -30,16 +29,14 @@ class Upload(NamedTuple):
 class Recognise(Protocol):
     """Says whether a file looks like one format."""
 
-    def __call__(self, path: Path, limits: Limits) -> bool:
+    def __call__(self, source: Source) -> bool:
         """True if contents, not the name, look like the format."""
 
 
 class Read(Protocol):
     """Reads one format."""
 
-    def __call__(
-        self, path: Path, *, class_names: ClassNames | None, units: UnitDeclaration | None, limits: Limits
-    ) -> Upload:
+    def __call__(self, source: Source, *, class_names: ClassNames | None, units: UnitDeclaration | None) -> Upload:
         """The checked contents.
 
         Raises:
@@ -93,7 +90,8 @@ def _check_declared(train: Split, units: UnitDeclaration | None) -> None:
     if units is not None and train.units is None:
         raise InvalidDataset(
             "records_per_unit was declared, but the upload does not say which images belong together. Add an array "
-            "'groups' to the NPZ, or a metadata.csv with the columns file_name and group to the zip."
+            "'groups' to the NPZ, a metadata.csv with the columns file_name and group to the zip, or a column group "
+            "to the table."
         )
 
 
@@ -115,6 +113,20 @@ def _schema(train: Split, class_names: ClassNames, units: UnitDeclaration | None
             f"Images must measure 4 to {MAXIMUM_SIDE} pixels on each side, and there must be 1 to {MAXIMUM_CLASSES} "
             "classes and at least two training images of different units. Resize the images or join classes."
         ) from None
+
+
+def with_public_test(upload: Upload) -> Upload:
+    """The upload with its test split declared public.
+
+    Raises:
+        InvalidDataset: There is none, or one of its images is a training image.
+    """
+    if upload.test is None:
+        raise InvalidDataset("There is no test split that could be public: add test_images and test_labels.")
+    private = {image.tobytes() for image in upload.train.images}
+    if any(image.tobytes() in private for image in upload.test.images):
+        raise InvalidDataset("A test split that is public must not hold training images: they would be public, too.")
+    return upload._replace(schema=upload.schema.model_copy(update={"test_is_public": True}))
 
 
 def check_class_names(class_names: ClassNames) -> None:

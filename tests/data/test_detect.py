@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -8,25 +9,28 @@ import pytest
 from datalens_service.data import READERS, detect, read_upload
 from datalens_service.errors import InvalidDataset
 
-from .builders import grey, npy_bytes, random_images, write_npz, write_zip
-
-UPLOADS = {
-    "npz": lambda path: write_npz(path, images=random_images(2, 8, 8), labels=np.arange(2)),
-    "image_folder": lambda path: write_zip(path, {"a/1.png": grey(), "b/2.png": grey()}),
-}
+from .builders import grey, npy_bytes, write_zip
+from .uploads import IMAGES, LABELS, UPLOADS
 
 
 def test_every_reader_has_an_upload_here() -> None:
-    assert UPLOADS.keys() == READERS.keys()
+    assert {kind.partition(" ")[0] for kind in UPLOADS} == READERS.keys()
 
 
 @pytest.mark.parametrize("name", ["upload", "upload.npz", "upload.zip", "upload.png"])
-@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("kind", UPLOADS)
 def test_contents_decide_and_the_name_does_not(tmp_path: Path, kind: str, name: str) -> None:
-    path = UPLOADS[kind](tmp_path / name)
-    assert detect(path) == kind
-    schema, train, test = read_upload(path)
-    assert (schema.num_units, len(train), test) == (2, 2, None)
+    assert detect(UPLOADS[kind](tmp_path / name)) == kind.partition(" ")[0]
+
+
+@pytest.mark.parametrize("kind", UPLOADS)
+def test_all_formats_give_the_same_records(tmp_path: Path, kind: str) -> None:
+    schema, train, test = read_upload(UPLOADS[kind](tmp_path / "upload"))
+    assert (schema.class_names, schema.num_units, test) == (("0", "1", "2"), 12, None)
+    # A folder per class puts its records together.
+    order = np.argsort(LABELS, kind="stable") if kind.startswith("image_folder") else slice(None)
+    np.testing.assert_array_equal(train.images[..., 0], IMAGES[order])
+    np.testing.assert_array_equal(train.labels, LABELS[order])
 
 
 FOREIGN = {
@@ -34,7 +38,7 @@ FOREIGN = {
     "text": b"label,pixel0\n1,0\n",
     "one array": npy_bytes(np.zeros(3)),
     "one image": grey(),
-    "gzip": b"\x1f\x8b\x08" + bytes(50),
+    "gzip of text": gzip.compress(b"label,pixel0"),
     "pickle": b"\x80\x05K\x01.",
     "HDF5": b"\x89HDF\r\n\x1a\n" + bytes(50),
     "zip behind a script": b"#!/bin/sh\n",

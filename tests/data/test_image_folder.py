@@ -12,12 +12,14 @@ from PIL import Image
 
 from datalens_service.data import image_folder, read_upload
 from datalens_service.data.limits import DEFAULT_LIMITS, Limits
+from datalens_service.data.source import open_source
+from datalens_service.data.upload import Upload
 from datalens_service.errors import InvalidDataset
 
 from .builders import Contents, encoded, grey, random_images, write_npz, write_zip
 
 
-def read(folder: Path, contents: Contents, limits: Limits = DEFAULT_LIMITS) -> image_folder.Upload:
+def read(folder: Path, contents: Contents, limits: Limits = DEFAULT_LIMITS) -> Upload:
     return read_upload(write_zip(folder / "upload", contents), limits=limits)
 
 
@@ -236,7 +238,7 @@ def test_images_of_another_size_or_mode_are_refused_without_their_name(tmp_path:
         ({"val/a/1.png": grey(), "val/a/2.png": grey()}, "no PNG or JPEG"),
         ({"a/1.png": grey(), "a/2.gif": b"GIF"}, "Only PNG and JPEG"),
         ({"a/1.png": grey(), "a/more.zip": b"PK\x03\x04"}, "Only PNG and JPEG"),
-        ({"a/1.png": grey(), "metadata.csv": b"file_name,label"}, "columns file_name and group"),
+        ({"a/1.png": grey(), "metadata.csv": b"file_name,note"}, "columns file_name and group"),
         ({"a/1.png": grey()}, "at least two"),
     ],
 )
@@ -296,11 +298,16 @@ def test_flipped_bits_inside_an_image_are_refused_or_read(tmp_path: Path, file_f
     assert refused > 20
 
 
+def recognised(path: Path) -> bool:
+    with open_source(path, DEFAULT_LIMITS) as source:
+        return image_folder.READER.recognises(source)
+
+
 def test_recognises_by_contents(tmp_path: Path) -> None:
-    assert image_folder.recognises(write_zip(tmp_path / "a", {"x/1.jpeg": encoded(PIXELS, "JPEG")}), DEFAULT_LIMITS)
-    assert not image_folder.recognises(write_zip(tmp_path / "b", {"x/1.png": b"text"}), DEFAULT_LIMITS)
-    assert not image_folder.recognises(write_zip(tmp_path / "c", {"__MACOSX/1.png": grey()}), DEFAULT_LIMITS)
-    assert not image_folder.recognises(write_npz(tmp_path / "d", images=np.zeros(3)), DEFAULT_LIMITS)
+    assert recognised(write_zip(tmp_path / "a", {"x/1.jpeg": encoded(PIXELS, "JPEG")}))
+    assert not recognised(write_zip(tmp_path / "b", {"x/1.png": b"text"}))
+    assert not recognised(write_zip(tmp_path / "c", {"__MACOSX/1.png": grey()}))
+    assert not recognised(write_npz(tmp_path / "d", images=np.zeros(3)))
 
 
 def test_metadata_does_not_reach_the_records(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from datalens_service.data import npz, read_upload
 from datalens_service.data.limits import DEFAULT_LIMITS
+from datalens_service.data.source import open_source
 from datalens_service.errors import InvalidDataset
 
 from .builders import npy_bytes, random_images, write_npz, write_zip
@@ -44,6 +45,7 @@ def test_medmnist_keys(tmp_path: Path) -> None:
         "unit": "record",
         "records_per_unit": 1,
         "classes_per_unit": 1,
+        "test_is_public": False,
     }
     assert train.images.dtype == np.uint8
     assert train.labels.dtype == np.int64
@@ -274,11 +276,16 @@ def test_flipped_bits_are_refused_or_read_and_never_crash(tmp_path: Path) -> Non
     assert refused > 200
 
 
+def recognised(path: Path) -> bool:
+    with open_source(path, DEFAULT_LIMITS) as source:
+        return npz.READER.recognises(source)
+
+
 def test_recognises_by_contents(tmp_path: Path) -> None:
-    assert npz.recognises(write_npz(tmp_path / "a", images=IMAGES), DEFAULT_LIMITS)
-    assert not npz.recognises(write_zip(tmp_path / "b", {"images.npy": b"text"}), DEFAULT_LIMITS)
+    assert recognised(write_npz(tmp_path / "a", images=IMAGES))
+    assert not recognised(write_zip(tmp_path / "b", {"images.npy": b"text"}))
     (tmp_path / "c").write_bytes(npy_bytes(IMAGES))
-    assert not npz.recognises(tmp_path / "c", DEFAULT_LIMITS)
+    assert not recognised(tmp_path / "c")
 
 
 def test_uncompressed_npz(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from datalens_service.data.dataset import Images, Labels, Schema
-from datalens_service.data.export import image_folder, npz, parquet
+from datalens_service.data.export import image_folder, npz, parquet, webdataset
 from datalens_service.data.export.grid import sample_grid
 
 
@@ -32,6 +32,7 @@ WRITERS: Final[dict[str, Writer]] = {
     "npz": npz.write,
     "parquet": parquet.write,
     "imagefolder": image_folder.write,
+    "webdataset": webdataset.write,
 }
 
 __all__ = ["WRITERS", "Writer", "sample_grid"]

@@ -21,7 +21,19 @@ def sample_grid(images: Images, labels: Labels, schema: Schema, columns: int = 1
     """PNG with the first `columns` images of every class, one class per row, at most 50 rows.
 
     Args:
-        images: uint8 (n, height, width, channels), synthetic.
+        images: uint8 (n, height, width, channels), synthetic: the PNG says so.
+        labels: int64 (n,).
+        schema: Of the images.
+        columns: Images per class; places stay blank where a class has fewer.
+    """
+    return encode_png(grid(images, labels, schema, columns))
+
+
+def grid(images: Images, labels: Labels, schema: Schema, columns: int = 10) -> Images:
+    """The same as pixels, uint8 (height, width, channels).
+
+    Args:
+        images: uint8 (n, height, width, channels).
         labels: int64 (n,).
         schema: Of the images.
         columns: Images per class; places stay blank where a class has fewer.
@@ -36,4 +48,4 @@ def sample_grid(images: Images, labels: Labels, schema: Schema, columns: int = 1
             tile = images[index].repeat(factor, axis=0).repeat(factor, axis=1)
             top, left = step * (row, column) + _GAP
             canvas[top : top + tile.shape[0], left : left + tile.shape[1]] = tile
-    return encode_png(canvas)
+    return canvas

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 import time
 import zipfile
 from pathlib import Path
@@ -32,7 +33,19 @@ def imagefolder_statement(path: Path) -> str:
         return archive.read("card.json").decode()
 
 
-STATEMENTS = {"npz": npz_statement, "parquet": parquet_statement, "imagefolder": imagefolder_statement}
+def webdataset_statement(path: Path) -> str:
+    with tarfile.open(path) as archive:
+        card = archive.extractfile("card.json")
+        assert card is not None
+        return card.read().decode()
+
+
+STATEMENTS = {
+    "npz": npz_statement,
+    "parquet": parquet_statement,
+    "imagefolder": imagefolder_statement,
+    "webdataset": webdataset_statement,
+}
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -1,0 +1,135 @@
+"""The process that reads uploads: `python -m datalens_service.data.decode`, started by `sandbox.py`.
+
+It gets a request as JSON on its standard input, confines itself, reads the file and leaves `outcome.json` and the
+records in its folder. Whatever a hostile file does to it, nothing else is hurt: it has no secrets, no network and no
+other place to write to.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from datalens_service.data import DEFAULT_LIMITS, READERS, recognised
+from datalens_service.data.confinement import confine
+from datalens_service.data.dataset import Dataset, Images, Split
+from datalens_service.data.findings import BadFile, UnusableFiles
+from datalens_service.data.source import open_source
+from datalens_service.data.stored import save_dataset
+from datalens_service.data.units import UnitDeclaration
+from datalens_service.data.upload import Upload, with_public_test
+from datalens_service.errors import InvalidDataset
+
+OUTCOME: Final = "outcome.json"
+RECORDS: Final = "records"
+OUT_OF_MEMORY: Final = "Reading the file needs more memory than is allowed. Upload fewer or smaller images."
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Request(_Frozen):
+    """What to read.
+
+    Attributes:
+        path: The file.
+        folder: Where results go.
+        class_names: Public class names, or None.
+        units: What one unit is, or None.
+        public_test: Whether the test split is declared public.
+        memory_bytes: Address space of the process.
+        cpu_seconds: Its processor time.
+    """
+
+    path: Path
+    folder: Path
+    class_names: tuple[str, ...] | None
+    units: UnitDeclaration | None
+    public_test: bool
+    memory_bytes: int
+    cpu_seconds: int
+
+
+class Counts(_Frozen):
+    """How many records there are. Private."""
+
+    train: int = Field(ge=0)
+    test: int = Field(ge=0)
+    classes: dict[str, int]
+    duplicates: int = Field(ge=0)
+
+
+class Outcome(_Frozen):
+    """What came of it. Private, but for `format` and `refusal`."""
+
+    format: str | None = None
+    counts: Counts | None = None
+    refusal: str | None = None
+    bad_files: tuple[BadFile, ...] = ()
+    bad_count: int = 0
+    checked: int = 0
+
+
+def main() -> None:
+    """Serve one request."""
+    request = Request.model_validate_json(sys.stdin.buffer.read())
+    # Pillow warns of what it is suspicious of; here, nobody shares the filter.
+    warnings.simplefilter("error")
+    confine(
+        request.folder,
+        memory_bytes=request.memory_bytes,
+        cpu_seconds=request.cpu_seconds,
+        file_bytes=2 * DEFAULT_LIMITS.uncompressed_bytes,
+    )
+    outcome = _read(request)
+    (request.folder / OUTCOME).write_text(outcome.model_dump_json())
+
+
+def _read(request: Request) -> Outcome:
+    try:
+        with open_source(request.path, DEFAULT_LIMITS) as source:
+            name = recognised(source)
+            upload = READERS[name].read(source, class_names=request.class_names, units=request.units)
+            if request.public_test:
+                upload = with_public_test(upload)
+            save_dataset(Dataset(*upload, partition_key=b""), request.folder / RECORDS)
+    except UnusableFiles as error:
+        return Outcome(refusal=error.detail, bad_files=error.bad_files, bad_count=error.count, checked=error.checked)
+    except InvalidDataset as error:
+        return Outcome(refusal=error.detail)
+    except MemoryError:
+        return Outcome(refusal=OUT_OF_MEMORY)
+    except OSError:
+        # What is wrong with the upload is refused above; this is the disk.
+        sys.exit(os.EX_IOERR)
+    return Outcome(format=name, counts=_counts(upload))
+
+
+def _counts(upload: Upload) -> Counts:
+    per_class = np.bincount(upload.train.labels, minlength=upload.schema.num_classes)
+    return Counts(
+        train=len(upload.train),
+        test=0 if upload.test is None else len(upload.test),
+        classes=dict(zip(upload.schema.class_names, map(int, per_class), strict=True)),
+        duplicates=_duplicates(upload.train),
+    )
+
+
+def _duplicates(split: Split) -> int:
+    """Training records whose pixels another one has, too: each is protected, but not as often as it occurs."""
+    return len(split) - len({image.tobytes() for image in _views(split.images)})
+
+
+def _views(images: Images) -> list[Images]:
+    return list(images)
+
+
+if __name__ == "__main__":
+    main()

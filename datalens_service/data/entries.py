@@ -1,0 +1,99 @@
+"""What all archives have in common: entries with names that are labels, never paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, Final, Protocol
+
+from datalens_service.errors import DatalensError, InvalidDataset
+
+DAMAGED: Final = "The archive is damaged or cut off. Create it again as a plain zip or tar and upload it completely."
+
+_NAME_BYTES: Final = 1024
+
+
+class Entry(Protocol):
+    """A file of an archive."""
+
+    @property
+    def filename(self) -> str:
+        """Name inside the archive."""
+
+    @property
+    def file_size(self) -> int:
+        """Bytes when unpacked, as declared."""
+
+    @property
+    def compress_size(self) -> int:
+        """Bytes inside the archive."""
+
+
+class Archive(Protocol):
+    """An open archive whose directory passed every check."""
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Its files, without directories, in stored order."""
+
+    def open(self, entry: Entry) -> IO[bytes]:
+        """Stream of an entry. Give `read` a size."""
+
+    def head(self, entry: Entry, size: int) -> bytes:
+        """First `size` bytes of an entry."""
+
+
+@contextmanager
+def refusing(sentence: str) -> Iterator[None]:
+    """Turn whatever a parser raises on hostile bytes into one refusal.
+
+    Raises:
+        InvalidDataset: With `sentence`, for every exception that is not deliberate.
+    """
+    try:
+        yield
+    except DatalensError:
+        raise
+    except Exception:  # noqa: BLE001 - zipfile, NumPy and Pillow do not document what hostile bytes raise
+        # The cause may quote file contents or names, so it is not chained.
+        raise InvalidDataset(sentence) from None
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse names that act as paths, and names that collide on some file system.
+
+    Args:
+        names: Of all entries, as stored; those of folders end with a slash.
+
+    Raises:
+        InvalidDataset: At least one is not plain, or occurs twice.
+    """
+    seen: set[str] = set()
+    for name in names:
+        if not is_plain(name):
+            raise not_plain()
+        folded = name.rstrip("/").casefold()
+        if folded in seen:
+            raise InvalidDataset("At least one name occurs twice, or twice up to upper and lower case. Rename one.")
+        seen.add(folded)
+
+
+def not_plain() -> InvalidDataset:
+    """The refusal of links, devices and names that act as paths."""
+    return InvalidDataset(
+        "At least one entry is a link or has a name that acts as a path (absolute, '..', '\\', control "
+        "characters). Put plain files with relative names into the archive."
+    )
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is relative, printable and climbs nowhere."""
+    components = name.removesuffix("/").split("/")
+    return (
+        len(name.encode(errors="replace")) <= _NAME_BYTES
+        and name.isprintable()
+        and "\\" not in name
+        and not re.match("[A-Za-z]:", name)
+        and not any(component in ("", ".", "..") for component in components)
+    )

@@ -1,0 +1,128 @@
+"""A whole data set as one zip: images, card, licence, checksums, Croissant, datasheet and proof of its privacy.
+
+README.md  datasheet.md  croissant.json  classes.json  provenance.json  privacy.json  LICENSE  NOTICE  SHA256SUMS
+data/train-00000-of-00001.parquet | data/synthetic.npz | data/train-00000.tar | data/train/<class>/<n>.png
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from datalens_service.data.export.croissant import DataFile, croissant
+from datalens_service.data.export.fixed_zip import fixed_entry
+from datalens_service.data.export.licence import licence_text
+from datalens_service.data.export.pages import dataset_card, datasheet, description
+from datalens_service.data.export.provenance import provenance
+
+
+class Place(NamedTuple):
+    """Where the images of one format lie in a bundle.
+
+    Attributes:
+        name: Of the file, or of the folder that its files go to.
+        media_type: Of the file, or of each.
+    """
+
+    name: str
+    media_type: str
+
+
+PLACES: Final[dict[str, Place]] = {
+    "parquet": Place("data/train-00000-of-00001.parquet", "application/x-parquet"),
+    "npz": Place("data/synthetic.npz", "application/x-npz"),
+    "webdataset": Place("data/train-00000.tar", "application/x-tar"),
+    "imagefolder": Place("data/train", "image/png"),
+}
+"""By key of `WRITERS`."""
+
+_PICTURE: Final = "image/png"
+_NOTICE: Final = (
+    "The images in this data set are synthetic: they were drawn from a generator and show nobody and nothing real.\n"
+    "They are marked as such (IPTC Digital Source Type trainedAlgorithmicMedia); leave the marking in when you pass "
+    "them on.\n"
+)
+
+
+def write_bundle(
+    path: Path,
+    images: Path,
+    format: str,
+    card: dict[str, Any],
+    *,
+    count: int,
+    name: str,
+    spdx: str,
+    further: Mapping[str, bytes],
+) -> None:
+    """Write the zip; equal input gives equal bytes.
+
+    Args:
+        path: File to create or replace.
+        images: What the writer of `format` wrote.
+        format: Key of `PLACES`.
+        card: Of the job; public.
+        count: How many images there are.
+        name: Of the data set; public.
+        spdx: Key of `LICENCES`.
+        further: More public files by name, for example `privacy.json`.
+    """
+    place = PLACES[format]
+    sums = _digests(images, place)
+    data = DataFile(place.name, place.media_type, sums.get(place.name, ""), images.stat().st_size)
+    texts = {**_texts(card, data, count, name, spdx), **further}
+    sums |= {file: hashlib.sha256(content).hexdigest() for file, content in texts.items()}
+    lines = "".join(f"{sums[file]}  {file}\n" for file in sorted(sums))
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, content in sorted({**texts, "SHA256SUMS": lines.encode()}.items()):
+            archive.writestr(fixed_entry(file, zipfile.ZIP_DEFLATED), content)
+        _copy_images(images, place, archive)
+
+
+def _digests(images: Path, place: Place) -> dict[str, str]:
+    """SHA-256 of every file of images, by its name in the bundle."""
+    if place.media_type == _PICTURE:
+        with zipfile.ZipFile(images) as folder:
+            return {f"{place.name}/{name}": hashlib.sha256(folder.read(name)).hexdigest() for name in _pictures(folder)}
+    with images.open("rb") as file:
+        return {place.name: hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _copy_images(images: Path, place: Place, archive: zipfile.ZipFile) -> None:
+    """Images are packed already, so entries are stored."""
+    if place.media_type == _PICTURE:
+        with zipfile.ZipFile(images) as folder:
+            for name in _pictures(folder):
+                archive.writestr(fixed_entry(f"{place.name}/{name}", zipfile.ZIP_STORED), folder.read(name))
+        return
+    entry = fixed_entry(place.name, zipfile.ZIP_STORED)
+    with images.open("rb") as source, archive.open(entry, "w", force_zip64=True) as target:
+        shutil.copyfileobj(source, target)
+
+
+def _pictures(folder: zipfile.ZipFile) -> list[str]:
+    return [name for name in folder.namelist() if name.endswith(".png")]
+
+
+def _texts(card: dict[str, Any], data: DataFile, count: int, name: str, spdx: str) -> dict[str, bytes]:
+    classes = {"class_names": list(card["images"]["class_names"])}
+    metadata = croissant(card, data, name=name, spdx=spdx, description=description(card, count))
+    texts = {
+        "README.md": dataset_card(card, count, name=name, spdx=spdx, pattern=data.pattern),
+        "datasheet.md": datasheet(card, count, name=name, spdx=spdx),
+        "classes.json": _json(classes),
+        "croissant.json": _json(metadata),
+        "provenance.json": provenance(card),
+        "LICENSE": licence_text(spdx),
+        "NOTICE": _NOTICE,
+    }
+    return {file: text.encode() for file, text in texts.items()}
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)

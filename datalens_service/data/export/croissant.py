@@ -1,0 +1,211 @@
+"""Croissant 1.1: the data set as JSON-LD that search engines and loaders read, with its provenance (PROV-O)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from datalens_service.data.export.licence import LICENCES
+from datalens_service.data.export.provenance import TRAINED_ALGORITHMIC_MEDIA
+
+Json = dict[str, Any]
+
+VERSION: Final = "http://mlcommons.org/croissant/1.1"
+
+_PICTURE: Final = "image/png"
+_TAR: Final = "application/x-tar"
+# What loaders of Croissant know Parquet by.
+_PARQUET: Final = "application/x-parquet"
+_CONTEXT: Final[Json] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "arrayShape": "cr:arrayShape",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "containedIn": "cr:containedIn",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "description": {"@container": "@language"},
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileObject": "cr:fileObject",
+    "fileProperty": "cr:fileProperty",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isArray": "cr:isArray",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "name": {"@container": "@language"},
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "prov": "http://www.w3.org/ns/prov#",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """What holds the images in the bundle: a file, or a folder of PNG files by class.
+
+    Attributes:
+        name: Path in the bundle.
+        media_type: Of the file, or of each file in the folder.
+        sha256: Of the file, hexadecimal; empty for a folder.
+        size: In bytes.
+    """
+
+    name: str
+    media_type: str
+    sha256: str
+    size: int
+
+    @property
+    def pattern(self) -> str:
+        """Which files of the bundle hold the images."""
+        return f"{self.name}/*/*.png" if self.media_type == _PICTURE else self.name
+
+
+def croissant(card: Mapping[str, Any], file: DataFile, *, name: str, spdx: str, description: str) -> Json:
+    """The JSON-LD document.
+
+    Args:
+        card: Of the job.
+        file: What holds the images.
+        name: Of the data set.
+        spdx: Key of `LICENCES`.
+        description: In words.
+    """
+    return {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": VERSION,
+        "name": name,
+        "description": description,
+        "version": "1.0.0",
+        "datePublished": card["date"],
+        "license": LICENCES[spdx].url,
+        "url": "https://example.org/replace-with-the-address-of-publication",
+        "citeAs": f"{name}, synthetic images made by {card['product']['name']} {card['product']['version']}.",
+        "creator": {"@type": "Organization", "name": "The holder of the private records"},
+        "keywords": ["synthetic", "differential-privacy", "image-classification"],
+        "isLiveDataset": False,
+        "digitalSourceType": TRAINED_ALGORITHMIC_MEDIA,
+        **_responsible_use(card),
+        **_provenance(card),
+        "distribution": _distribution(file),
+        "recordSet": _record_sets(card, file),
+    }
+
+
+def _responsible_use(card: Mapping[str, Any]) -> Json:
+    privacy = card["privacy"]
+    return {
+        "rai:dataCollection": "No image was collected: all were drawn from a generator.",
+        "rai:dataLimitations": "Images of a class look like that class; rare cases may be missing. "
+        + " ".join(privacy["not_covered"]),
+        "rai:dataBiases": "Biases of the private records are learned like everything else that is common in them.",
+        "rai:personalSensitiveInformation": f"None is copied: ({privacy['epsilon']}, {privacy['delta']})-differential "
+        f"privacy for one {privacy['unit']}.",
+        "rai:dataUseCases": "Training and testing image classifiers where the private records may not be shared.",
+    }
+
+
+def _provenance(card: Mapping[str, Any]) -> Json:
+    product = card["product"]
+    software = {"@type": "prov:SoftwareAgent", "name": product["name"], "version": product["version"]}
+    activity = {
+        "@type": "prov:Activity",
+        "name": f"Training with method {card['method']} and drawing from the generator",
+        "prov:wasAssociatedWith": software,
+        "prov:endedAtTime": card["date"],
+    }
+    source = {"@type": "prov:Entity", "name": "A private data set that is not published"}
+    return {"prov:wasGeneratedBy": activity, "prov:wasDerivedFrom": source}
+
+
+def _distribution(file: DataFile) -> list[Json]:
+    whole = {
+        "@type": "cr:FileObject",
+        "@id": "images",
+        "name": "images",
+        "description": "All images with their labels.",
+        "contentUrl": file.name,
+        "encodingFormat": file.media_type,
+        "contentSize": f"{file.size} B",
+        "sha256": file.sha256,
+    }
+    pictures = {
+        "@type": "cr:FileSet",
+        "@id": "pictures",
+        "name": "pictures",
+        "description": "The image files.",
+        "encodingFormat": _PICTURE,
+    }
+    if file.media_type == _PICTURE:
+        return [{**pictures, "includes": file.pattern}]
+    if file.media_type == _TAR:
+        return [whole, {**pictures, "containedIn": {"@id": "images"}, "includes": "*.png"}]
+    return [whole]
+
+
+def _record_sets(card: Mapping[str, Any], file: DataFile) -> list[Json]:
+    names = card["images"]["class_names"]
+    classes = {
+        "@type": "cr:RecordSet",
+        "@id": "classes",
+        "name": "classes",
+        "description": "Names of the labels.",
+        "key": {"@id": "classes/label"},
+        "field": [_field("classes/label", "sc:Integer"), _field("classes/name", "sc:Text")],
+        "data": [{"classes/label": label, "classes/name": class_name} for label, class_name in enumerate(names)],
+    }
+    records = _records(file)
+    return [classes] if records is None else [classes, records]
+
+
+def _records(file: DataFile) -> Json | None:
+    """Images and labels where Croissant can say how to read them: columns of a table, or files in an archive."""
+    if file.media_type == _PARQUET:
+        image = {"fileObject": {"@id": "images"}, "extract": {"column": "image"}, "transform": {"jsonPath": "bytes"}}
+        label = {"fileObject": {"@id": "images"}, "extract": {"column": "label"}}
+        references = {"references": {"field": {"@id": "classes/label"}}}
+        fields = [
+            _field("records/image", "sc:ImageObject", source=image),
+            _field("records/label", "sc:Integer", source=label, **references),
+        ]
+    elif file.media_type in (_TAR, _PICTURE):
+        content = {"fileSet": {"@id": "pictures"}, "extract": {"fileProperty": "content"}}
+        named = {"fileSet": {"@id": "pictures"}, "extract": {"fileProperty": "fullpath"}}
+        fields = [
+            _field("records/image", "sc:ImageObject", source=content),
+            _field("records/name", "sc:Text", source=named),
+        ]
+    else:
+        return None
+    record_set: Json = {"@type": "cr:RecordSet", "@id": "records", "name": "records", "field": fields}
+    return {**record_set, "description": "One synthetic image per record."}
+
+
+def _field(identifier: str, kind: str, **more: Any) -> Json:
+    name = identifier.rpartition("/")[2]
+    return {"@type": "cr:Field", "@id": identifier, "name": name, "description": name, "dataType": kind, **more}

@@ -1,0 +1,54 @@
+"""Terms under which whoever makes a data set may publish it; nobody chooses them for him."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Licence:
+    """One choice.
+
+    Attributes:
+        name: In words.
+        url: Of its text, or of what an SPDX id means.
+        hub_id: As Hugging Face's dataset cards name it.
+    """
+
+    name: str
+    url: str
+    hub_id: str
+
+
+LICENCES: Final[dict[str, Licence]] = {
+    "CC0-1.0": Licence(
+        "Creative Commons Zero 1.0 Universal", "https://creativecommons.org/publicdomain/zero/1.0/", "cc0-1.0"
+    ),
+    "CC-BY-4.0": Licence(
+        "Creative Commons Attribution 4.0 International", "https://creativecommons.org/licenses/by/4.0/", "cc-by-4.0"
+    ),
+    "CC-BY-SA-4.0": Licence(
+        "Creative Commons Attribution-ShareAlike 4.0 International",
+        "https://creativecommons.org/licenses/by-sa/4.0/",
+        "cc-by-sa-4.0",
+    ),
+    "CC-BY-NC-4.0": Licence(
+        "Creative Commons Attribution-NonCommercial 4.0 International",
+        "https://creativecommons.org/licenses/by-nc/4.0/",
+        "cc-by-nc-4.0",
+    ),
+    "other": Licence("No licence was chosen", "https://spdx.org/licenses/", "other"),
+}
+"""By SPDX id, and `other`."""
+
+
+def licence_text(spdx: str) -> str:
+    """The file LICENSE."""
+    licence = LICENCES[spdx]
+    if spdx == "other":
+        return (
+            "No licence was chosen for this data set. Its rights holder has reserved all rights; ask before you use "
+            "or pass it on.\n"
+        )
+    return f"{licence.name}\nSPDX-License-Identifier: {spdx}\n\nThe terms are at {licence.url}\n"

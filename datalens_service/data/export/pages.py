@@ -1,0 +1,108 @@
+"""The pages of a bundle that people read: the Hub's dataset card and the datasheet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from datalens_service.data.export.licence import LICENCES
+
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+
+
+def description(card: Mapping[str, Any], count: int) -> str:
+    """The data set in one paragraph."""
+    images, privacy = card["images"], card["privacy"]
+    return (
+        f"{count} synthetic images of {images['width']} by {images['height']} pixels in {len(images['class_names'])} "
+        f"classes, drawn from a generator that was trained on private images with ({privacy['epsilon']}, "
+        f"{privacy['delta']})-differential privacy for one {privacy['unit']}. None of them is a real image."
+    )
+
+
+def dataset_card(card: Mapping[str, Any], count: int, *, name: str, spdx: str, pattern: str) -> str:
+    """README.md with the YAML that Hugging Face's Hub and `datasets` read.
+
+    Args:
+        card: Of the job.
+        count: How many images there are.
+        name: Of the data set.
+        spdx: Key of `LICENCES`.
+        pattern: Which files of the bundle hold the images.
+    """
+    # JSON is YAML, so nothing in a name can break out of its quotes.
+    lines = [
+        "---",
+        f"license: {LICENCES[spdx].hub_id}",
+        f"pretty_name: {json.dumps(name, ensure_ascii=False)}",
+        "task_categories: [image-classification]",
+        "tags: [synthetic, differential-privacy]",
+        f"size_categories: [{json.dumps(_size(count))}]",
+        "configs:",
+        "- config_name: default",
+        "  data_files:",
+        "  - split: train",
+        f"    path: {json.dumps(pattern)}",
+        "---",
+        "",
+        f"# {_plain(name)}",
+        "",
+        description(card, count),
+        "",
+        *_guarantee(card),
+        "",
+        "## Files",
+        "",
+        "`classes.json` names the labels, `privacy.json` holds every number from which the guarantee can be "
+        "recomputed, `report.html` measures, `croissant.json` is for programs, `datasheet.md` answers the usual "
+        "questions, `SHA256SUMS` is checked with `sha256sum -c SHA256SUMS`.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str) -> str:
+    """Datasheets for Datasets: its headings, with what the card can answer."""
+    sections = {
+        "Motivation": "Made so that others can train and test with images that stand for private ones, which may not "
+        "be shared.",
+        "Composition": f"{description(card, count)} Every record has an image and a label; classes take turns. There "
+        "are no splits, no duplicates on purpose, and no links to people.",
+        "Collection process": "Nothing was collected for this data set. The private images were labelled by whoever "
+        "holds them.",
+        "Preprocessing, cleaning, labelling": "Images have the size and the channels of the private ones, 8 bits each. "
+        "A label is what the generator was asked for.",
+        "Uses": "Image classification, benchmarks of methods, software tests. Not for conclusions about single people, "
+        "about rare cases, or about how often something occurs: class sizes were chosen, not measured.",
+        "Distribution": f"Licence: {LICENCES[spdx].name}. Images and metadata are marked as synthetic in machine-"
+        "readable form; leave the marking in.",
+        "Maintenance": "The holder of the private records can draw more images from the same generator at no further "
+        "cost in privacy.",
+    }
+    parts = [f"# Datasheet: {_plain(name)}", ""]
+    for heading, text in sections.items():
+        parts += [f"## {heading}", "", text, ""]
+    return "\n".join([*parts, *_guarantee(card), ""])
+
+
+def _guarantee(card: Mapping[str, Any]) -> list[str]:
+    privacy, product = card["privacy"], card["product"]
+    return [
+        "## Privacy",
+        "",
+        f"- (ε, δ) = ({privacy['epsilon']}, {privacy['delta']}) for one {privacy['unit']} "
+        f"({privacy['neighboring_relation']}; {privacy['epsilon_replace_one']} for replacing one), ε rounded up.",
+        f"- Made by {product['name']} {product['version']} with the method {card['method']}, on {card['date']}.",
+        *[f"- Not covered: {sentence}" for sentence in privacy["not_covered"]],
+    ]
+
+
+def _size(count: int) -> str:
+    return next((name for limit, name in _SIZES if count < limit), "1M<n<10M")
+
+
+def _plain(name: str) -> str:
+    """A name on one line, without what Markdown would take for something else."""
+    line = " ".join(name.split())
+    return "".join(f"\\{character}" if character in "\\`*_{}[]<>()#+!|" else character for character in line)

@@ -1,0 +1,30 @@
+"""WebDataset: one tar, `<number>.png` beside `<number>.cls`. For images above about 64 by 64: tar pads each file."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from datalens_service.data.dataset import Images, Labels, Schema
+from datalens_service.data.export.png import encode_png
+from datalens_service.data.export.provenance import provenance
+
+
+def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict[str, Any]) -> None:
+    """Write `card.json`, `classes.json` (names in label order), and two files per image: PNG and label as text."""
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        _add(archive, "card.json", provenance(card).encode())
+        _add(archive, "classes.json", json.dumps({"class_names": schema.class_names}, ensure_ascii=False).encode())
+        for number, (image, label) in enumerate(zip(images, labels, strict=True)):
+            _add(archive, f"{number:08d}.png", encode_png(image))
+            _add(archive, f"{number:08d}.cls", str(int(label)).encode())
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    """A file without clock, user or group in it."""
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    archive.addfile(member, io.BytesIO(data))

@@ -1,0 +1,73 @@
+"""What is wrong with single files of an upload: for its owner only, because names are private."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from datalens_service.errors import InvalidDataset
+
+LISTED: Final = 1000
+"""Most files that are named; all are counted."""
+
+
+class BadFile(BaseModel):
+    """One file that cannot be used. Private.
+
+    Attributes:
+        name: As in the archive, or the place in a table.
+        reason: What to change.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    reason: str
+
+
+class UnusableFiles(InvalidDataset):
+    """Some files of an upload cannot be used; `detail` names none of them.
+
+    Args:
+        found: All of them, in order.
+        checked: Files that were looked at.
+
+    Attributes:
+        bad_files: The first of them. Private.
+        count: How many there are. Private.
+        checked: Files that were looked at. Private.
+    """
+
+    def __init__(self, found: Sequence[BadFile], checked: int) -> None:
+        super().__init__(found[0].reason)
+        self.bad_files = tuple(found[:LISTED])
+        self.count = len(found)
+        self.checked = checked
+
+
+class Findings:
+    """Collects bad files while a reader goes on to the next."""
+
+    def __init__(self) -> None:
+        self._found: list[BadFile] = []
+        self._checked = 0
+
+    def good(self) -> None:
+        """Count a file that can be used."""
+        self._checked += 1
+
+    def bad(self, name: str, reason: str) -> None:
+        """Note a file that cannot."""
+        self._checked += 1
+        self._found.append(BadFile(name=name, reason=reason))
+
+    def raise_if_any(self) -> None:
+        """End reading if something was found.
+
+        Raises:
+            UnusableFiles: Something was.
+        """
+        if self._found:
+            raise UnusableFiles(self._found, self._checked)

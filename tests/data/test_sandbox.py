@@ -1,0 +1,166 @@
+"""The process that reads uploads: confined, killed in time, and not believed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datalens_service.data import decode as decoding
+from datalens_service.data import sandbox
+from datalens_service.data.sandbox import Confinement, Refused, decode
+from datalens_service.errors import InvalidDataset, StoreUnavailable
+
+from .hostile import CANARY, CORPUS
+from .uploads import IMAGES, LABELS, UPLOADS, folder, write_zip
+
+GENEROUS = Confinement(4 * 2**30, 120)
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part of the confinement is Linux's")
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    path = tmp_path / "scratch"
+    path.mkdir()
+    return path
+
+
+def probe(scratch: Path, action: str) -> str:
+    """What a confined process gets from `action`: its result, or the name of the exception."""
+    code = f"""
+        import ctypes, os, socket, subprocess, sys
+        from pathlib import Path
+        from datalens_service.data.confinement import confine
+        confine(Path({str(scratch)!r}), memory_bytes=2**30, cpu_seconds=20, file_bytes=2**20)
+        try:
+            print({action})
+        except BaseException as error:
+            print(type(error).__name__)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, env=sandbox._environment(scratch)
+    )
+    return done.stdout.strip()
+
+
+@linux
+@pytest.mark.parametrize(
+    "action",
+    [
+        "socket.socket()",
+        "socket.create_connection(('127.0.0.1', 9))",
+        "os.execv('/bin/true', ['true'])",
+        "subprocess.run(['/bin/true'])",
+        "os.kill(os.getppid(), 0)",
+        "open('/tmp/datalens-probe', 'w')",
+        "os.mkdir('/tmp/datalens-probe')",
+        "os.symlink('/etc/passwd', '/tmp/datalens-probe')",
+        "os.unlink('/etc/hostname')",
+        "os.unshare(0) if hasattr(os, 'unshare') else ctypes.CDLL(None).unshare(0x10000000) == 0 or open('/proc/0')",
+    ],
+)
+def test_what_a_confined_process_cannot_do(scratch: Path, action: str) -> None:
+    assert probe(scratch, action) in ("PermissionError", "FileNotFoundError")
+
+
+def test_what_it_can(scratch: Path) -> None:
+    assert probe(scratch, f"open({str(scratch / 'a')!r}, 'w').write('x')") == "1"
+    assert probe(scratch, "sum(range(10))") == "45"
+
+
+def test_memory_is_limited(scratch: Path) -> None:
+    assert probe(scratch, "len(bytearray(2**30))") == "MemoryError"
+
+
+def test_secrets_do_not_reach_it(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATALENS_DATABASE_URL", "postgresql://u:canary-secret@h/d")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-secret")
+    assert "canary-secret" not in probe(scratch, "dict(os.environ)")
+    assert "DATALENS" not in probe(scratch, "dict(os.environ)")
+
+
+@pytest.mark.parametrize("kind", ["npz", "image_folder in a tar.gz", "parquet", "webdataset"])
+def test_records_come_out_as_they_went_in(tmp_path: Path, scratch: Path, kind: str) -> None:
+    found = decode(UPLOADS[kind](tmp_path / "upload"), scratch, GENEROUS)
+    assert found.format == kind.partition(" ")[0]
+    assert (found.counts.train, found.counts.classes, found.counts.duplicates) == (12, {"0": 4, "1": 4, "2": 4}, 0)
+    order = np.argsort(LABELS, kind="stable") if kind.startswith("image_folder") else slice(None)
+    np.testing.assert_array_equal(found.dataset.train.images[..., 0], IMAGES[order])
+
+
+@pytest.mark.parametrize("name", ["zip bomb", "NPZ of pickled objects", "Parquet: pages that inflate", "tar.gz bomb"])
+def test_hostile_files_are_refused_there_too(
+    tmp_path: Path, scratch: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "upload").write_bytes(CORPUS[name].make())
+    with pytest.raises(Refused, match=CORPUS[name].says):
+        decode(tmp_path / "upload", scratch, Confinement(2**30, 120))
+    assert not (tmp_path / CANARY).exists()
+    assert not (scratch / CANARY).exists()
+
+
+def test_all_bad_files_are_named(tmp_path: Path, scratch: Path) -> None:
+    contents = folder()
+    damaged = sorted(contents)[::3]
+    contents |= dict.fromkeys(damaged, b"none")
+    with pytest.raises(Refused, match="cannot be decoded") as caught:
+        decode(write_zip(tmp_path / "upload", contents), scratch, GENEROUS)
+    assert [file.name for file in caught.value.bad_files] == damaged
+    assert (caught.value.bad_count, caught.value.checked) == (len(damaged), 12)
+    assert not any(name in caught.value.detail for name in damaged)
+
+
+def slow(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Read with another program than ours."""
+    monkeypatch.setattr(sandbox.sys, "executable", sys.executable)
+    popen = subprocess.Popen
+
+    def another(_command: list[str], **options: object) -> subprocess.Popen[bytes]:
+        return popen([sys.executable, "-c", what], **options)  # type: ignore[call-overload,no-any-return]
+
+    monkeypatch.setattr(sandbox.subprocess, "Popen", another)
+
+
+def test_what_takes_too_long_is_killed(tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = UPLOADS["npz"](tmp_path / "upload")
+    slow(monkeypatch, "import time; time.sleep(600)")
+    with pytest.raises(Refused, match="took too long"):
+        decode(path, scratch, Confinement(2**30, 1))
+
+
+def test_stopping_ends_it_without_blaming_the_file(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = UPLOADS["npz"](tmp_path / "upload")
+    slow(monkeypatch, "import time; time.sleep(600)")
+    with pytest.raises(StoreUnavailable):
+        decode(path, scratch, GENEROUS, stopping=lambda: True)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["not JSON", '{"format": "pickle"}', '{"surplus": 1}', '{"format": "npz", "counts": null}'],
+)
+def test_a_process_that_was_taken_over_is_not_believed(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    path = UPLOADS["npz"](tmp_path / "upload")
+    slow(monkeypatch, f"open({decoding.OUTCOME!r}, 'w').write({said!r})")
+    with pytest.raises(Refused, match="breaks the program"):
+        decode(path, scratch, GENEROUS)
+
+
+def test_records_it_leaves_are_checked(tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim without records, and records that contradict their schema."""
+    good = decode(UPLOADS["npz"](tmp_path / "upload"), scratch, GENEROUS)
+    schema = json.loads((good.records / "schema.json").read_text())
+    (good.records / "schema.json").write_text(json.dumps({**schema, "num_units": 99}))
+    slow(monkeypatch, "pass")
+    with pytest.raises(InvalidDataset):
+        decode(tmp_path / "upload", scratch, GENEROUS)
