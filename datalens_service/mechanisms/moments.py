@@ -63,12 +63,12 @@ class BoundedSum(Mechanism[Vectors, Floats]):
 
     def _parts(self, contributions: Vectors) -> list[Floats]:
         """Rows on the grid per group, of the first `records_per_unit` records of every unit."""
-        kept = _place_in_unit(contributions.units) < self.records_per_unit
+        kept = place_in_unit(contributions.units) < self.records_per_unit
         rows = self.on_grid(contributions.values)
         return [rows[kept & (contributions.groups == group)] for group in range(self.num_groups)]
 
 
-def _place_in_unit(units: Integers) -> Integers:
+def place_in_unit(units: Integers) -> Integers:
     """For each record, how many of its unit come before it."""
     order = np.argsort(units, kind="stable")
     ordered = units[order]

@@ -78,10 +78,9 @@ def sign_votes(gradients: torch.Tensor, top_k: int, clip: float, coins: torch.Ge
     if coins is None:
         signs = clipped.sign().to(torch.int8)
     else:
-        normalised = clipped / largest.clamp_min(torch.finfo(clipped.dtype).tiny)
         coin = torch.rand(clipped.shape, generator=coins, device=clipped.device, dtype=clipped.dtype)
-        # +1 where coin < (1 + ĝ)/2, else −1.
-        signs = (2 * coin - 1 < normalised).to(torch.int8).mul_(2).sub_(1)
+        # +1 where coin < (1 + ĝ)/2 with ĝ = gradient / largest, else −1.
+        signs = (coin.mul_(2).sub_(1).mul_(largest) < clipped).view(torch.int8).mul_(2).sub_(1)
     return signs * (_largest(magnitudes, top_k) & (largest > 0))
 
 
@@ -92,9 +91,13 @@ def _largest(magnitudes: torch.Tensor, count: int) -> torch.Tensor:
     if count >= magnitudes.shape[-1]:
         return torch.ones_like(magnitudes, dtype=torch.bool)
     bar = _order_statistic(magnitudes, count)
-    above, equal = magnitudes > bar, magnitudes == bar
-    missing = count - above.view(torch.uint8).sum(dim=-1, keepdim=True, dtype=torch.int32)
-    return above | (equal & (equal.cumsum(dim=-1, dtype=torch.int32) <= missing))
+    kept = magnitudes >= bar
+    surplus = kept.view(torch.uint8).sum(dim=-1, keepdim=True, dtype=torch.int32) - count
+    if not surplus.any():
+        return kept
+    equal = magnitudes == bar
+    places = equal.cumsum(dim=-1, dtype=torch.int32)
+    return kept & ~(equal & (places > places[..., -1:] - surplus))
 
 
 def _order_statistic(magnitudes: torch.Tensor, count: int) -> torch.Tensor:

@@ -8,9 +8,10 @@ the sensitivity (docs/mechanisms/topagg.md, klevel.md, count_sketch.md).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, Final, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +24,33 @@ from datalens_service.privacy.accounting import NeighboringRelation
 if TYPE_CHECKING:
     import torch
 
+_IN_CACHE: Final = 2**18
+"""Numbers."""
+
 Threshold = float | Literal["none"]
 Directions = NDArray[np.float32]
 
 
-class VoteMechanism(Mechanism["Iterable[torch.Tensor]", Directions]):
+def _same(sums: Integers) -> Integers:
+    return sums
+
+
+@dataclass(frozen=True)
+class SharedVotes:
+    """Gradients of the teachers that are here, when others are elsewhere.
+
+    Attributes:
+        blocks: As `VoteMechanism.total` takes them.
+        first: Number of the first teacher that is here.
+        add_up: Called with integers once `blocks` is summed; gives the sum of what all ranks call it with.
+    """
+
+    blocks: Iterable[torch.Tensor]
+    first: int = 0
+    add_up: Callable[[Integers], Integers] = _same
+
+
+class VoteMechanism(Mechanism["Iterable[torch.Tensor] | SharedVotes", Directions]):
     """Noisy sum of one row of integers per teacher and image; an image is one query.
 
     Formal guarantee: a unit lives in the shard of one teacher (of one teacher per class it has records of), whose
@@ -100,12 +123,12 @@ class VoteMechanism(Mechanism["Iterable[torch.Tensor]", Directions]):
         return min(self.images, self.images_per_teacher * self.classes_per_unit * moved)
 
     @final
-    def total(self, contributions: Iterable[torch.Tensor]) -> Integers:
+    def total(self, contributions: Iterable[torch.Tensor] | SharedVotes) -> Integers:
         """Sum of all teachers' rows.
 
         Args:
             contributions: Blocks of gradients, each (teachers, images, dimensions), any float dtype; a teacher
-                belongs to one block.
+                belongs to one block. Shared with other ranks, each of which calls this with its own.
 
         Returns:
             int64 array (images, coordinates).
@@ -113,19 +136,32 @@ class VoteMechanism(Mechanism["Iterable[torch.Tensor]", Directions]):
         Raises:
             InvalidInput: More than `num_teachers` teachers voted.
         """
+        if not isinstance(contributions, SharedVotes):
+            contributions = SharedVotes(contributions)
+        own, voters = self._own_total(contributions)
+        sums = contributions.add_up(np.append(own, voters))
+        self._check_voters(int(sums[-1]))
+        return sums[:-1].reshape(own.shape)
+
+    def _own_total(self, contributions: SharedVotes) -> tuple[Integers, int]:
+        """Sum and number of the teachers that are here."""
         import torch
 
-        generator: torch.Generator | None = None
-        total = np.zeros((self.images, self.coordinates), dtype=np.int64)
-        voters = 0
-        for gradients in contributions:
+        total, voters = torch.zeros((self.images, self.coordinates), dtype=torch.int64), 0
+        for gradients in contributions.blocks:
+            # By where the block begins, not by who sums it.
+            seed = self.seed + contributions.first + voters
+            coins = torch.Generator(gradients.device).manual_seed(seed % 2**63)
             voters += len(gradients)
-            if voters > self.num_teachers:
-                raise InvalidInput(f"More than {self.num_teachers} teachers voted in one release.")
-            generator = generator or torch.Generator(gradients.device).manual_seed(self.seed)
-            votes = self.within_bound(self.encode(gradients, generator))
-            total += votes.sum(dim=0, dtype=torch.int64).cpu().numpy()
-        return total
+            self._check_voters(voters)
+            total = total.to(gradients.device)
+            for part in torch.split(gradients, _teachers_at_once(gradients)):
+                total += self.within_bound(self.encode(part, coins)).sum(dim=0, dtype=torch.int64)
+        return total.cpu().numpy(), voters
+
+    def _check_voters(self, voters: int) -> None:
+        if voters > self.num_teachers:
+            raise InvalidInput(f"More than {self.num_teachers} teachers voted in one release.")
 
     @final
     def within_bound(self, votes: torch.Tensor) -> torch.Tensor:
@@ -158,6 +194,13 @@ class VoteMechanism(Mechanism["Iterable[torch.Tensor]", Directions]):
             return (sums / self.num_teachers).astype(np.float32)
         bar = self.threshold * self.num_teachers
         return (sums >= bar).astype(np.float32) - (sums <= -bar).astype(np.float32)
+
+
+def _teachers_at_once(gradients: torch.Tensor) -> int:
+    """All on a graphics processor; else so many that their votes are made in the cache."""
+    if gradients.device.type != "cpu":
+        return max(1, len(gradients))
+    return max(1, _IN_CACHE // max(1, gradients[0].numel()))
 
 
 def finite_and_clipped(gradients: torch.Tensor, clip: float) -> torch.Tensor:

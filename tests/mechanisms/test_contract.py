@@ -9,16 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from privacy_gate.cases import CASES, IMAGES, PIXELS, REPLACE_ONE, ZERO_OUT, distances_squared, vote
 from pydantic import TypeAdapter
 from scipy import stats
 
 from datalens_service.errors import BudgetExceeded
 from datalens_service.mechanisms import VOTES, AnyMechanism, CountSketch, Mechanism, TopAgg, VectorSum, VoteMechanism
+from datalens_service.mechanisms.accuracy import Answers
+from datalens_service.mechanisms.cross_product import Factors
 from datalens_service.mechanisms.moments import Vectors
 from datalens_service.privacy.accounting import NeighboringRelation, mu_of_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
+from privacy_gate.cases import CASES, IMAGES, PIXELS, REPLACE_ONE, ZERO_OUT, distances_squared, vote
 
 ROOT = Path(__file__).parents[2]
 PROOFS = ROOT / "docs" / "mechanisms"
@@ -92,6 +94,14 @@ def test_rows_that_are_not_finite_contribute_nothing(case):
         broken[1, :, -1], broken[2, 0, 0] = float("inf"), float("-inf")
         broken[3] = 0.0
         with_broken = [*data, broken]
+    elif isinstance(data, Answers):
+        # A classifier has no label for such an image: never the right one.
+        with_broken = Answers(np.append(data.right, [False] * 2), np.append(data.units, [-1, -2]))
+    elif isinstance(data, Factors):
+        wild = np.full((2, data.left.shape[1]), np.nan)
+        wild[1] = [np.inf, *([0.0] * (data.left.shape[1] - 1))]
+        right = np.concatenate([data.right, np.ones((2, data.right.shape[1]))])
+        with_broken = Factors(np.concatenate([data.left, wild]), right, np.concatenate([data.units, [-1, -2]]))
     else:
         bad = np.full((2, data.values.shape[1]), np.nan)
         bad[1] = [np.inf, *([0.0] * (data.values.shape[1] - 1))]

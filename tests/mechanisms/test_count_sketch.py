@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from privacy_gate.cases import vote
 from pydantic import ValidationError
 
 from datalens_service.mechanisms import CountSketch
 from datalens_service.mechanisms.topagg import sign_votes
 from datalens_service.privacy.accounting import cost_units
+from privacy_gate.cases import vote
 
 TEACHERS, IMAGES, DIMENSIONS = 40, 4, 25
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.fft
 import torch
-from privacy_gate.cases import vote
 from pydantic import ValidationError
 
 from datalens_service.mechanisms import KLevel
 from datalens_service.privacy.accounting import NeighboringRelation, cost_units
+from privacy_gate.cases import vote
 
 TEACHERS, IMAGES, DIMENSIONS = 10, 4, 25
 

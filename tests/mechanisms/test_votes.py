@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from privacy_gate.cases import IMAGES, NUM_TEACHERS, PIXELS, vote
 
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms import CountSketch, KLevel, TopAgg
 from datalens_service.mechanisms.topagg import sign_votes
+from privacy_gate.cases import IMAGES, NUM_TEACHERS, PIXELS, vote
 
 GUARDED = [
     vote(TopAgg, top_k=8),

@@ -1,0 +1,61 @@
+"""Accuracy on private images, as a noisy count: how many units of a hold-out a public classifier labels correctly.
+
+A unit counts once, whatever it holds: by its first record. Claim, proof and tests: docs/mechanisms/accuracy.md.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Literal, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from datalens_service.mechanisms.base import Integers, Mechanism
+from datalens_service.privacy.accounting import NeighboringRelation
+
+DEFAULT_NOISE_STDDEV = 100
+"""±1 point on 10,000 images, for 0.14 % of a budget of ε = 1 at δ = 1e-5."""
+
+
+class Answers(NamedTuple):
+    """Private contributions: what a classifier that is public made of every record."""
+
+    right: NDArray[np.bool_]
+    """(records,) whether the label was found."""
+    units: Integers
+    """(records,) identity of each record's unit."""
+
+
+@final
+class AccuracyCount(Mechanism[Answers, float]):
+    """Noisy number of units whose first record is labelled correctly.
+
+    Formal guarantee: a unit adds 0 or 1, so emptying it or replacing it moves the count by at most 1: Δ² = 1
+    under both relations. The classifier must not depend on the hold-out; it is a function of what was released.
+    """
+
+    name: Literal["accuracy_count"] = "accuracy_count"
+    num_units: int = Field(ge=1, description="n of the hold-out, public: what the count is a share of.")
+
+    def label(self) -> str:
+        """Name of the release in the ledger."""
+        return "holdout.accuracy"
+
+    def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
+        """See the class."""
+        return Fraction(1)
+
+    def queries_per_unit(self, relation: NeighboringRelation) -> int:
+        """A release is one query."""
+        return 1
+
+    def total(self, contributions: Answers) -> Integers:
+        """int64 array (1,): the count."""
+        _, first = np.unique(contributions.units, return_index=True)
+        return np.array([np.count_nonzero(contributions.right[first])], dtype=np.int64)
+
+    def decode(self, noisy: Integers) -> float:
+        """Share of all units, in percent, within 0 and 100."""
+        return float(np.clip(100 * int(noisy[0]) / self.num_units, 0.0, 100.0))

@@ -1,0 +1,92 @@
+"""Cross products: a noisy sum of x·yᵀ over records, the shape of the gradient of a linear layer.
+
+Both factors are rounded to integer grids; the rounding is inside the sensitivity, so the sum is an exact integer
+and the noise an exact discrete Gaussian. Claim, proof and tests: docs/mechanisms/cross_product.md.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Literal, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from datalens_service.mechanisms.base import Integers, Mechanism
+from datalens_service.mechanisms.moments import place_in_unit
+from datalens_service.privacy.accounting import NeighboringRelation
+
+Floats = NDArray[np.float32] | NDArray[np.float64]
+
+# Sums of products stay exact in float64 (and int64) up to this many records at the largest radius: 2^53 / 2^24.
+_LARGEST_RADIUS = 2**12
+_ROWS = 4096
+
+
+class Factors(NamedTuple):
+    """Private contributions: two vectors per record."""
+
+    left: Floats
+    """(records, left_dimensions); rows longer than 1 are scaled back to length 1, rows not finite become 0."""
+    right: Floats
+    """(records, right_dimensions); the same."""
+    units: Integers
+    """(records,) identity of each record's unit; of one unit, `records_per_unit` records count at most."""
+
+
+@final
+class CrossProductSum(Mechanism[Factors, NDArray[np.float64]]):
+    """Noisy Σ x·yᵀ.
+
+    Formal guarantee: ‖x·yᵀ‖_F = ‖x‖·‖y‖ ≤ P, the product of the two radii.
+    Zero-out: Δ² = P². Replace-one: ‖xyᵀ − x'y'ᵀ‖_F ≤ 2P, attained by y' = −y: Δ² = 4P².
+    A unit of m records moves the sum by at most m such steps: Δ² grows by m² (triangle inequality).
+    """
+
+    name: Literal["cross_product_sum"] = "cross_product_sum"
+    left_dimensions: int = Field(ge=1)
+    right_dimensions: int = Field(ge=1)
+    records_per_unit: int = Field(default=1, ge=1, description="Largest number of records of one unit.")
+    grid: int = Field(default=2048, ge=1, le=_LARGEST_RADIUS // 2, description="Grid steps per unit length.")
+
+    def label(self) -> str:
+        """Name of the release in the ledger."""
+        return "classifier.gradient"
+
+    def radius(self, dimensions: int) -> int:
+        """Integer L2 bound of a vector on the grid: rounding moves it by at most √d/2."""
+        return self.grid + math.isqrt(dimensions) // 2 + 1
+
+    def queries_per_unit(self, relation: NeighboringRelation) -> int:
+        """A release is one query."""
+        return 1
+
+    def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
+        """See the class."""
+        product = self.radius(self.left_dimensions) * self.radius(self.right_dimensions)
+        factor = 4 if relation == NeighboringRelation.REPLACE_ONE else 1
+        return Fraction(factor * self.records_per_unit**2 * product**2)
+
+    def total(self, contributions: Factors) -> Integers:
+        """int64 array (left_dimensions, right_dimensions)."""
+        kept = np.flatnonzero(place_in_unit(contributions.units) < self.records_per_unit)
+        result = np.zeros((self.left_dimensions, self.right_dimensions))
+        for start in range(0, len(kept), _ROWS):
+            rows = kept[start : start + _ROWS]
+            result += self.on_grid(contributions.left[rows]).T @ self.on_grid(contributions.right[rows])
+        return result.astype(np.int64)
+
+    def decode(self, noisy: Integers) -> NDArray[np.float64]:
+        """(left_dimensions, right_dimensions) in units of length."""
+        return np.asarray(noisy / self.grid**2)
+
+    def on_grid(self, values: Floats) -> NDArray[np.float64]:
+        """Rows as whole numbers (held in float64) with L2 norm at most `radius`."""
+        values = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, 0).astype(np.float32)
+        norms = np.linalg.norm(values, axis=1, keepdims=True)
+        rounded = np.rint(values * (self.grid / np.maximum(norms, 1))).astype(np.float64)
+        # The proof of the bound does not trust floating point: rows that break it in exact integers vanish.
+        squared = np.einsum("ij,ij->i", rounded, rounded)
+        return np.asarray(np.where(squared[:, None] <= self.radius(values.shape[1]) ** 2, rounded, 0.0))
