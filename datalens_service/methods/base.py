@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,12 +13,29 @@ from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import Account, AnyMechanism
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     import numpy as np
 
     from datalens_service.data.dataset import Dataset
     from datalens_service.models.generator import Generator
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run computes; it changes speed.
+
+    Attributes:
+        device: "cpu", "cuda", "cuda:1", …
+        folder: Private to the job and on a disk, for what does not fit into memory; None takes the system's folder for
+            temporary files.
+        ranks: Processes that share its teachers; this one is number 0.
+    """
+
+    device: str = "cpu"
+    folder: Path | None = None
+    ranks: Ranks = ALONE
 
 
 class PlannedRelease(BaseModel):
@@ -100,5 +119,5 @@ class Method(BaseModel, ABC):
         """
 
     @abstractmethod
-    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, device: str) -> Loop:
+    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place) -> Loop:
         """A loop that makes the releases of `plan` on `dataset`."""

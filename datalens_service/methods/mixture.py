@@ -17,7 +17,7 @@ from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import Vectors
-from datalens_service.methods.base import Method, Plan, PlannedRelease
+from datalens_service.methods.base import Method, Place, Plan, PlannedRelease
 from datalens_service.methods.moments import (
     COUNT_WEIGHT,
     Moment,
@@ -25,7 +25,7 @@ from datalens_service.methods.moments import (
     MomentsLoop,
     SumsLoop,
     calibrated,
-    check_dimensions,
+    seen_dimensions,
     sums_of,
 )
 from datalens_service.models.mixture import MixtureFit, nearest
@@ -65,9 +65,8 @@ class Mixture(Method):
 
         Raises:
             InfeasiblePlan: The noise would have to be larger than the sampler can draw.
-            InvalidSpec: The images are too large, or the shares leave nothing for the covariances.
+            InvalidSpec: The shares leave nothing for the covariances.
         """
-        check_dimensions(schema)
         covariances_share = 1 - self.subspace_share - self.means_share
         if covariances_share <= 0:
             raise InvalidSpec("subspace_share and means_share must leave something for the covariances.")
@@ -75,7 +74,7 @@ class Mixture(Method):
         rest, rank = 1 - self.start_share, self.rank(schema)
         return Plan(
             releases=(
-                self._products(schema, 1, schema.dimensions, self.subspace_share * units),
+                self._products(schema, 1, seen_dimensions(schema), self.subspace_share * units),
                 self._means(schema, classes, self.means_share * self.start_share * units),
                 self._products(schema, classes, rank, covariances_share * self.start_share * units),
                 self._means(schema, components, self.means_share * rest * units, self.iterations),
@@ -83,7 +82,7 @@ class Mixture(Method):
             )
         )
 
-    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, device: str) -> MixtureLoop:
+    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place) -> MixtureLoop:
         """A loop over the releases; beside noise, only the first centres are random, and they are public."""
         return MixtureLoop(self, plan, dataset, randomness)
 
@@ -146,7 +145,9 @@ class MixtureLoop(SumsLoop):
         """The class-conditional mixture."""
         from datalens_service.models.generator import Generator
 
-        return Generator("mixture", self._schema, {}, self._components.tensors(self._start.records.clip_norm))
+        records = self._start.records
+        tensors = records.lifted(self._components.tensors(records.clip_norm))
+        return Generator("mixture", self._schema, {}, tensors)
 
     @property
     def _components(self) -> MixtureFit:

@@ -15,9 +15,10 @@ from pydantic import Field
 
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
-from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
+from datalens_service.mechanisms import Account, CrossProductSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import Vectors
-from datalens_service.methods.base import Method, Plan, PlannedRelease
+from datalens_service.methods.base import Method, Place, Plan, PlannedRelease
+from datalens_service.models.basis import dct_basis
 from datalens_service.models.gaussian import GaussianFit
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -34,8 +35,10 @@ COUNT_WEIGHT = 683
 # Rounding to the grid moves a vector by √d/2 steps, which the radius pays for: a quarter of it at d = 1000.
 _COARSEST_GRID = 64
 
-# The upper triangle of a d×d matrix is released; beyond this it would not fit into memory.
+# The upper triangle of a d×d matrix is released. Larger images are seen through their lowest frequencies only.
 MAXIMUM_DIMENSIONS = 4096
+_FREQUENCIES = 2048
+_ROWS = 4096
 
 
 class Moments(Method):
@@ -60,15 +63,14 @@ class Moments(Method):
 
         Raises:
             InfeasiblePlan: The noise would have to be larger than the sampler can draw.
-            InvalidSpec: The images are too large, or the shares leave nothing for the covariances.
+            InvalidSpec: The shares leave nothing for the covariances.
         """
-        check_dimensions(schema)
         if self.subspace_share + self.means_share >= 1:
             raise InvalidSpec("subspace_share and means_share must leave something for the covariances.")
         rank = min(self.subspace_dimensions, schema.dimensions)
         loudest = MAXIMUM_NOISE_STDDEV
         common = {"records_per_unit": schema.records_per_unit, "noise_stddev": loudest}
-        subspace = OuterProductSum(num_groups=1, dimensions=schema.dimensions, **common)
+        subspace = OuterProductSum(num_groups=1, dimensions=seen_dimensions(schema), **common)
         means = VectorSum(num_groups=schema.num_classes, dimensions=rank, count_weight=COUNT_WEIGHT, **common)
         covariances = OuterProductSum(num_groups=schema.num_classes, dimensions=rank, **common)
         covariances_share = 1 - self.subspace_share - self.means_share
@@ -80,7 +82,7 @@ class Moments(Method):
             )
         )
 
-    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, device: str) -> MomentsLoop:
+    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place) -> MomentsLoop:
         """A loop over the three releases; nothing in it is random but the noise."""
         return MomentsLoop(self, plan, dataset)
 
@@ -91,17 +93,12 @@ def _shortened(vectors: Floats) -> Floats:
     return vectors / np.maximum(lengths, 1.0)
 
 
-def check_dimensions(schema: Schema) -> None:
-    """Refuse images whose second moment would not fit into memory.
-
-    Raises:
-        InvalidSpec: They have more than `MAXIMUM_DIMENSIONS` numbers.
-    """
-    if schema.dimensions > MAXIMUM_DIMENSIONS:
-        raise InvalidSpec(f"methods of moments take images of at most {MAXIMUM_DIMENSIONS} numbers.")
+def seen_dimensions(schema: Schema) -> int:
+    """Numbers of an image that the sums see: all of them, or its lowest frequencies."""
+    return schema.dimensions if schema.dimensions <= MAXIMUM_DIMENSIONS else _FREQUENCIES
 
 
-def calibrated(mechanism: Moment, units: float) -> PlannedRelease:
+def calibrated(mechanism: Moment | CrossProductSum, units: float) -> PlannedRelease:
     """The release with the noise that makes it cost at most `units`, on the finest grid for which it can be drawn.
 
     Raises:
@@ -115,7 +112,7 @@ def calibrated(mechanism: Moment, units: float) -> PlannedRelease:
         if stddev <= MAXIMUM_NOISE_STDDEV:
             return PlannedRelease(mechanism=candidate.model_copy(update={"noise_stddev": stddev}))
         grid //= 2
-    raise InfeasiblePlan("epsilon is too small for moments of these images: raise epsilon.")
+    raise InfeasiblePlan("epsilon is too small for noisy sums of these images: raise epsilon.")
 
 
 def sums_of(plan: Plan) -> list[Moment]:
@@ -136,11 +133,23 @@ class ClippedRecords:
         self.clip_norm = clip_norm * math.sqrt(dataset.schema.dimensions)
         self.labels = dataset.train.labels
         self._data = dataset.train
+        seen = seen_dimensions(dataset.schema)
+        self._frequencies = dct_basis(dataset.schema, seen) if seen < dataset.schema.dimensions else None
 
     def pooled(self) -> Vectors:
         """Whole images, not told apart by class; longer ones are scaled back by the mechanism."""
-        pixels = self._data.images.transpose(0, 3, 1, 2).reshape(len(self._data), -1)
-        return self.vectors(pixels / (255.0 * self.clip_norm), np.zeros(len(self._data), dtype=np.int64))
+        blocks = [self._seen(self._data.images[row : row + _ROWS]) for row in range(0, len(self._data), _ROWS)]
+        return self.vectors(np.concatenate(blocks), np.zeros(len(self._data), dtype=np.int64))
+
+    def lifted(self, tensors: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+        """A released model of what the sums see as one of whole images; frequencies do not depend on data."""
+        if self._frequencies is None:
+            return tensors
+        return tensors | {"basis": np.ascontiguousarray(self._frequencies @ tensors["basis"])}
+
+    def _seen(self, images: NDArray[np.uint8]) -> Floats:
+        pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / (255.0 * self.clip_norm)
+        return pixels if self._frequencies is None else pixels @ self._frequencies
 
     def coordinates(self, basis: Floats) -> Floats:
         """(n, q): images of length at most 1 in a released basis (d, q)."""
@@ -158,8 +167,9 @@ class SumsLoop:
         """Never: each release needs the one before it, and the generator all of them."""
         return False
 
-    def start_generator(self) -> None:
+    def start_generator(self) -> Generator | None:
         """There is no start before the releases."""
+        return None
 
     def state(self) -> dict[str, np.ndarray]:
         """Empty: stored sums are replayed."""
@@ -206,7 +216,8 @@ class MomentsLoop(SumsLoop):
         """The class-conditional Gaussian."""
         from datalens_service.models.generator import Generator
 
-        return Generator("gaussian", self._schema, {}, self.fit.tensors(self.records.clip_norm))
+        tensors = self.records.lifted(self.fit.tensors(self.records.clip_norm))
+        return Generator("gaussian", self._schema, {}, tensors)
 
     def _coordinates(self) -> Vectors:
         return self.records.vectors(self.records.coordinates(self.fit.basis), self.records.labels)

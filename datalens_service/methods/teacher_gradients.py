@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import VOTES, Threshold, VoteMechanism
-from datalens_service.methods.base import Loop, Method, Plan, PlannedRelease, named
+from datalens_service.methods.base import Loop, Method, Place, Plan, PlannedRelease, named
 from datalens_service.methods.moments import Moments
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
@@ -89,11 +89,11 @@ class DataLens(Method):
         start = self.warm_start.plan(schema, math.floor(self.warm_start_share * units))
         return Plan(releases=(*start.releases, self._votes(schema, units - start.units())))
 
-    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, device: str) -> Loop:
+    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place) -> Loop:
         """A loop over the releases of `plan`."""
         from datalens_service.methods.teacher_loop import TeacherLoop
 
-        return TeacherLoop(self, plan, dataset, randomness, device)
+        return TeacherLoop(self, plan, dataset, randomness, place)
 
     @property
     def resolved_student_learning_rate(self) -> float:

@@ -6,26 +6,20 @@ on how each image should move, and the student follows the noisy sum. Only that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from datalens_service.data.dataset import Dataset, Labels
-from datalens_service.data.partition import assign_shards, members
+from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account, VoteMechanism
-from datalens_service.methods.base import Plan
+from datalens_service.methods.base import Place, Plan
 from datalens_service.methods.moments import MomentsLoop
+from datalens_service.methods.voters import LeadingVoters, Proposal
 from datalens_service.models.basis import dct_basis
 from datalens_service.models.generator import Generator
-from datalens_service.models.shards import ShardSampler
 from datalens_service.models.student import network
-from datalens_service.models.teachers import TeacherEnsemble
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
-from datalens_service.settings import Settings
 
 if TYPE_CHECKING:
     from datalens_service.methods.teacher_gradients import DataLens
@@ -41,37 +35,30 @@ class TeacherLoop:
     """
 
     def __init__(
-        self, parameters: DataLens, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, device: str
+        self, parameters: DataLens, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place
     ) -> None:
         self._parameters = parameters
         self._schema = dataset.schema
         self._randomness = randomness
-        self._device = device
+        self._device = place.ranks.own_device(place.device)
         self._warm = MomentsLoop(parameters.warm_start, plan, dataset) if parameters.warm_start else None
         votes = plan.releases[-1]
         if not isinstance(votes.mechanism, VoteMechanism):
             raise TypeError("the last release of a DataLens plan is a vote")
         self._votes, self._vote_steps = votes.mechanism, votes.count
-        self._groups = self._votes.classes_voted_apart
-        self._sampler = self._shards(dataset)
-        self._teachers = TeacherEnsemble(
-            parameters.teacher,
-            parameters.num_teachers,
-            dataset.schema,
-            device,
-            randomness.seed("teachers"),
-            learning_rate=parameters.teacher_learning_rate,
-            active=self._sampler.active,
-            folder=_folder(),
-        )
+        self._voters = LeadingVoters(parameters, self._votes, dataset, randomness, place)
         self._student = self._trainer()
         self._basis = dct_basis(self._schema, self._votes.dimensions) if parameters.vote_basis == "dct" else None
-        self._teacher_steps = 0
 
     @property
     def steps(self) -> int:
         """Releases of the warm start and votes."""
         return self._warm_steps + self._vote_steps
+
+    @property
+    def teachers_on_disk(self) -> bool:
+        """Whether they exceed their limit of memory."""
+        return self._voters.on_disk
 
     @property
     def _warm_steps(self) -> int:
@@ -99,72 +86,30 @@ class TeacherLoop:
         return self._warm.generator() if self._warm else None
 
     def state(self) -> State:
-        """Teachers and student; empty before the first vote, where replaying is cheap.
-
-        Also empty when the teachers exceed their limit of memory: a checkpoint would be as large as they are, and
-        a resumed job trains them again while it replays the stored sums from the start.
-        """
-        if not self._teacher_steps or self._teachers.on_disk:
+        """Teachers and student; empty before the first vote, where replaying is cheap, and where teachers keep none."""
+        teachers = self._voters.state()
+        if not teachers:
             return {}
-        counter = {"teacher_steps": np.array(self._teacher_steps)}
-        teachers = {f"teachers/{name}": value for name, value in self._teachers.state().items()}
-        return counter | teachers | {f"student/{name}": value for name, value in self._student.state().items()}
+        parts = {"teachers": teachers, "student": self._student.state()}
+        return {f"{part}/{name}": value for part, named in parts.items() for name, value in named.items()}
 
     def restore(self, state: State) -> None:
         """Continue from `state`."""
-        self._teacher_steps = int(state["teacher_steps"])
-        self._teachers.restore(_part(state, "teachers/"))
+        self._voters.restore(_part(state, "teachers/"))
         self._student.restore(_part(state, "student/"))
 
     def _vote(self, step: int, account: Account, noise: NoiseSource) -> None:
-        images, labels = self._student.propose(
-            self._randomness.seed("latent", step), self._votes.images, balanced=self._groups > 1
+        apart = self._votes.classes_voted_apart > 1
+        proposed = self._student.propose(self._randomness.seed("latent", step), self._votes.images, balanced=apart)
+        proposal = Proposal(*proposed)
+        self._voters.train(proposal, first=step == self._warm_steps)
+        mechanism = self._voters.mechanism(step)
+        direction = mechanism.release(
+            lambda: self._voters.called(step, proposal), step=step, account=account, noise=noise
         )
-        self._train_teachers(images, labels, first=step == self._warm_steps)
-        mechanism = self._votes.model_copy(update={"seed": self._randomness.seed("signs", step)})
-        direction = mechanism.release(lambda: self._gradients(images, labels), step=step, account=account, noise=noise)
         if self._basis is not None:
             direction = direction @ self._basis.T
         self._student.update(direction, self._parameters.image_step_size)
-
-    def _train_teachers(self, images: torch.Tensor, labels: torch.Tensor, *, first: bool) -> None:
-        repeats = self._parameters.teacher_warmup_steps if first else self._parameters.teacher_steps
-        if self._groups > 1:
-            images = images.reshape(self._groups, -1, images.shape[-1])
-            labels = labels.reshape(self._groups, -1)
-        for _ in range(repeats):
-            batch = self._sampler.batch(self._teacher_steps)
-            self._teachers.train_step(batch.images, batch.labels, images, labels)
-            self._teacher_steps += 1
-
-    def _gradients(self, images: torch.Tensor, labels: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Blocks (teachers, images, coordinates); with class-pure shards 0 on images of other classes."""
-        own = len(images) // self._groups
-        run = self._parameters.num_teachers // self._groups
-        for group in range(self._groups):
-            rows = slice(group * own, (group + 1) * own)
-            teachers = slice(group * run, (group + 1) * run)
-            for block in self._teachers.image_gradients(images[rows], labels[rows], teachers):
-                votes = block if self._basis is None else block @ torch.from_numpy(self._basis).to(block.device)
-                if self._groups == 1:
-                    yield votes
-                else:
-                    padded = votes.new_zeros(len(votes), len(images), votes.shape[-1])
-                    padded[:, rows] = votes
-                    yield padded
-
-    def _shards(self, dataset: Dataset) -> ShardSampler:
-        apart: Labels | None = dataset.train.labels if self._groups > 1 else None
-        count = self._parameters.num_teachers
-        shards = assign_shards(dataset.partition_key, dataset.train.unit_ids, count, apart, self._groups)
-        return ShardSampler(
-            dataset.train.images,
-            dataset.train.labels,
-            members(shards, count),
-            self._parameters.teacher_batch,
-            self._randomness.seed("batches"),
-            self._device,
-        )
 
     def _trainer(self) -> StudentTrainer:
         parameters, warm_start = self._parameters, self._parameters.warm_start
@@ -187,9 +132,3 @@ class TeacherLoop:
 
 def _part(state: State, prefix: str) -> State:
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-
-
-def _folder() -> Path | None:
-    """For teachers beyond the limit of memory: the service's disk, where the system's folder may be memory itself."""
-    folder = Settings().data_dir
-    return folder if folder.is_dir() else None

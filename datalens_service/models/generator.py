@@ -35,7 +35,21 @@ def _draw_network(
     return student.draw(tensors, settings, schema, labels, rng)
 
 
-KINDS: dict[str, Draw] = {"gaussian": gaussian.draw, "mixture": mixture.draw, "network": _draw_network}
+def _draw_guided(
+    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Samples with the labels of a classifier; torch is imported only where one is used."""
+    from datalens_service.models import guided
+
+    return guided.draw(tensors, settings, schema, labels, rng)
+
+
+KINDS: dict[str, Draw] = {
+    "gaussian": gaussian.draw,
+    "mixture": mixture.draw,
+    "network": _draw_network,
+    "guided": _draw_guided,
+}
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,10 @@ from datalens_service.errors import InvalidSpec
 MEMORY_GIB: Final = 8.0
 """Weights and optimiser states that may stay in memory, by default."""
 
-_GIBIBYTE: Final = 2**30
+GIBIBYTE: Final = 2**30
+
 _FLOAT: Final = 4
-_LEFT_FREE: Final = _GIBIBYTE
+_LEFT_FREE: Final = GIBIBYTE
 """Of the disk, which may also hold the ledger."""
 
 Shape = tuple[int, ...]
@@ -89,12 +90,17 @@ def file_beyond(
     Raises:
         InvalidSpec: They fit neither into memory nor on the disk. Says how much is needed and what to change.
     """
-    needed, free = sum(_FLOAT * math.prod(shape) for shape in shapes), available_bytes(device)
+    needed, free = size_of(shapes), available_bytes(device)
     if device.type == "cuda":
         if needed > free:
             raise _too_large(needed, free, "memory of the GPU")
         return None
-    return None if needed <= min(memory_gib * _GIBIBYTE, free) else TensorFile(shapes, folder)
+    return None if needed <= min(memory_gib * GIBIBYTE, free) else TensorFile(shapes, folder)
+
+
+def size_of(shapes: Sequence[Shape]) -> int:
+    """Bytes of float32 tensors."""
+    return sum(_FLOAT * math.prod(shape) for shape in shapes)
 
 
 def available_bytes(device: torch.device) -> int:
@@ -125,6 +131,6 @@ def _reserve(file: int, size: int, place: Path) -> None:
 
 def _too_large(needed: int, free: int, what: str) -> InvalidSpec:
     return InvalidSpec(
-        f"The teachers need {needed / _GIBIBYTE:.1f} GiB of {what} and {free / _GIBIBYTE:.1f} GiB are free: "
+        f"The teachers need {needed / GIBIBYTE:.1f} GiB of {what} and {free / GIBIBYTE:.1f} GiB are free: "
         "name fewer teachers, or teacher 'dense'."
     )

@@ -30,6 +30,8 @@ Parameters = dict[str, Tensor]
 Shape = tuple[int, ...]
 
 _SLOPE: Final = 0.2
+_FEW: Final = 8
+"""Shared images alone, below which their product is faster with the weights in front."""
 
 
 class TeacherNetwork(ABC):
@@ -62,7 +64,7 @@ class TeacherNetwork(ABC):
 
         Args:
             parameters: Of a block, stacked.
-            own: (n, B, d) images, each seen by one teacher; B may be 0.
+            own: (n, B, d) images, each seen by one teacher, uint8 in 0..255 or float32 in [0, 1]; B may be 0.
             shared: (S, d) images that all teachers of the block see.
             classes: (n, C, B + S) one-hot labels.
 
@@ -149,7 +151,7 @@ class Conv(TeacherNetwork):
         self.maps = (schema.channels + schema.num_classes, maps + schema.num_classes)
         first = (halved(schema.height), halved(schema.width))
         self.sides = (first, (halved(first[0]), halved(first[1])))
-        self._inside = (taps_inside(schema.height, schema.width), taps_inside(*first))
+        self._inside = [taps_inside(schema.height, schema.width), taps_inside(*first)]
 
     def shapes(self) -> dict[str, Shape]:
         """Shape of every parameter of one teacher."""
@@ -182,7 +184,7 @@ class Conv(TeacherNetwork):
     def first(self, parameters: Parameters, own: Tensor, shared: Tensor, classes: Tensor) -> Tensor:
         """(n, maps, height, width, B + S), the sides those of the convolution's output."""
         weight = parameters["conv1.weight"]
-        own_maps = torch.bmm(weight, unfold(self._planes(own)))
+        own_maps = torch.bmm(weight, unfold(self._planes(_as_floats(own))))
         shared_maps = weight.flatten(0, 1) @ unfold(self._planes(shared[None]))[0]
         offset = self._label_maps(parameters, 0, classes)
         features = [
@@ -215,13 +217,18 @@ class Conv(TeacherNetwork):
     def _label_maps(self, parameters: Parameters, layer: int, classes: Tensor) -> Tensor:
         """(n, maps, height·width·B): what constant label maps and the bias add to a convolution."""
         kernels, bias = parameters[f"conv{layer + 1}.label"], parameters[f"conv{layer + 1}.bias"]
-        inside = self._inside[layer].to(kernels.device)
+        # Kept there: a copy would wait for the device.
+        inside = self._inside[layer] = self._inside[layer].to(kernels.device)
         chosen = torch.bmm(kernels.flatten(1, 2), classes).view(-1, TAPS, classes.shape[-1])
         sums = torch.bmm(inside.expand(len(chosen), *inside.shape), chosen)
         return sums.view(*kernels.shape[:2], -1) + bias[..., None]
 
 
 ARCHITECTURES: dict[str, Callable[[Schema], TeacherNetwork]] = {"conv": Conv, "dense": Dense}
+
+
+def _as_floats(images: Tensor) -> Tensor:
+    return images.to(torch.float32).div_(255) if images.dtype == torch.uint8 else images
 
 
 def _labels_and_bias(parameters: Parameters, layer: str, classes: Tensor) -> Tensor:
@@ -232,21 +239,24 @@ def _labels_and_bias(parameters: Parameters, layer: str, classes: Tensor) -> Ten
 class _FirstProduct(torch.autograd.Function):
     """(n, out, B + S): first weights (n, out, in) times own (n, B, in) and shared (S, in) images.
 
-    The derivative by the weights is accumulated in place: they are the largest array of the dense teacher.
+    One product with the images in front reads the weights once and along their rows, forth and back: they are the
+    largest array of the dense teacher.
     """
 
     @staticmethod
     def forward(context: Any, weight: Tensor, own: Tensor, shared: Tensor) -> Tensor:
-        context.save_for_backward(own, shared)
-        common = (weight.flatten(0, 1) @ shared.T).view(*weight.shape[:2], -1)
-        return torch.cat([torch.bmm(weight, own.mT), common], dim=-1)
+        if not own.shape[1] and len(shared) < _FEW:
+            return (weight.flatten(0, 1) @ shared.T).view(*weight.shape[:2], -1)
+        rows = torch.cat([own, shared.expand(len(own), -1, -1)], dim=1)
+        if own.dtype == torch.uint8:
+            rows[:, : own.shape[1]].div_(255)
+        context.save_for_backward(rows)
+        return torch.bmm(rows, weight.mT).mT
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        own, shared = context.saved_tensors
-        batch = own.shape[1]
-        by_weight = (gradient[..., batch:].flatten(0, 1) @ shared).view(*gradient.shape[:2], -1)
-        return by_weight.baddbmm_(gradient[..., :batch], own), None, None
+        (rows,) = context.saved_tensors
+        return torch.bmm(gradient, rows), None, None
 
 
 class _DenseProduct(torch.autograd.Function):

@@ -43,15 +43,14 @@ def _windows(height: int, width: int) -> list[tuple[slice, slice]]:
 def unfold(planes: Tensor) -> Tensor:
     """Patches (n, maps·taps, h·w·B) that a 5×5 convolution of stride 2 reads from (n, maps, H, W, B).
 
-    The batch is innermost, so that every copy moves runs of B numbers.
+    The batch is innermost, so that the one copy moves runs of B numbers.
     """
     teachers, maps, height, width, batch = planes.shape
     padded = functional.pad(planes, (0, 0, *_padding(width), *_padding(height)))
-    height, width = halved(height), halved(width)
-    patches = planes.new_empty(teachers, maps, TAPS, height, width, batch)
-    for tap, (rows, columns) in enumerate(_windows(height, width)):
-        patches[:, :, tap] = padded[:, :, rows, columns]
-    return patches.view(teachers, maps * TAPS, -1)
+    *outer, row, column, one = padded.stride()
+    shape = (teachers, maps, KERNEL, KERNEL, halved(height), halved(width), batch)
+    windows = padded.as_strided(shape, (*outer, row, column, STRIDE * row, STRIDE * column, one))
+    return windows.reshape(teachers, maps * TAPS, -1)
 
 
 def fold(patches: Tensor, shape: torch.Size) -> Tensor:

@@ -35,9 +35,10 @@ class ShardSampler:
         batch_size: B.
         seed: Public.
         device: Where the records are kept and the batches made.
+        held: Shards whose teachers are here, without gaps; None for all. Records of others are not kept.
 
     Attributes:
-        active: bool (N,), False where a shard is empty. Private.
+        active: bool (held,), False where a shard is empty. Private.
     """
 
     def __init__(
@@ -48,45 +49,45 @@ class ShardSampler:
         batch_size: int,
         seed: int,
         device: str = "cpu",
+        held: range | None = None,
     ) -> None:
-        # Copies: the records may be a read-only memory map, which torch must not be given.
-        pixels = np.array(images.transpose(0, 3, 1, 2), order="C").reshape(len(images), -1)
+        self._held = range(len(shards)) if held is None else held
+        self._shards = len(shards)
+        rows = _shuffled(shards, self._held, seed)
+        # A copy, shard by shard: a batch then lies close together.
+        pixels = np.ascontiguousarray(images[rows].transpose(0, 3, 1, 2)).reshape(len(rows), -1)
         self._images = torch.from_numpy(pixels).to(device)
-        self._labels = torch.from_numpy(np.array(labels)).to(device)
-        sizes = np.array([len(rows) for rows in shards], dtype=np.int64)
+        self._labels = torch.from_numpy(np.array(labels[rows])).to(device)
+        sizes = np.array([len(shards[number]) for number in self._held], dtype=np.int64)
         self._sizes = torch.from_numpy(sizes).to(device)
         self._starts = torch.from_numpy(np.cumsum(sizes) - sizes).to(device)
-        self._rows = torch.from_numpy(_shuffled(shards, seed)).to(device)
         self._batch_size = batch_size
         self._seed = seed
         self.active = self._sizes > 0
 
     def batch(self, step: int) -> ShardBatch:
         """The batches of optimiser step `step`; the same step gives the same batches."""
-        rows = self._draw(step)
-        images, labels = self._images[rows], self._labels[rows]
-        idle = ~self.active
-        images[idle] = 0
-        labels[idle] = 0
-        return ShardBatch(images, labels)
+        places = self._draw(step)
+        idle = ~self.active[:, None]
+        images, labels = self._images[places], self._labels[places]
+        return ShardBatch(images.masked_fill_(idle[..., None], 0), labels.masked_fill_(idle, 0))
 
     def _draw(self, step: int) -> Tensor:
-        """(N, B) row numbers; those of an empty shard are some row's and must not be used."""
-        numbers = np.random.default_rng([self._seed, step]).random(len(self._sizes))
+        """(held, B) places of records; those of an empty shard are some record's and must not be used."""
+        numbers = np.random.default_rng([self._seed, step]).random(self._shards)[self._held.start : self._held.stop]
         uniform = torch.from_numpy(numbers).to(self._sizes.device)
         sizes = self._sizes.clamp_min(1)
         first = (uniform * sizes).to(torch.int64)
         turns = torch.arange(self._batch_size, device=sizes.device)
         places = self._starts[:, None] + (first[:, None] + turns) % sizes[:, None]
-        return self._rows[places.clamp_max(len(self._rows) - 1)]
+        return places.clamp_max(len(self._images) - 1)
 
 
-def _shuffled(shards: Sequence[NDArray[np.int64]], seed: int) -> NDArray[np.int64]:
-    """The shards' rows one after another, each shard in a random order of its own.
+def _shuffled(shards: Sequence[NDArray[np.int64]], held: range, seed: int) -> NDArray[np.int64]:
+    """Rows of the held shards one after another, each shard in a random order of its own, then one row more.
 
     An upload sorted by class would otherwise give batches of one class. Every shard has its own stream and
     permutes places, not row numbers: a record more or less elsewhere shifts row numbers, and changes nothing here.
     """
-    orders = (np.random.default_rng([seed, 1, shard]).permutation(len(rows)) for shard, rows in enumerate(shards))
-    ordered = [rows[order] for rows, order in zip(shards, orders, strict=True)]
+    ordered = [shards[shard][np.random.default_rng([seed, 1, shard]).permutation(len(shards[shard]))] for shard in held]
     return np.concatenate([*ordered, np.zeros(1, dtype=np.int64)])

@@ -7,7 +7,7 @@ released a noisy sum of it; losses are never computed as numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,12 +19,13 @@ from torch.nn import functional
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import CheckpointMismatch, InvalidSpec
+from datalens_service.models.acceleration import block_bytes as usual_block_bytes
+from datalens_service.models.acceleration import coarse_products
 from datalens_service.models.adam import Slots, adam_step
-from datalens_service.models.memory import MEMORY_GIB, file_beyond
+from datalens_service.models.memory import GIBIBYTE, MEMORY_GIB, file_beyond, size_of
 from datalens_service.models.networks import ARCHITECTURES, Parameters, Shape, TeacherNetwork
+from datalens_service.models.runs import runs_of
 
-# A block that fits the processor's cache is fastest; a graphics processor wants large ones.
-_BLOCK_BYTES: Final = {"cpu": 2**25, "cuda": 2**32}
 _DRAWN_AT_ONCE: Final = 2**20
 
 
@@ -36,18 +37,25 @@ class TeacherEnsemble:
 
     Args:
         architecture: Key of `ARCHITECTURES`, or a network of one's own size.
-        num_teachers: N.
+        num_teachers: N, of all ranks together.
         schema: Of the images.
         device: "cpu" or "cuda".
-        seed: Of the initial weights; public.
+        seed: Of the initial weights, which depend on it, the run and the kind of device; public.
         learning_rate: Adam's, the same for all.
         beta1: Adam's decay of the first moment.
-        active: (N,) False for a teacher whose shard is empty: it never trains and its gradients are 0.
+        active: (held,) False for a teacher whose shard is empty: it never trains and its gradients are 0.
+        runs: Of the teachers that are held here, one after another; None holds all.
         memory_gib: Weights and optimiser states beyond so many GiB lie in a file without a name, all but the block
             in use. It changes speed, and no result.
         folder: Of that file, on a disk and private; None takes the system's folder for temporary files.
         block_bytes: Memory for the activations and gradients of the teachers handled at once; None chooses
             by device. It changes speed, and results by rounding only.
+        coarse: Whether a graphics processor may round the factors of matrix products (TF32).
+
+    Attributes:
+        held: Numbers of the teachers that are here.
+        large: Whether it exceeds its limit of memory, on a graphics processor too: `state` is then too large to be
+            kept between steps.
 
     Raises:
         InvalidSpec: Unknown architecture, or more teachers than fit on the disk.
@@ -64,27 +72,34 @@ class TeacherEnsemble:
         beta1: float = 0.5,
         *,
         active: Tensor | None = None,
+        runs: Sequence[range] | None = None,
         memory_gib: float = MEMORY_GIB,
         folder: Path | None = None,
         block_bytes: int | None = None,
+        coarse: bool = True,
     ) -> None:
         self.num_teachers = num_teachers
+        self._runs = runs_of(num_teachers) if runs is None else runs
+        self.held = range(self._runs[0].start, self._runs[-1].stop)
         self.device = torch.device(device)
         self._network = _network(architecture, schema)
         self._learning_rate = learning_rate
         self._beta1 = beta1
-        self._idle = _idle(active, num_teachers).to(self.device)
+        self._idle = _idle(active, len(self.held)).to(self.device)
         self._some_idle = bool(self._idle.any())
-        self._block_bytes = block_bytes or _BLOCK_BYTES.get(self.device.type, _BLOCK_BYTES["cpu"])
-        shapes = {name: (num_teachers, *shape) for name, shape in self._network.shapes().items()}
-        self._file = file_beyond(memory_gib, [*shapes.values()] * len(Slots._fields), self.device, folder)
+        self._coarse = coarse
+        self._block_bytes = block_bytes or usual_block_bytes(self.device)
+        shapes = {name: (len(self.held), *shape) for name, shape in self._network.shapes().items()}
+        tensors = [*shapes.values()] * len(Slots._fields)
+        self._file = file_beyond(memory_gib, tensors, self.device, folder)
+        self.large = self._file is not None or size_of(tensors) > memory_gib * GIBIBYTE
         self._slots = Slots.zeros(shapes, self._zeros)
         self._draw(seed)
         self._steps = 0
 
     @property
     def on_disk(self) -> bool:
-        """Whether it exceeds its limit of memory, so that `state` is too large to be kept between steps."""
+        """Whether it lies in a file, all but the block in use."""
         return self._file is not None
 
     def train_step(
@@ -93,10 +108,10 @@ class TeacherEnsemble:
         """One Adam step per teacher on binary cross-entropy: real → 1, synthetic → 0.
 
         Args:
-            real_images: (N, B, d), uint8 in 0..255 or float32 in [0, 1].
-            real_labels: int64 (N, B).
+            real_images: (held, B, d), uint8 in 0..255 or float32 in [0, 1].
+            real_labels: int64 (held, B).
             synthetic_images: float32 (S, d) for all teachers, or (groups, S, d): the teachers are cut into
-                that many equal runs, and run g sees images g. One group per class suits class-pure shards.
+                that many equal groups, and group g sees images g. One group per class suits class-pure shards.
             synthetic_labels: int64 (S,) or (groups, S).
 
         Raises:
@@ -106,10 +121,11 @@ class TeacherEnsemble:
         labels = synthetic_labels if synthetic_labels.ndim == 2 else synthetic_labels[None]
         if self.num_teachers % len(images):
             raise InvalidSpec("num_teachers must be a multiple of the number of groups of synthetic images.")
-        run = self.num_teachers // len(images)
+        own = self.num_teachers // len(images)
         for group in range(len(images)):
-            for block in self._blocks(group * run, (group + 1) * run, real_images.shape[1] + images.shape[1]):
-                self._train_block(block, real_images[block], real_labels[block], images[group], labels[group])
+            for block in self._blocks(range(group * own, (group + 1) * own), real_images.shape[1] + images.shape[1]):
+                with coarse_products(self.device, self._coarse):
+                    self._train_block(block, real_images[block], real_labels[block], images[group], labels[group])
                 self._drop(block)
         self._steps += 1
 
@@ -121,15 +137,16 @@ class TeacherEnsemble:
         Args:
             synthetic_images: float32 (images, d).
             synthetic_labels: int64 (images,).
-            teachers: Which ones, a run without gaps; all by default.
+            teachers: Which ones of all N, without gaps; those held elsewhere are left out.
 
         Yields:
             (teachers of a block, images, d) in the order of the teachers. Rows of a teacher that has
             diverged are not finite, rows of one without records are 0.
         """
-        start, stop, _ = teachers.indices(self.num_teachers)
-        for block in self._blocks(start, stop, len(synthetic_images)):
-            directions = self._gradient_block(block, synthetic_images.to(self.device), synthetic_labels.to(self.device))
+        images, labels = synthetic_images.to(self.device), synthetic_labels.to(self.device)
+        for block in self._blocks(range(*teachers.indices(self.num_teachers)), len(images)):
+            with coarse_products(self.device, self._coarse):
+                directions = self._gradient_block(block, images, labels)
             self._drop(block)
             yield directions
 
@@ -141,7 +158,7 @@ class TeacherEnsemble:
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Parameters, Adam moments and the step count, as copies; private.
 
-        They are copies in memory, whatever the limit: do not ask for them when `on_disk`, train again instead.
+        They are copies in memory, whatever the limit: do not ask for them when `large`, train again instead.
         """
         state: dict[str, NDArray[np.generic]] = {"steps": np.array(self._steps, dtype=np.int64)}
         for name, value in self._slots.arrays().items():
@@ -173,26 +190,31 @@ class TeacherEnsemble:
             self._file.drop(block)
 
     def _draw(self, seed: int) -> None:
-        # Drawn on the processor, so that all devices start from the same numbers, and piece by piece.
-        generator = torch.Generator().manual_seed(seed)
-        for name, value in self._slots.parameters.items():
-            if stddev := self._network.initial_stddev(name):
-                for piece in torch.split(value.view(-1), _DRAWN_AT_ONCE):
-                    piece.copy_(torch.empty(len(piece)).normal_(0.0, stddev, generator=generator))
-                    self._drop()
+        # A stream per run: whoever holds it draws the same numbers. Piece by piece, since memory may be scarce.
+        generator = torch.Generator(self.device)
+        for run in self._runs:
+            generator.manual_seed((seed + run.start) % 2**63)
+            rows = slice(run.start - self.held.start, run.stop - self.held.start)
+            for name, value in self._slots.block(rows).parameters.items():
+                if stddev := self._network.initial_stddev(name):
+                    for piece in torch.split(value.view(-1), _DRAWN_AT_ONCE):
+                        piece.normal_(0.0, stddev, generator=generator)
+                        self._drop()
 
-    def _blocks(self, start: int, stop: int, images: int) -> Iterator[slice]:
-        """Runs of teachers from `start` to `stop`; their bounds depend on public numbers alone."""
+    def _blocks(self, teachers: range, images: int) -> Iterator[slice]:
+        """Rows of those of `teachers` that are held here; the bounds depend on public numbers alone."""
         size = self.teachers_per_block(images)
-        for first in range(start, stop, size):
-            yield slice(first, min(first + size, stop))
+        for run in self._runs:
+            stop = min(run.stop, teachers.stop)
+            for first in range(max(run.start, teachers.start), stop, size):
+                yield slice(first - self.held.start, min(first + size, stop) - self.held.start)
 
     def _train_block(
         self, block: slice, real_images: Tensor, real_labels: Tensor, images: Tensor, labels: Tensor
     ) -> None:
         slots = self._slots.block(block)
         leaves = {name: value.detach().requires_grad_() for name, value in slots.parameters.items()}
-        real = _as_floats(real_images.to(self.device))
+        real = real_images.to(self.device)
         classes = torch.cat([self._one_hot(real_labels), self._one_hot(labels).expand(len(real), -1, -1)], dim=-1)
         features = self._network.first(leaves, real, images.to(self.device), classes)
         logits = self._network.rest(leaves, features, classes)
@@ -215,7 +237,7 @@ class TeacherEnsemble:
         (gradient,) = torch.autograd.grad(functional.logsigmoid(logits).sum(), features)
         directions = self._network.pull_back(parameters, gradient)
         if self._some_idle:
-            directions[self._idle[block]] = 0.0
+            directions = directions.masked_fill(self._idle[block][:, None, None], 0.0)
         return directions
 
     def _one_hot(self, labels: Tensor) -> Tensor:
@@ -234,10 +256,6 @@ def _network(architecture: str | TeacherNetwork, schema: Schema) -> TeacherNetwo
 
 def _idle(active: Tensor | None, num_teachers: int) -> Tensor:
     return torch.zeros(num_teachers, dtype=torch.bool) if active is None else ~active.to(torch.bool)
-
-
-def _as_floats(images: Tensor) -> Tensor:
-    return images.to(torch.float32).div_(255) if images.dtype == torch.uint8 else images
 
 
 def _cross_entropy(logits: Tensor, num_real: int) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
-from datalens_service.methods import Moments
+from datalens_service.methods import Moments, Place, moments
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -36,7 +36,7 @@ def blobs(seed: int = 0) -> Dataset:
 def fitted(dataset: Dataset, noise, method: Moments, units: int, account: MemoryAccount | None = None):
     plan = method.plan(dataset.schema, units)
     account = account or MemoryAccount(units)
-    loop = method.start(plan, dataset, TrainingRandomness(0), "cpu")
+    loop = method.start(plan, dataset, TrainingRandomness(0), Place())
     for step in range(loop.steps):
         loop.step(step, account, noise)
     return plan, account, loop
@@ -84,7 +84,7 @@ def test_resume_replays_what_was_released():
 
 def test_there_is_no_generator_without_all_three_releases():
     dataset, method, units = blobs(), Moments(subspace_dimensions=4), limit_units(5.0, 1e-4)
-    loop = method.start(method.plan(dataset.schema, units), dataset, TrainingRandomness(0), "cpu")
+    loop = method.start(method.plan(dataset.schema, units), dataset, TrainingRandomness(0), Place())
     assert not any(loop.may_stop_before(step) for step in range(loop.steps))
     with pytest.raises(BudgetExceeded):
         fitted(dataset, NoiseSource(), method, units, MemoryAccount(units // 2))
@@ -96,9 +96,23 @@ def test_requests_that_cannot_work_are_refused():
         Moments().plan(schema, 10)
     with pytest.raises(InvalidSpec, match="share"):
         Moments(subspace_share=0.6, means_share=0.5).plan(schema, limit_units(1.0, 1e-4))
-    large = Schema(channels=3, height=64, width=64, class_names=("a",), num_units=10)
-    with pytest.raises(InvalidSpec, match="at most"):
-        Moments().plan(large, limit_units(1.0, 1e-3))
+
+
+def test_large_colour_images_are_seen_through_their_lowest_frequencies(monkeypatch):
+    monkeypatch.setattr(moments, "_FREQUENCIES", 48)
+    schema = Schema(channels=3, height=64, width=64, class_names=("dark", "light"), num_units=60)
+    labels = np.arange(60, dtype=np.int64) % 2
+    images = np.full((60, 64, 64, 3), 40, dtype=np.uint8)
+    images[labels == 1, :32, :, 0] = 220
+    dataset = Dataset(schema, Split(images, labels), None, b"k" * 32)
+    method, units = Moments(subspace_dimensions=4), limit_units(90.0, 1e-3)
+    plan = method.plan(schema, units)
+    assert plan.releases[0].mechanism.dimensions == 48
+    _, _, loop = fitted(dataset, NoiseSource(), method, units)
+    drawn, wanted = loop.generator().sample(40)
+    assert drawn.shape == (40, 64, 64, 3)
+    top, bottom = drawn[wanted == 1, :32, :, 0].mean(), drawn[wanted == 1, 32:, :, 0].mean()
+    assert top > bottom + 60
 
 
 def patients(records: int) -> Dataset:

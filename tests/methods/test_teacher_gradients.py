@@ -8,8 +8,9 @@ from pydantic import ValidationError
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
-from datalens_service.methods import DataLens
+from datalens_service.methods import DataLens, Place
 from datalens_service.methods.teacher_loop import TeacherLoop
+from datalens_service.methods.voters import Proposal
 from datalens_service.privacy.accounting import NeighboringRelation, cost_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -47,7 +48,7 @@ def method(**changes: object) -> DataLens:
 def start(chosen: DataLens, dataset: Dataset, epsilon: float = 8.0) -> tuple[TeacherLoop, MemoryAccount]:
     units = limit_units(epsilon, 1e-3)
     plan = chosen.plan(dataset.schema, units)
-    return chosen.start(plan, dataset, TrainingRandomness(0), "cpu"), MemoryAccount(units)
+    return chosen.start(plan, dataset, TrainingRandomness(0), Place()), MemoryAccount(units)
 
 
 def finish(loop: TeacherLoop, account: MemoryAccount, noise, first: int = 0) -> np.ndarray:
@@ -161,11 +162,11 @@ def test_a_warm_start_is_where_the_votes_begin():
 def test_class_pure_teachers_vote_on_their_class_only():
     dataset = stripes()
     loop, _ = start(method(shards="class_pure"), dataset)
-    images, labels = loop._student.propose(0, 4, balanced=True)
-    loop._train_teachers(images, labels, first=True)
-    blocks = np.concatenate([block.numpy() for block in loop._gradients(images, labels)])
+    proposal = Proposal(*loop._student.propose(0, 4, balanced=True))
+    loop._voters.train(proposal, first=True)
+    blocks = np.concatenate([block.numpy() for block in loop._voters.gradients(proposal)])
     assert blocks.shape == (12, 4, SIDE * SIDE)
-    assert labels.tolist() == [0, 0, 1, 1]
+    assert proposal.labels.tolist() == [0, 0, 1, 1]
     assert not blocks[:6, 2:].any()
     assert not blocks[6:, :2].any()
     assert blocks[:6, :2].any()

@@ -60,8 +60,9 @@ def test_every_layer_reads_the_label(schema: Schema, layer: str):
             weight = getattr(network, name).weight
             (weight[-3:] if name.startswith("deconv") else weight[:, -3:]).zero_()
     network.eval()
-    inputs = torch.rand(1, 6)
-    first, second = (network(inputs, torch.tensor([label])) for label in (0, 1))
+    # Of many inputs: a single one may leave every unit of a layer silent.
+    inputs = torch.rand(64, 6, generator=torch.Generator().manual_seed(0))
+    first, second = (network(inputs, torch.full((64,), label)) for label in (0, 1))
     assert not torch.allclose(first, second, atol=1e-7)
 
 

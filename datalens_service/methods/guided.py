@@ -1,0 +1,214 @@
+"""Guided: moments or a mixture for the images, a privately trained classifier for their labels.
+
+    released model → varied samples → a classifier learns from them (post-processing);
+    then, `steps` times, one noisy gradient of its last layer over all records;
+    samples are handed out with the labels that this classifier gives them.
+
+Labels decide what a classifier learns from synthetic images, and a gradient over all records says far more about
+them than means and covariances do.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field
+
+from datalens_service.data.dataset import Dataset, Labels, Schema
+from datalens_service.mechanisms import Account, CrossProductSum
+from datalens_service.mechanisms.cross_product import Factors
+from datalens_service.methods.base import Method, Place, Plan, named
+from datalens_service.methods.mixture import Mixture, MixtureLoop
+from datalens_service.methods.moments import Moments, MomentsLoop, SumsLoop, calibrated
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+
+if TYPE_CHECKING:
+    from datalens_service.models.generator import Generator
+    from datalens_service.models.labeller import Labeller
+
+Floats = NDArray[np.float32]
+
+
+_FEATURE_MAPS, _FEATURE_SIDE = 64, 5
+_FEATURES = _FEATURE_MAPS * _FEATURE_SIDE**2
+
+# The last layer's first weights: plain gradient descent on released samples.
+_SAMPLES_FOR_THE_HEAD, _FIRST_STEPS, _FIRST_RATE, _FIRST_MOMENTUM = 12_000, 60, np.float32(16), np.float32(0.9)
+
+
+class Guided(Method):
+    """Parameters of the guided method; constants were chosen on MNIST (docs/methods.md)."""
+
+    name: Literal["guided"] = "guided"
+    warm_start: Annotated[Moments | Mixture, Field(discriminator="name"), BeforeValidator(named)] = Moments()
+    gradient_share: float = Field(default=0.4, gt=0, lt=1, description="Share of μ² for the gradients.")
+    steps: int = Field(default=60, ge=1, le=1000, description="Gradients, each over all records.")
+    learning_rate: float = Field(default=40.0, gt=0, le=1000)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    averaging: float = Field(default=0.9, ge=0, lt=1, description="Decay of the average of weights.")
+    error_norm: float = Field(default=0.7, gt=0, le=2, description="Largest length of a record's error.")
+    hidden_units: int = Field(default=64, ge=2, le=1024, description="Of the classifier's dense layer.")
+    samples: int = Field(default=60_000, ge=100, le=1_000_000, description="Released samples it first learns from.")
+    epochs: int = Field(default=4, ge=1, le=100, description="How often it sees each of them.")
+    spread: float = Field(default=2.0, gt=0, le=10, description="How much wider samples lie than records.")
+    poses: bool = Field(default=True, description="Turn, shear and shift samples a little.")
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """Releases of the start, then the gradients.
+
+        Raises:
+            InfeasiblePlan: The noise would have to be larger than the sampler can draw.
+            InvalidSpec: The start does not fit the schema.
+        """
+        start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * units))
+        mechanism = CrossProductSum(
+            left_dimensions=_FEATURES + self.hidden_units + 1,
+            right_dimensions=schema.num_classes,
+            records_per_unit=schema.records_per_unit,
+            noise_stddev=MAXIMUM_NOISE_STDDEV,
+        )
+        gradient = calibrated(mechanism, (units - start.units()) / self.steps)
+        return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
+
+    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place) -> GuidedLoop:
+        """A loop over the releases of `plan`."""
+        return GuidedLoop(self, plan, dataset, randomness, place)
+
+    def settings(self) -> dict[str, Any]:
+        """What the generator needs to draw samples."""
+        start = "mixture" if isinstance(self.warm_start, Mixture) else "gaussian"
+        return {"start": start, "spread": self.spread, "poses": self.poses}
+
+
+class GuidedLoop(SumsLoop):
+    """The releases of a run: those of the warm start, then the gradients."""
+
+    def __init__(
+        self, parameters: Guided, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place
+    ) -> None:
+        self._parameters = parameters
+        self._dataset = dataset
+        self._randomness = randomness
+        self._device = place.device
+        start = Plan(releases=plan.releases[:-1])
+        self._warm: MomentsLoop | MixtureLoop = parameters.warm_start.start(start, dataset, randomness, place)
+        gradients = plan.releases[-1]
+        if not isinstance(gradients.mechanism, CrossProductSum):
+            raise TypeError("the last release of a guided plan is a gradient")
+        self._gradients, self._gradient_steps = gradients.mechanism, gradients.count
+        self._descent: Descent | None = None
+
+    @property
+    def steps(self) -> int:
+        """Those of the warm start, then one for each gradient."""
+        return self._warm.steps + self._gradient_steps
+
+    def may_stop_before(self, step: int) -> bool:
+        """Gradients refine a labeller that exists already."""
+        return step >= self._warm.steps
+
+    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
+        """A release of the warm start, or one gradient."""
+        if step < self._warm.steps:
+            self._warm.step(step, account, noise)
+            return
+        descent = self._started()
+        released = self._gradients.release(descent.factors, step=step, account=account, noise=noise)
+        descent.follow(released)
+
+    def generator(self) -> Generator:
+        """The released model with the labeller after the gradients so far."""
+        from datalens_service.models.generator import Generator
+        from datalens_service.models.guided import pack
+
+        start = self._warm.generator().tensors
+        tensors = pack(start, self._started().tensors())
+        return Generator("guided", self._dataset.schema, self._parameters.settings(), tensors)
+
+    def start_generator(self) -> Generator:
+        """The released model by itself."""
+        return self._warm.generator()
+
+    def _started(self) -> Descent:
+        """The labeller, taught by released samples once the warm start is complete."""
+        if self._descent is None:
+            self._descent = Descent(self._parameters, self._dataset, *self._taught())
+        return self._descent
+
+    def _taught(self) -> tuple[Labeller, Floats]:
+        """A labeller that knows released samples only, and the first weights of its last layer."""
+        from datalens_service.models.guided import propose
+        from datalens_service.models.labeller import Labeller
+
+        parameters, schema, randomness = self._parameters, self._dataset.schema, self._randomness
+        labels = np.arange(parameters.samples, dtype=np.int64) % schema.num_classes
+        start, rng = self._warm.generator().tensors, randomness.numpy("samples")
+        samples = propose(start, parameters.settings(), schema, labels, rng)
+        shape = (_FEATURE_MAPS, _FEATURE_SIDE)
+        labeller = Labeller(schema, shape, parameters.hidden_units, randomness.seed("labeller")).to(self._device)
+        labeller.learn(samples, labels, parameters.epochs, randomness.seed("order"))
+        seen = labeller.features(samples[:_SAMPLES_FOR_THE_HEAD])
+        return labeller, first_weights(seen, labels[:_SAMPLES_FOR_THE_HEAD], schema.num_classes)
+
+
+class Descent:
+    """Gradient descent on the last layer of a labeller.
+
+    Private: the records' features. Released: the weights, which follow noisy gradients only.
+    """
+
+    def __init__(self, parameters: Guided, dataset: Dataset, labeller: Labeller, weights: Floats) -> None:
+        self._parameters = parameters
+        self._labeller = labeller
+        self._data = dataset.train
+        self._records = dataset.schema.num_units * dataset.schema.records_per_unit
+        self._weights, self._average = weights, weights
+        self._velocity = np.zeros_like(weights)
+        self._features: Floats | None = None
+
+    def factors(self) -> Factors:
+        """Private: per record its features, with a 1 for the bias, and the error of its scores."""
+        if self._features is None:
+            self._features = self._labeller.features(_pixels(self._data.images))
+        found = errors(self._features, self._weights, self._data.labels)
+        return Factors(self._features, found / np.float32(self._parameters.error_norm), self._data.unit_ids)
+
+    def follow(self, released: NDArray[np.float64]) -> None:
+        """One step along a noisy sum of gradients."""
+        parameters = self._parameters
+        gradient = (released * (parameters.error_norm / self._records)).astype(np.float32)
+        self._velocity = parameters.momentum * self._velocity + gradient
+        self._weights = self._weights - parameters.learning_rate * self._velocity
+        self._average = parameters.averaging * self._average + (1 - parameters.averaging) * self._weights
+
+    def tensors(self) -> dict[str, Floats]:
+        """Those of the labeller, with the average of the last layer's weights so far."""
+        return self._labeller.tensors() | {"head": self._average.astype(np.float32)}
+
+
+def errors(features: Floats, weights: Floats, labels: Labels) -> Floats:
+    """(n, classes) softmax of features·weights, minus 1 at the true class: the gradient of the loss by the scores."""
+    scores = features @ weights
+    chances = np.exp(scores - scores.max(axis=1, keepdims=True))
+    chances /= chances.sum(axis=1, keepdims=True)
+    chances[np.arange(len(labels)), labels] -= 1
+    return np.asarray(chances, dtype=np.float32)
+
+
+def first_weights(features: Floats, labels: Labels, num_classes: int) -> Floats:
+    """(features, classes) of a linear classifier of released samples, by plain gradient descent."""
+    weights = np.zeros((features.shape[1], num_classes), dtype=np.float32)
+    velocity = np.zeros_like(weights)
+    for _ in range(_FIRST_STEPS):
+        gradient = features.T @ errors(features, weights, labels) / np.float32(len(labels))
+        velocity = np.asarray(_FIRST_MOMENTUM * velocity + gradient, dtype=np.float32)
+        weights = weights - _FIRST_RATE * velocity
+    return weights
+
+
+def _pixels(images: NDArray[np.uint8]) -> Floats:
+    """Bytes (n, height, width, channels) as numbers (n, d) in [0, 1], channels first."""
+    return np.asarray(images.transpose(0, 3, 1, 2).reshape(len(images), -1), dtype=np.float32) / np.float32(255)

@@ -1,0 +1,252 @@
+"""The teachers that one rank holds: they train on their shards and on proposed images, and vote.
+
+Everything here is private, but for the settings. Rank 0 leads its own and tells the others what to do; those `assist`
+and have no account, no student and no source of noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+
+from datalens_service.data.dataset import Dataset, Labels
+from datalens_service.data.partition import assign_shards, members
+from datalens_service.data.upload import Upload
+from datalens_service.errors import InvalidInput
+from datalens_service.mechanisms import SharedVotes, VoteMechanism
+from datalens_service.methods.base import Place
+from datalens_service.models.basis import dct_basis
+from datalens_service.models.runs import held_by, runs_of
+from datalens_service.models.shards import ShardSampler
+from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.privacy.randomness import TrainingRandomness
+from datalens_service.ranks import Ranks
+
+if TYPE_CHECKING:
+    from datalens_service.methods.teacher_gradients import DataLens
+
+State = dict[str, np.ndarray]
+
+
+class Proposal(NamedTuple):
+    """Synthetic images, all of them released."""
+
+    images: torch.Tensor
+    """float32 (images, d)."""
+    labels: torch.Tensor
+    """int64 (images,)."""
+
+
+class _Begin(NamedTuple):
+    """Order to hold teachers; whatever was held before is given up."""
+
+    parameters: DataLens
+    votes: VoteMechanism
+    randomness: TrainingRandomness
+    device: str
+    partition_key: bytes
+    digest: bytes
+
+
+class _Train(NamedTuple):
+    """Order to train on a proposal."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    first: bool
+
+
+class _Vote(NamedTuple):
+    """Order to vote on the proposal trained on last."""
+
+    step: int
+
+
+class Voters:
+    """Teachers with their shards.
+
+    Args:
+        parameters: Of the method.
+        votes: How they vote.
+        dataset: Of which records are kept that are dealt to them.
+        randomness: Seeds.
+        place: Where they are.
+    """
+
+    def __init__(
+        self,
+        parameters: DataLens,
+        votes: VoteMechanism,
+        dataset: Dataset,
+        randomness: TrainingRandomness,
+        place: Place,
+    ) -> None:
+        self._parameters, self._votes, self._randomness = parameters, votes, randomness
+        self._ranks, self._groups = place.ranks, votes.classes_voted_apart
+        device = place.ranks.own_device(place.device)
+        runs = held_by(place.ranks.rank, place.ranks.count, runs_of(parameters.num_teachers, self._groups))
+        self._sampler = self._shards(dataset, device, range(runs[0].start, runs[-1].stop))
+        self._teachers = TeacherEnsemble(
+            parameters.teacher,
+            parameters.num_teachers,
+            dataset.schema,
+            device,
+            randomness.seed("teachers"),
+            learning_rate=parameters.teacher_learning_rate,
+            active=self._sampler.active,
+            runs=runs,
+            folder=place.folder,
+        )
+        self._basis = dct_basis(dataset.schema, votes.dimensions) if parameters.vote_basis == "dct" else None
+        self._steps = 0
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the teachers lie in a file."""
+        return self._teachers.on_disk
+
+    def train(self, proposal: Proposal, *, first: bool) -> None:
+        """The optimiser steps before a vote.
+
+        Args:
+            proposal: With class-pure shards, as many images of each class, in class order.
+            first: Whether it is the first vote.
+        """
+        images, labels = proposal
+        if self._groups > 1:
+            images = images.reshape(self._groups, -1, images.shape[-1])
+            labels = labels.reshape(self._groups, -1)
+        for _ in range(self._parameters.teacher_warmup_steps if first else self._parameters.teacher_steps):
+            batch = self._sampler.batch(self._steps)
+            self._teachers.train_step(batch.images, batch.labels, images, labels)
+            self._steps += 1
+
+    def mechanism(self, step: int) -> VoteMechanism:
+        """The vote with the coins of a step."""
+        return self._votes.model_copy(update={"seed": self._randomness.seed("signs", step)})
+
+    def votes(self, proposal: Proposal) -> SharedVotes:
+        """What the mechanism sums, here and on all other ranks."""
+        return SharedVotes(self.gradients(proposal), self._teachers.held.start, self._ranks.add_up)
+
+    def gradients(self, proposal: Proposal) -> Iterator[torch.Tensor]:
+        """Blocks (teachers, images, coordinates); with class-pure shards 0 on images of other classes."""
+        images, labels = proposal
+        own = len(images) // self._groups
+        run = self._parameters.num_teachers // self._groups
+        for group in range(self._groups):
+            rows = slice(group * own, (group + 1) * own)
+            teachers = slice(group * run, (group + 1) * run)
+            for block in self._teachers.image_gradients(images[rows], labels[rows], teachers):
+                votes = block if self._basis is None else block @ torch.from_numpy(self._basis).to(block.device)
+                if self._groups == 1:
+                    yield votes
+                else:
+                    padded = votes.new_zeros(len(votes), len(images), votes.shape[-1])
+                    padded[:, rows] = votes
+                    yield padded
+
+    def state(self) -> State:
+        """Teachers and their steps; empty if that is too large to be kept, or not all of them.
+
+        A job is resumed without it: teachers are trained again while the stored sums are replayed.
+        """
+        if not self._steps or self._teachers.large or self._ranks.count > 1:
+            return {}
+        return self._teachers.state() | {"teacher_steps": np.array(self._steps)}
+
+    def restore(self, state: State) -> None:
+        """Continue from `state`.
+
+        Raises:
+            CheckpointMismatch: It belongs to other teachers.
+        """
+        self._teachers.restore({name: value for name, value in state.items() if name != "teacher_steps"})
+        self._steps = int(state["teacher_steps"])
+
+    def _shards(self, dataset: Dataset, device: str, held: range) -> ShardSampler:
+        apart: Labels | None = dataset.train.labels if self._groups > 1 else None
+        count = self._parameters.num_teachers
+        shards = assign_shards(dataset.partition_key, dataset.train.unit_ids, count, apart, self._groups)
+        return ShardSampler(
+            dataset.train.images,
+            dataset.train.labels,
+            members(shards, count),
+            self._parameters.teacher_batch,
+            self._randomness.seed("batches"),
+            device,
+            held,
+        )
+
+
+class LeadingVoters(Voters):
+    """Those of rank 0, which tells the others to do the same."""
+
+    def __init__(
+        self,
+        parameters: DataLens,
+        votes: VoteMechanism,
+        dataset: Dataset,
+        randomness: TrainingRandomness,
+        place: Place,
+    ) -> None:
+        if place.ranks.count > 1:
+            digest = _digest(dataset)
+            place.ranks.tell(_Begin(parameters, votes, randomness, place.device, dataset.partition_key, digest))
+        super().__init__(parameters, votes, dataset, randomness, place)
+
+    def train(self, proposal: Proposal, *, first: bool) -> None:
+        """As all ranks do."""
+        if self._ranks.count > 1:
+            self._ranks.tell(_Train(proposal.images.cpu().numpy(), proposal.labels.cpu().numpy(), first))
+        super().train(proposal, first=first)
+
+    def called(self, step: int, proposal: Proposal) -> SharedVotes:
+        """`votes`, to be summed at once: all other ranks are told to sum theirs."""
+        self._ranks.tell(_Vote(step))
+        return self.votes(proposal)
+
+
+def assist(ranks: Ranks, upload: Upload, folder: Path | None = None) -> None:
+    """All that a rank other than 0 does: what it is told, until it is dismissed.
+
+    Args:
+        ranks: This one's.
+        upload: The same records as those of rank 0.
+        folder: For teachers beyond the limit of memory.
+
+    Raises:
+        RankLost: Another rank ended or was silent for too long.
+        InvalidInput: The records are not those of rank 0.
+    """
+    voters: Voters | None = None
+    proposal: Proposal | None = None
+    while (order := ranks.order()) is not None:
+        if isinstance(order, _Begin):
+            voters = _held(order, upload, Place(order.device, folder, ranks))
+        elif voters is not None and isinstance(order, _Train):
+            proposal = Proposal(torch.from_numpy(order.images), torch.from_numpy(order.labels))
+            voters.train(proposal, first=order.first)
+        elif voters is not None and proposal is not None:
+            # The sum belongs to rank 0.
+            voters.mechanism(order.step).total(voters.votes(proposal))
+
+
+def _held(order: _Begin, upload: Upload, place: Place) -> Voters:
+    dataset = Dataset(*upload, partition_key=order.partition_key)
+    if _digest(dataset) != order.digest:
+        raise InvalidInput("This rank reads other records than rank 0: give all the same file.")
+    return Voters(order.parameters, order.votes, dataset, order.randomness, place)
+
+
+def _digest(dataset: Dataset) -> bytes:
+    """Of the records; private, it goes to other ranks only."""
+    digest = hashlib.sha256(dataset.schema.model_dump_json().encode())
+    for array in (dataset.train.images, dataset.train.labels, dataset.train.unit_ids):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.digest()

@@ -1,0 +1,102 @@
+"""A guided generator: varied samples of a released model, each with the label that a private classifier gives it.
+
+Samples of a Gaussian say little about where classes meet. So they are drawn wider than records lie, and seen in
+changed poses; the labeller, which has learnt from records, says what each of them shows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Labels, Schema
+from datalens_service.models import gaussian, mixture
+from datalens_service.models.labeller import Labeller
+from datalens_service.models.warp import poses, warped
+
+Floats = NDArray[np.float32]
+Tensors = dict[str, Floats]
+
+STARTS: Final = {"gaussian": gaussian.draw, "mixture": mixture.draw}
+"""What samples are drawn from."""
+
+_START, _LABELLER = "start.", "labeller."
+# After these many rounds, places whose class the labeller never names keep samples of their own class.
+_ROUNDS: Final = 8
+
+
+def pack(start: Tensors, labeller: Tensors) -> Tensors:
+    """The tensors of a released model and of a labeller under one roof."""
+    named = {_START + name: value for name, value in start.items()}
+    return named | {_LABELLER + name: value for name, value in labeller.items()}
+
+
+def propose(
+    start: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> Floats:
+    """Samples of classes `labels` before anyone looked at them.
+
+    Args:
+        start: Tensors of the released model.
+        settings: `start`, a key of `STARTS`; `spread`, how much wider than the model; `poses`, whether to change them.
+        schema: Of the images.
+        labels: (n,).
+        rng: Of samples and poses.
+
+    Returns:
+        float32 (n, d) in [0, 1].
+    """
+    wider = start | {"factors": start["factors"] * np.float32(settings["spread"])}
+    images = STARTS[settings["start"]](wider, {}, schema, labels, rng)
+    if not settings["poses"]:
+        return images
+    planes = torch.from_numpy(images).view(-1, schema.channels, schema.height, schema.width)
+    return np.asarray(warped(planes, poses(len(labels), rng)).flatten(1).numpy())
+
+
+def draw(
+    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> Floats:
+    """Samples that the labeller gives the wanted labels.
+
+    Args:
+        tensors: As `pack` returned them.
+        settings: As for `propose`.
+        schema: Of the images.
+        labels: (n,) wanted.
+        rng: Of all that is random.
+
+    Returns:
+        float32 (n, d) in [0, 1].
+    """
+    start, weights = _part(tensors, _START), _part(tensors, _LABELLER)
+    labeller = Labeller.from_tensors(schema, weights)
+    images = np.empty((len(labels), schema.dimensions), dtype=np.float32)
+    places = np.arange(len(labels))
+    for _ in range(_ROUNDS):
+        if not len(places):
+            break
+        samples = propose(start, settings, schema, labels[places], rng)
+        images[places] = samples
+        rows, filled = _matched(labeller.label(samples), labels[places])
+        images[places[filled]] = samples[rows]
+        places = np.delete(places, filled)
+    return images
+
+
+def _matched(given: Labels, wanted: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Samples by their labels to places by their wishes, first come first served: (rows, places), equally long."""
+    rows, places = [], []
+    for label in np.unique(wanted):
+        offered, open_places = np.flatnonzero(given == label), np.flatnonzero(wanted == label)
+        count = min(len(offered), len(open_places))
+        rows.append(offered[:count])
+        places.append(open_places[:count])
+    return np.concatenate(rows), np.concatenate(places)
+
+
+def _part(tensors: Tensors, prefix: str) -> Tensors:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

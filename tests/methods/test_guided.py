@@ -1,0 +1,151 @@
+"""The guided method: planned equals charged, resume repeats, and labels come from the trained classifier."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.errors import BudgetExceeded, InfeasiblePlan
+from datalens_service.methods import Guided, Mixture, Moments, Place
+from datalens_service.methods.guided import Descent
+from datalens_service.models.generator import Generator
+from datalens_service.models.guided import propose
+from datalens_service.models.labeller import Labeller
+from datalens_service.privacy.accounting import limit_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+
+SIDE, COUNT = 8, 1200
+UNITS = limit_units(50.0, 1e-4)
+METHOD = Guided(
+    warm_start=Moments(subspace_dimensions=6), steps=12, samples=400, epochs=3, hidden_units=8, poses=False, spread=1.0
+)
+
+
+def crosses(seed: int = 0, records_per_unit: int = 1) -> Dataset:
+    """Class 0: bright at the top left or at the bottom right; class 1: at the other two corners.
+
+    Both classes have the same mean and nearly the same spread in every direction but one: samples of a Gaussian
+    show corners that no record of their class has, and a classifier of records knows it.
+    """
+    rng = np.random.default_rng(seed)
+    labels, low = rng.integers(2, size=(2, COUNT))
+    images = rng.normal(30, 8, (COUNT, SIDE, SIDE, 1))
+    for row in range(COUNT):
+        column = low[row] ^ labels[row]
+        images[row, 4 * low[row] : 4 * low[row] + 4, 4 * column : 4 * column + 4] += 170
+    schema = Schema(
+        channels=1, height=SIDE, width=SIDE, class_names=("a", "b"), num_units=COUNT // records_per_unit,
+        records_per_unit=records_per_unit, classes_per_unit=2,
+    )  # fmt: skip
+    units = np.arange(COUNT) // records_per_unit
+    return Dataset(schema, Split(images.clip(0, 255).astype(np.uint8), labels, units), None, b"k" * 32)
+
+
+def trained(dataset: Dataset, method: Guided, account: MemoryAccount):
+    loop = method.start(method.plan(dataset.schema, UNITS), dataset, TrainingRandomness(0), Place())
+    for step in range(loop.steps):
+        loop.step(step, account, NoiseSource())
+    return loop
+
+
+def labeller_of(loop) -> Labeller:
+    return Labeller.from_tensors(crosses().schema, loop._started().tensors())
+
+
+def test_planned_is_charged_in_order():
+    dataset, account = crosses(), MemoryAccount(UNITS)
+    plan = METHOD.plan(dataset.schema, UNITS)
+    trained(dataset, METHOD, account)
+    planned = [release.mechanism for release in plan.releases for _ in range(release.count)]
+    assert account.charges == [(step, item.label(), item.cost()) for step, item in enumerate(planned)]
+    assert plan.steps == 3 + METHOD.steps
+    assert 0.999 * UNITS < plan.units() <= UNITS
+
+
+def test_gradients_over_records_correct_the_classifier():
+    """A last layer that knows nothing learns the classes from sums over records alone."""
+    dataset = crosses()
+    labeller, weights = trained(dataset, METHOD, MemoryAccount(UNITS))._taught()
+    descent = Descent(METHOD, dataset, labeller, np.zeros_like(weights))
+    pixels = crosses(1).train.images.transpose(0, 3, 1, 2).reshape(COUNT, -1).astype(np.float32) / 255
+    truth = crosses(1).train.labels
+
+    def right() -> float:
+        return (Labeller.from_tensors(dataset.schema, descent.tensors()).label(pixels) == truth).mean()
+
+    assert right() < 0.6
+    for _ in range(METHOD.steps):
+        left, found, _ = descent.factors()
+        descent.follow(left.T @ found)
+    assert right() > 0.95
+
+
+def test_samples_carry_the_labels_that_were_asked_for():
+    loop = trained(crosses(), METHOD, MemoryAccount(UNITS))
+    wanted = np.array([1] * 30 + [0] * 10)
+    images, labels = loop.generator().sample(40, labels=wanted, seed=3)
+    np.testing.assert_array_equal(labels, wanted)
+    given = labeller_of(loop).label(images.transpose(0, 3, 1, 2).reshape(40, -1).astype(np.float32) / 255)
+    assert (given == wanted).mean() > 0.9
+    again, _ = loop.generator().sample(40, labels=wanted, seed=3)
+    np.testing.assert_array_equal(images, again)
+
+
+def test_resume_replays_what_was_released():
+    account = MemoryAccount(UNITS)
+    first = trained(crosses(), METHOD, account)
+    charged = list(account.charges)
+    second = trained(crosses(5), METHOD, account)
+    assert account.charges == charged
+    for name, value in first.generator().tensors.items():
+        np.testing.assert_array_equal(value, second.generator().tensors[name])
+
+
+def test_a_budget_that_ends_early_leaves_the_labeller_of_the_last_gradient():
+    dataset, plan = crosses(), METHOD.plan(crosses().schema, UNITS)
+    loop = METHOD.start(plan, dataset, TrainingRandomness(0), Place())
+    poor = MemoryAccount(plan.units() - plan.releases[-1].mechanism.cost())
+    for step in range(loop.steps - 1):
+        loop.step(step, poor, NoiseSource())
+    with pytest.raises(BudgetExceeded):
+        loop.step(loop.steps - 1, poor, NoiseSource())
+    assert loop.may_stop_before(loop.steps - 1)
+    assert not loop.may_stop_before(2)
+    assert loop.generator().sample(4)[0].shape == (4, SIDE, SIDE, 1)
+
+
+def test_a_mixture_may_be_the_start_and_the_generator_survives_its_file(tmp_path):
+    start = Mixture(components=2, iterations=2, subspace_dimensions=6)
+    loop = trained(crosses(), METHOD.model_copy(update={"warm_start": start}), MemoryAccount(UNITS))
+    generator = loop.generator()
+    generator.save(tmp_path / "generator.safetensors")
+    loaded = Generator.load(tmp_path / "generator.safetensors")
+    np.testing.assert_array_equal(generator.sample(20, seed=1)[0], loaded.sample(20, seed=1)[0])
+    assert loop.start_generator().kind == "mixture"
+
+
+def test_a_wider_spread_leaves_the_model_s_centre():
+    start = trained(crosses(), METHOD, MemoryAccount(UNITS)).start_generator()
+    labels = np.zeros(200, dtype=np.int64)
+    narrow, wide = (
+        propose(
+            start.tensors, {"start": "gaussian", "spread": spread, "poses": False}, start.schema, labels,
+            np.random.default_rng(0),
+        ).std(axis=0).mean()
+        for spread in (0.5, 1.0)
+    )  # fmt: skip
+    assert wide > 1.5 * narrow
+
+
+def test_units_of_several_records_are_priced_in_every_release():
+    plan = METHOD.plan(crosses(records_per_unit=4).schema, UNITS)
+    assert {release.mechanism.records_per_unit for release in plan.releases} == {4}
+    assert 0.999 * UNITS < plan.units() <= UNITS
+    trained(crosses(records_per_unit=4), METHOD, MemoryAccount(UNITS))
+
+
+def test_a_budget_too_small_for_any_gradient_is_refused():
+    with pytest.raises(InfeasiblePlan, match="raise epsilon"):
+        METHOD.plan(crosses().schema, 10)

@@ -1,0 +1,148 @@
+"""Teachers over ranks: the result of one rank to the last bit, one charge and one draw, and an end to every failure."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from datalens_service.errors import InvalidInput, InvalidSpec
+from datalens_service.mechanisms import SharedVotes, TopAgg
+from datalens_service.methods.voters import Voters
+from datalens_service.models.runs import RUNS, held_by, runs_of
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource
+from datalens_service.ranks import ALONE, Ranks, joined
+
+from . import rank_processes
+from .rank_processes import SCHEMA, Before, ends, lead, silent, spec_of, together, upload, written
+
+VARIANTS = {
+    "topagg": {},
+    "class-pure klevel": {"shards": "class_pure", "votes": "klevel", "levels": 8},
+    "sketch, cosines": {
+        "votes": "count_sketch", "sketch_columns": 16, "vote_basis": "dct", "vote_dimensions": 16, "steps": 2
+    },
+    "conv after a warm start": {"teacher": "conv", "warm_start": "moments", "steps": 1, "teacher_warmup_steps": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_all_ranks_together_are_one(changes: dict, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    spec = spec_of(**changes)
+    assert ends(together(tmp_path, count, spec)) == [0] * count
+    draws: list[int] = []
+    monkeypatch.setattr(NoiseSource, "discrete_gaussian", silent(draws))
+    account = MemoryAccount(spec.limit_units(SCHEMA))
+    alone, found = lead(spec, ALONE, account), written(tmp_path)
+    steps = spec.plan(SCHEMA).steps
+    assert sorted(found["sums"]) == sorted(account._stored) == list(range(steps))
+    for step, sums in account._stored.items():
+        np.testing.assert_array_equal(found["sums"][step], sums)
+    assert any(sums.any() for sums in account._stored.values())
+    assert found["tensors"].keys() == alone.keys()
+    for name, value in alone.items():
+        assert found["tensors"][name].tobytes() == value.tobytes(), name
+    assert found["charges"] == account.charges
+    assert found["draws"] == draws
+    assert len(draws) == steps
+
+
+def test_ranks_that_assist_neither_charge_nor_draw(tmp_path: Path):
+    assert ends(together(tmp_path, 3, spec_of())) == [0, 0, 0]
+    assert len(written(tmp_path, 0)["draws"]) == len(written(tmp_path, 0)["charges"]) == 3
+    for rank in (1, 2):
+        assert written(tmp_path, rank)["draws"] == written(tmp_path, rank)["charges"] == []
+
+
+def dies(rank: int) -> Before:
+    """The rank is killed when it trains for its second vote."""
+
+    def before(ranks: Ranks) -> None:
+        train = Voters.train
+
+        def killed(self: Voters, *arguments: object, **named: object) -> None:
+            if self._steps >= 2 and ranks.rank == rank:
+                os.kill(os.getpid(), signal.SIGKILL)
+            train(self, *arguments, **named)
+
+        Voters.train = killed
+
+    return before
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_killed_rank_ends_all(lost: int, tmp_path: Path):
+    codes = ends(together(tmp_path, 3, spec_of(), dies(lost)))
+    assert codes == [-signal.SIGKILL if rank == lost else 1 for rank in range(3)]
+    for rank in {0, 1, 2} - {lost}:
+        assert written(tmp_path, rank)["error"] == "RankLost"
+    if lost:
+        found = written(tmp_path)
+        assert len(found["charges"]) == len(found["draws"]) == len(found["sums"]) == 1, "the second vote cost nothing"
+
+
+def test_a_silent_rank_is_not_waited_for(tmp_path: Path):
+    def before(ranks: Ranks) -> None:
+        if ranks.rank == 1:
+            signal.pause()
+
+    processes = together(tmp_path, 2, spec_of(), before, timeout=8)
+    processes[0].join(280)
+    processes[1].kill()
+    assert ends(processes) == [1, -signal.SIGKILL]
+    assert written(tmp_path)["error"] == "RankLost"
+    assert written(tmp_path)["charges"] == written(tmp_path)["draws"] == []
+
+
+def test_ranks_with_other_records_are_refused(tmp_path: Path):
+    def before(ranks: Ranks) -> None:
+        if ranks.rank == 1:
+            rank_processes.upload = lambda: upload(seed=1)
+
+    assert ends(together(tmp_path, 2, spec_of(), before)) == [1, 1]
+    assert written(tmp_path, 1)["error"] == "InvalidInput"
+    assert written(tmp_path, 0)["error"] == "RankLost"
+    assert written(tmp_path, 0)["charges"] == []
+
+
+def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with joined(1) as ranks:
+        assert ranks is ALONE
+    assert (ALONE.rank, ALONE.count) == (0, 1)
+
+
+@pytest.mark.parametrize(("teachers", "groups"), [(1, 1), (100, 1), (4000, 1), (4000, 10), (4010, 10), (130, 2)])
+def test_runs_cover_all_teachers_and_stay_in_their_group(teachers: int, groups: int):
+    runs = runs_of(teachers, groups)
+    assert [teacher for run in runs for teacher in run] == list(range(teachers))
+    own = teachers // groups
+    assert all(run.start // own == (run.stop - 1) // own for run in runs)
+    assert len(runs) <= RUNS + groups
+    for ranks in range(1, len(runs) + 1):
+        held = [held_by(rank, ranks, runs) for rank in range(ranks)]
+        assert [run for own_runs in held for run in own_runs] == runs
+        assert all(held)
+    with pytest.raises(InvalidSpec, match="at most"):
+        held_by(0, len(runs) + 1, runs)
+
+
+def test_too_many_ranks_are_a_sentence(tmp_path: Path):
+    assert ends(together(tmp_path, 3, spec_of(num_teachers=128))) == [1, 1, 1]
+    assert [written(tmp_path, rank)["error"] for rank in range(3)] == ["InvalidSpec"] * 3
+
+
+def test_more_teachers_than_declared_are_refused_over_all_ranks():
+    mechanism = TopAgg(
+        num_teachers=4, images=2, dimensions=6, clip=1.0, stochastic=False, threshold="none", noise_stddev=5000, top_k=2
+    )
+    here = [torch.ones(3, 2, 6)]
+    mechanism.total(SharedVotes(here, 0, lambda sums: sums + np.append(np.zeros(12, dtype=np.int64), 1)))
+    with pytest.raises(InvalidInput, match="4 teachers"):
+        mechanism.total(SharedVotes(here, 0, lambda sums: 2 * sums))
