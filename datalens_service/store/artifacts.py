@@ -1,8 +1,8 @@
-"""Files that jobs make, on local disk: `data_dir/artifacts/<job>/<digest>/<name>`.
+"""Files that jobs make: `<job>/<digest>/<name>` in `data_dir/artifacts`, or in an object store (`files.py`).
 
-A file is complete on the disk before its row is committed, under a path that holds its digest: whatever a crash
+A file is complete in its place before its row is committed, under a path that holds its digest: whatever a crash
 leaves behind, a row never points to other bytes. Private files (`releasable=False`) never leave through
-`releasable`.
+`releasable`, and never leave the local disk.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,7 +28,7 @@ from datalens_service.errors import InvalidInput, NotFound, StoreUnavailable
 from datalens_service.store import ledger
 from datalens_service.store.chain import utc_now
 from datalens_service.store.database import Database
-from datalens_service.store.disk import sync_folder
+from datalens_service.store.files import Files, LocalFiles, files_at
 from datalens_service.store.leases import Lease
 from datalens_service.store.tables import ArtifactRow, JobRow
 
@@ -41,7 +43,6 @@ class Artifact:
     Attributes:
         job_id: Who made it.
         name: File name, unique within the job.
-        path: Where it lies now.
         sha256: Of its content, hexadecimal.
         size: In bytes.
         media_type: For downloads.
@@ -50,12 +51,22 @@ class Artifact:
 
     job_id: str
     name: str
-    path: Path
     sha256: str
     size: int
     media_type: str
     releasable: bool
     created_at: datetime
+    locate: Callable[[], Path] = field(repr=False, compare=False)
+
+    @property
+    def path(self) -> Path:
+        """Where it lies on this machine now; fetched at first use where the store is remote.
+
+        Raises:
+            NotFound: The store has lost it.
+            StoreUnavailable: The store does not answer, or holds other bytes.
+        """
+        return self.locate()
 
 
 class ArtifactStore:
@@ -63,12 +74,23 @@ class ArtifactStore:
 
     Args:
         database: With the rows.
-        data_dir: Files go to its folder `artifacts`.
+        data_dir: Private files go to its folder `artifacts`, all others too, unless there is a URL.
+        url: Object store for releasable files, for example s3://bucket/prefix.
     """
 
-    def __init__(self, database: Database, data_dir: Path) -> None:
+    def __init__(self, database: Database, data_dir: Path, url: str = "") -> None:
         self._database = database
         self._root = data_dir / "artifacts"
+        self._private = LocalFiles(self._root)
+        self._releasable = files_at(url, data_dir)
+
+    def check(self) -> None:
+        """Whether files can be reached.
+
+        Raises:
+            StoreUnavailable: They cannot.
+        """
+        self._releasable.check()
 
     def put(self, lease: Lease, name: str, content: Path | bytes, *, releasable: bool, media_type: str) -> Artifact:
         """Store a file under the lease of its job; the same name replaces what was there.
@@ -85,13 +107,13 @@ class ArtifactStore:
             StoreUnavailable: The disk did not take it.
             InvalidInput: `name` is not usable.
         """
-        path, digest = self._placed(lease.job_id, _checked(name), content)
+        path, digest, size = self._placed(lease.job_id, _checked(name), content, self._files(releasable))
         row = ArtifactRow(
             job_id=lease.job_id,
             name=name,
-            path=str(path.relative_to(self._root)),
+            path=path,
             sha256=digest,
-            size=path.stat().st_size,
+            size=size,
             media_type=media_type,
             releasable=releasable,
             created_at=utc_now(),
@@ -145,31 +167,35 @@ class ArtifactStore:
         except OSError as error:
             raise StoreUnavailable("Private files could not be removed; look at the disk of data_dir.") from error
 
-    def _placed(self, job_id: str, name: str, content: Path | bytes) -> tuple[Path, str]:
-        """Complete and synced on the disk under its digest."""
+    def _files(self, releasable: bool) -> Files:
+        return self._releasable if releasable else self._private
+
+    def _placed(self, job_id: str, name: str, content: Path | bytes, files: Files) -> tuple[str, str, int]:
+        """Complete and in its place under its digest: name there, digest, size."""
         try:
             folder = self._root / job_id
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             temporary, digest = _written(folder, content)
-            path = folder / digest[:_DIGEST_LENGTH] / name
-            path.parent.mkdir(exist_ok=True, mode=0o700)
-            temporary.replace(path)
-            sync_folder(path.parent)
-            sync_folder(folder)
+            size = temporary.stat().st_size
         except OSError as error:
             raise StoreUnavailable("The artifact could not be written; free the disk of data_dir.") from error
-        return path, digest
+        path = f"{job_id}/{digest[:_DIGEST_LENGTH]}/{name}"
+        try:
+            files.keep(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return path, digest, size
 
     def _artifact(self, row: ArtifactRow) -> Artifact:
         return Artifact(
             job_id=row.job_id,
             name=row.name,
-            path=self._root / row.path,
             sha256=row.sha256,
             size=row.size,
             media_type=row.media_type,
             releasable=row.releasable,
             created_at=row.created_at,
+            locate=partial(self._files(row.releasable).path, row.path, row.sha256),
         )
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from datalens_service.errors import InvalidInput, LedgerCorrupt
 from datalens_service.evaluation.card import CardMechanism, CardPrivacy
 from datalens_service.evaluation.statement import Release, first_releases, tier_of
-from datalens_service.mechanisms import AnyMechanism, BoundedSum
+from datalens_service.mechanisms import AnyMechanism, BoundedSum, CrossProductSum, VoteMechanism
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.recomputation import (
     LARGEST_EPSILON,
@@ -175,10 +175,13 @@ def _card(bundle: Bundle) -> str:
 
 
 def _prices_whole_units(mechanism: AnyMechanism, privacy: CardPrivacy) -> bool:
-    if isinstance(mechanism, BoundedSum):
+    if isinstance(mechanism, BoundedSum | CrossProductSum):
         return mechanism.records_per_unit == privacy.records_per_unit
-    # With mixed shards a unit has one teacher, whatever its classes.
-    return mechanism.classes_voted_apart == 1 or mechanism.classes_per_unit == privacy.classes_per_unit
+    if isinstance(mechanism, VoteMechanism):
+        # With mixed shards a unit has one teacher, whatever its classes.
+        return mechanism.classes_voted_apart == 1 or mechanism.classes_per_unit == privacy.classes_per_unit
+    # A count of units counts whole ones.
+    return True
 
 
 def _charges(bundle: Bundle) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from datalens_service.errors import LedgerCorrupt
 
 GENESIS = "0" * 64
+_LABEL = re.compile(r"epsilon=([0-9.e+-]+) delta=([0-9.e+-]+)")
 
 
 class EntryKind(StrEnum):
@@ -30,6 +32,8 @@ class EntryKind(StrEnum):
 
     OPEN = "open"
     """The account exists with a limit of `units`; always and only the first entry."""
+    RAISE = "raise"
+    """The owner raised the limit by `units`; what was spent stays spent."""
     JOIN = "join"
     """Another data set shares records with the account and is paid by it from now on."""
     RESERVE = "reserve"
@@ -87,7 +91,7 @@ class Balance:
         charged: Units spent, per job; recovered charges of unknown jobs count under their id as well.
         head_seq: Number of the last entry.
         head_hash: Its hash.
-        budget: Label of the first entry: ε and δ.
+        budget: ε and δ as the first entry or the last raise names them.
     """
 
     limit: int = 0
@@ -136,6 +140,8 @@ class Balance:
         match entry.kind:
             case EntryKind.OPEN:
                 self.limit, self.budget = entry.units, entry.label
+            case EntryKind.RAISE:
+                self._raise_limit(entry)
             case EntryKind.RESERVE:
                 self.reserved[job] += entry.units
             case EntryKind.CHARGE:
@@ -150,6 +156,14 @@ class Balance:
                 pass
             case _:
                 raise broken(entry.account_id, entry.seq, "is of an unknown kind")
+
+    def _raise_limit(self, entry: Entry) -> None:
+        """A raise adds something, names a larger ε, and leaves δ as it is."""
+        (epsilon, delta), (before, same) = _budget(entry.label), _budget(self.budget)
+        if entry.units < 1 or epsilon <= before or delta != same:
+            raise broken(entry.account_id, entry.seq, "does not raise the limit")
+        self.limit += entry.units
+        self.budget = entry.label
 
 
 def follow(entries: Iterable[Entry]) -> Balance:
@@ -178,6 +192,15 @@ def broken(account_id: str, seq: int, complaint: str) -> LedgerCorrupt:
 def budget_label(epsilon: float, delta: float) -> str:
     """Label of the first entry: binds ε and δ of the account into its chain."""
     return f"epsilon={epsilon!r} delta={delta!r}"
+
+
+def _budget(label: str) -> tuple[float, float]:
+    """ε and δ of a label; what is none holds nothing."""
+    found = _LABEL.fullmatch(label)
+    try:
+        return (float(found[1]), float(found[2])) if found else (0.0, 0.0)
+    except ValueError:
+        return 0.0, 0.0
 
 
 def utc_now() -> datetime:

@@ -8,6 +8,7 @@ the connection breaks in the middle of the commit nobody can tell; that is Store
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ from datalens_service.errors import InvalidInput, StoreUnavailable
 from datalens_service.store.mirror import LedgerLog
 
 _BUSY_SECONDS = 30
+_SQLITE_CONNECTIONS = 40
 # A process that is frozen in the middle of a transaction must not hold the row locks of an account for ever.
 _POSTGRESQL_OPTIONS = "-c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
 _MIGRATION_LOCK = 0x646C_6D69
@@ -39,6 +41,9 @@ TRIGGERS = frozenset(
         "datasets_no_delete",
         "accounts_no_delete",
         "accounts_no_refund",
+        "accounts_no_lowering",
+        "audit_entries_no_update",
+        "audit_entries_no_delete",
         "record_fingerprints_no_update",
         "record_fingerprints_no_delete",
         "aggregates_no_update",
@@ -63,6 +68,8 @@ class Database:
         self._engine = _engine(_checked(url))
         self._reader = self._engine.execution_options(**_reading(self._engine))
         self._writer = self._engine.execution_options(**{_WRITES: True})
+        # SQLite has one writer. Threads that queue up here are woken in turn; in SQLite they would sleep and try again.
+        self._turn = threading.Lock() if self.dialect == "sqlite" else None
 
     @property
     def dialect(self) -> str:
@@ -86,8 +93,20 @@ class Database:
         Raises:
             StoreUnavailable: The database does not answer, is locked or its disk is full.
         """
-        with _translated(), Session(self._writer, expire_on_commit=False) as session, session.begin():
+        with self._alone(), _translated(), Session(self._writer, expire_on_commit=False) as session, session.begin():
             yield session
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        if self._turn is None:
+            yield
+            return
+        if not self._turn.acquire(timeout=_BUSY_SECONDS):
+            raise StoreUnavailable("The database is busy with other writes, so nothing happened; repeat.")
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def migrate(self) -> None:
         """Bring the schema up to date; safe to call from several processes at once."""
@@ -147,7 +166,8 @@ def _checked(url: str) -> URL:
 def _engine(url: URL) -> Engine:
     if url.drivername != "sqlite":
         return create_engine(url, pool_pre_ping=True, connect_args={"options": _POSTGRESQL_OPTIONS})
-    engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
+    # As many as the API has threads: a connection that is opened for one request costs more than the request.
+    engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=_SQLITE_CONNECTIONS)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

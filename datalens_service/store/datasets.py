@@ -27,9 +27,16 @@ from datalens_service.privacy.accounting import check_delta, default_delta
 from datalens_service.store import ledger
 from datalens_service.store.chain import utc_now
 from datalens_service.store.database import Database
-from datalens_service.store.fingerprints import KnownRecord, fingerprints, installation_key, known_records, remember
+from datalens_service.store.fingerprints import (
+    KnownRecord,
+    fingerprints,
+    installation_key,
+    known_records,
+    remember,
+    tenant_key,
+)
 from datalens_service.store.paging import Page, after, check_limit, cursor_of
-from datalens_service.store.tables import AccountRow, DatasetRow, JobRow
+from datalens_service.store.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow
 
 _KEY_BYTES = 32
 
@@ -37,6 +44,10 @@ _KEY_BYTES = 32
 class DatasetState(StrEnum):
     """Whether the records are still there."""
 
+    VALIDATING = "validating"
+    """A process reads the upload (`intakes.py`); there is no data set yet."""
+    INVALID = "invalid"
+    """The upload cannot be used (`intakes.py`); its owner can read why."""
     READY = "ready"
     """Records and partition key are there."""
     DELETED = "deleted"
@@ -53,6 +64,7 @@ class StoredDataset:
     """
 
     id: str
+    tenant_id: str
     account_id: str
     name: str
     state: DatasetState
@@ -72,6 +84,7 @@ class StoredDataset:
         """A copy of the row."""
         return cls(
             id=row.id,
+            tenant_id=row.tenant_id,
             account_id=row.account_id,
             name=row.name,
             state=DatasetState(row.state),
@@ -103,6 +116,7 @@ def create(
     records_path: str,
     epsilon: float | None = None,
     delta: float | None = None,
+    tenant_id: str = DEFAULT_TENANT,
 ) -> StoredDataset:
     """Register an upload with the account that pays for it.
 
@@ -118,6 +132,7 @@ def create(
         records_path: Where the caller has put the records.
         epsilon: Lifetime budget; needed unless the records have an account already.
         delta: Of the lifetime budget; None takes the default for n, or the account's.
+        tenant_id: Whose records they are.
 
     Raises:
         InvalidSpec: ε is missing or cannot be counted.
@@ -126,7 +141,7 @@ def create(
         InvalidDataset: The records belong to several accounts, or came with other units before.
     """
     with database.session() as session:
-        key = installation_key(session, lock=False)
+        key = tenant_key(installation_key(session, lock=False), tenant_id)
     prints = fingerprints(key, images, units)
     with database.transaction() as session:
         installation_key(session, lock=True)
@@ -137,6 +152,7 @@ def create(
         remember(session, {item: prints[item] for item in prints.keys() - known.keys()}, account.id)
         row = DatasetRow(
             id=dataset_id,
+            tenant_id=tenant_id,
             account_id=account.id,
             name=name,
             state=DatasetState.READY,
@@ -162,8 +178,10 @@ def get(database: Database, dataset_id: str) -> StoredDataset:
         return StoredDataset.of(_row(session, dataset_id))
 
 
-def list_datasets(database: Database, *, limit: int = 50, cursor: str | None = None) -> Page[StoredDataset]:
-    """Data sets, newest first, deleted ones included.
+def list_datasets(
+    database: Database, *, limit: int = 50, cursor: str | None = None, tenant_id: str | None = None
+) -> Page[StoredDataset]:
+    """Data sets of a tenant, or of all, newest first, deleted ones included.
 
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.
@@ -171,6 +189,8 @@ def list_datasets(database: Database, *, limit: int = 50, cursor: str | None = N
     query = select(DatasetRow).order_by(DatasetRow.created_at.desc(), DatasetRow.id.desc())
     if cursor is not None:
         query = query.where(after(cursor, DatasetRow.created_at, DatasetRow.id))
+    if tenant_id is not None:
+        query = query.where(DatasetRow.tenant_id == tenant_id)
     with database.session() as session:
         rows = session.scalars(query.limit(check_limit(limit) + 1)).all()
     more = len(rows) > limit
@@ -196,7 +216,7 @@ def delete(database: Database, dataset_id: str) -> StoredDataset:
     """Turn a data set into a tombstone; the caller then removes what lies at `records_path`. Repeatable.
 
     Raises:
-        StateConflict: A job on it is queued or running.
+        StateConflict: A job on it has not ended.
         NotFound: No such data set.
     """
     with database.transaction() as session:
@@ -213,11 +233,36 @@ def delete(database: Database, dataset_id: str) -> StoredDataset:
         return StoredDataset.of(row)
 
 
+def check_holdout(database: Database, dataset_id: str, holdout_id: str) -> StoredDataset:
+    """Refuse a data set that cannot be set aside for another one.
+
+    Returns:
+        The data set that is set aside.
+
+    Raises:
+        NotFound: No such data set.
+        StateConflict: It was deleted.
+        InvalidSpec: It is the same, or has images of another shape or other classes.
+    """
+    if holdout_id == dataset_id:
+        raise InvalidSpec("evaluation.holdout must name another data set than the one that is trained on.")
+    aside, own = get(database, holdout_id), get(database, dataset_id)
+    if aside.state is not DatasetState.READY:
+        raise StateConflict("The data set that was set aside was deleted.")
+    if _kind(aside.schema) != _kind(own.schema):
+        raise InvalidSpec("evaluation.holdout must name a data set with images of the same shape and the same classes.")
+    return aside
+
+
 def deleted(database: Database) -> tuple[str, ...]:
     """Ids of all tombstones."""
     query = select(DatasetRow.id).where(DatasetRow.state == DatasetState.DELETED).order_by(DatasetRow.id)
     with database.session() as session:
         return tuple(session.scalars(query))
+
+
+def _kind(schema: Schema) -> tuple[object, ...]:
+    return schema.channels, schema.height, schema.width, schema.class_names
 
 
 def _row(session: Session, dataset_id: str) -> DatasetRow:
@@ -269,6 +314,6 @@ def _joined(
 
 
 def _check_no_open_job(session: Session, dataset_id: str) -> None:
-    unfinished = exists().where(JobRow.dataset_id == dataset_id, JobRow.state.in_(("queued", "running")))
+    unfinished = exists().where(JobRow.dataset_id == dataset_id, JobRow.state.in_(("queued", "running", "paused")))
     if session.scalar(select(unfinished)):
-        raise StateConflict("A job on this data set is queued or running; cancel it and wait for its end first.")
+        raise StateConflict("A job on this data set has not ended; cancel it and wait for its end first.")

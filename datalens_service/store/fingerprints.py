@@ -21,7 +21,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from datalens_service.data.dataset import Images, UnitIds
-from datalens_service.store.tables import InstallationRow, RecordFingerprintRow
+from datalens_service.store.tables import DEFAULT_TENANT, InstallationRow, RecordFingerprintRow
 
 _LENGTH = 16
 _PORTION = 1000
@@ -60,6 +60,17 @@ def installation_key(session: Session, *, lock: bool) -> bytes:
     query = select(InstallationRow)
     row = session.scalars(query.with_for_update() if lock else query).one()
     return row.fingerprint_key
+
+
+def tenant_key(key: bytes, tenant_id: str) -> bytes:
+    """The key of a tenant's fingerprints, out of that of the installation.
+
+    Each tenant has its own: with a common one, an upload would tell whether somebody else has the same record. The
+    first tenant has the installation's, as its records were known before there were others.
+    """
+    if tenant_id == DEFAULT_TENANT:
+        return key
+    return hmac.digest(key, b"tenant\0" + tenant_id.encode(), "sha256")
 
 
 def known_records(session: Session, prints: Collection[bytes]) -> dict[bytes, KnownRecord]:

@@ -3,25 +3,28 @@
              ┌────────────────────── f ──────────────────────┐
              ▼                                               │
     ──▶ queued ──────── a ───────▶ running ──┬── b ──▶ succeeded
-             │                       ▲ │     ├── c ──▶ failed
-             │                       └g┘     └── e ──▶ cancelled
+         │ ▲ │                       ▲ │ │   ├── c ──▶ failed
+         h j │                       └g┘ i   └── e ──▶ cancelled
+         ▼ │ │                           ▼
+        paused ◀─────────────────────────┘
              └─────────────── d ────────────────────────▶ cancelled
 
     a  a worker claimed it and holds a lease
     b  the generator is stored; the rest of the reservation returned
     c  an error ended it, or the last allowed worker was lost; the steps made stay charged
-    d  cancelled before a worker claimed it; the reservation returned
+    d  cancelled while no worker held it; the rest of the reservation returned
     e  the cancel request was seen between two steps; the steps made stay charged
     f  the worker gave it back or was lost; stored steps are kept, the next worker replays them
     g  the lease ran out and another worker took it over with a higher token
+    h  paused before a worker claimed it; the reservation stays
+    i  the wish to pause was seen between two steps, or the worker was lost; reservation and checkpoint stay
+    j  resumed (pausing.py); the next worker replays what is stored
 
 The database is the truth; a message to a worker carries the id and nothing else.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -33,9 +36,11 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import NotFound, StateConflict
-from datalens_service.store import ledger
+from datalens_service.store import events, generators, ledger
 from datalens_service.store.chain import utc_now
 from datalens_service.store.database import Database
+from datalens_service.store.events import EventType
+from datalens_service.store.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
 from datalens_service.store.paging import Page, after, check_limit, cursor_of
 from datalens_service.store.tables import DatasetRow, JobRow
 
@@ -49,6 +54,8 @@ class JobState(StrEnum):
     """Accepted, its budget reserved, waiting for a worker."""
     RUNNING = "running"
     """A worker holds its lease."""
+    PAUSED = "paused"
+    """No worker holds it until it is resumed; reservation and checkpoint stay."""
     SUCCEEDED = "succeeded"
     """Generator, report and card are there."""
     FAILED = "failed"
@@ -64,11 +71,28 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a running job is, in public numbers."""
+    """How far a running job is, in public numbers.
+
+    Attributes:
+        phase: What it does now.
+        value: Steps made of the phase.
+        maximum: Steps of the phase.
+        start: `value` when this worker began the phase.
+        started_at: When that was; None while no worker has begun.
+    """
 
     phase: str | None
     value: int
     maximum: int
+    start: int = 0
+    started_at: datetime | None = None
+
+    def seconds_left(self, now: datetime) -> float | None:
+        """Estimate for the rest of the phase, from the steps that this worker has made; None without any."""
+        made = self.value - self.start
+        if self.started_at is None or made < 1 or self.value >= self.maximum:
+            return None
+        return (now - self.started_at).total_seconds() / made * (self.maximum - self.value)
 
 
 @dataclass(frozen=True)
@@ -76,6 +100,7 @@ class Job:
     """A job as it was when it was read."""
 
     id: str
+    tenant_id: str
     dataset_id: str
     state: JobState
     spec: dict[str, Any]
@@ -85,17 +110,20 @@ class Job:
     lease_token: int
     attempts: int
     cancel_requested: bool
+    pause_requested: bool
     progress: Progress
     error: dict[str, Any] | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    queue: str | None = None
 
     @classmethod
     def of(cls, row: JobRow) -> Job:
         """A copy of the row."""
         return cls(
             id=row.id,
+            tenant_id=row.tenant_id,
             dataset_id=row.dataset_id,
             state=JobState(row.state),
             spec=row.spec,
@@ -105,11 +133,15 @@ class Job:
             lease_token=row.lease_token,
             attempts=row.attempts,
             cancel_requested=row.cancel_requested,
-            progress=Progress(row.phase, row.progress_value, row.progress_maximum),
+            pause_requested=row.pause_requested,
+            progress=Progress(
+                row.phase, row.progress_value, row.progress_maximum, row.phase_start, row.phase_started_at
+            ),
             error=row.error,
             created_at=row.created_at,
             started_at=row.started_at,
             finished_at=row.finished_at,
+            queue=row.queue,
         )
 
 
@@ -122,6 +154,7 @@ def create(
     units: int,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
+    queue: str | None = None,
 ) -> Job:
     """Accept a job and reserve its budget, both or neither.
 
@@ -133,6 +166,7 @@ def create(
         units: Ledger units of the whole plan.
         max_attempts: Lost workers in a row without a stored step before it fails.
         idempotency_key: Chosen by the client; the same key with the same request is the same job.
+        queue: Where it waits; None leaves it to any worker.
 
     Raises:
         BudgetExceeded: Less remains; nothing was kept.
@@ -140,21 +174,23 @@ def create(
         StateConflict: The data set was deleted, or the key belongs to another request.
         LedgerCorrupt: The account is frozen.
     """
-    fingerprint = _request_fingerprint(dataset_id, spec)
+    fingerprint = request_fingerprint(dataset_id, spec)
     try:
         with database.transaction() as session:
             dataset = _dataset(session, dataset_id)
             account = ledger.lock_account(session, dataset.account_id)
-            if (known := _same_key(session, idempotency_key, fingerprint)) is not None:
+            idempotency_key = scoped(idempotency_key, dataset.tenant_id)
+            if (known := earlier_job(session, idempotency_key, fingerprint)) is not None:
                 return Job.of(known)
             _check_ready(session, dataset)
-            row = _new_row(dataset, spec, plan, max_attempts, idempotency_key, fingerprint)
+            row = _new_row(dataset, spec, plan, max_attempts, idempotency_key, fingerprint, queue)
             session.add(row)
             ledger.reserve(session, account, row, units)
+            events.record(session, row, EventType.CREATED)
             return Job.of(row)
     except IntegrityError as error:
         # Only the key can clash: two first uses at once, on data sets of different accounts.
-        raise _key_conflict() from error
+        raise key_conflict() from error
 
 
 def get(database: Database, job_id: str) -> Job:
@@ -177,19 +213,39 @@ def list_jobs(
     cursor: str | None = None,
     dataset_id: str | None = None,
     state: JobState | None = None,
+    created_after: datetime | None = None,
+    created_before: datetime | None = None,
+    tenant_id: str | None = None,
 ) -> Page[Job]:
-    """Jobs, newest first.
+    """Jobs, newest first; what they paid for figures elsewhere is left out (`measurements.py`).
+
+    Args:
+        database: Where.
+        limit: Most jobs in this portion.
+        cursor: Of the portion before.
+        dataset_id: Only jobs on this data set.
+        state: Only jobs in this state.
+        created_after: Only jobs created at this instant or later.
+        created_before: Only jobs created before this instant.
+        tenant_id: Only jobs of this tenant.
 
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.
     """
-    query = select(JobRow).order_by(JobRow.created_at.desc(), JobRow.id.desc()).limit(check_limit(limit) + 1)
+    query = select(JobRow).where(JobRow.measured_job_id.is_(None)).limit(check_limit(limit) + 1)
+    query = query.order_by(JobRow.created_at.desc(), JobRow.id.desc())
     if cursor is not None:
         query = query.where(after(cursor, JobRow.created_at, JobRow.id))
     if dataset_id is not None:
         query = query.where(JobRow.dataset_id == dataset_id)
     if state is not None:
         query = query.where(JobRow.state == state)
+    if created_after is not None:
+        query = query.where(JobRow.created_at >= created_after)
+    if created_before is not None:
+        query = query.where(JobRow.created_at < created_before)
+    if tenant_id is not None:
+        query = query.where(JobRow.tenant_id == tenant_id)
     with database.session() as session:
         rows = session.scalars(query).all()
     more = len(rows) > limit
@@ -200,7 +256,7 @@ def list_jobs(
 
 
 def request_cancel(database: Database, job_id: str) -> Job:
-    """Cancel a queued job at once (d), or ask the worker of a running one to stop between two steps.
+    """Cancel a queued or paused job at once (d), or ask the worker of a running one to stop between two steps.
 
     Raises:
         StateConflict: The job has ended.
@@ -211,18 +267,11 @@ def request_cancel(database: Database, job_id: str) -> Job:
         if JobState(row.state).terminal:
             raise StateConflict(f"The job has ended already: {row.state}.")
         row.cancel_requested = True
-        if row.state == JobState.QUEUED:
+        if row.state == JobState.RUNNING:
+            events.record(session, row, EventType.CANCEL_REQUESTED)
+        else:
             end(session, row, JobState.CANCELLED, None)
         return Job.of(row)
-
-
-def cancel_requested(database: Database, job_id: str) -> bool:
-    """Whether somebody asked the job to stop.
-
-    Raises:
-        NotFound: No such job.
-    """
-    return get(database, job_id).cancel_requested
 
 
 def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | None) -> None:
@@ -233,6 +282,9 @@ def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | 
     row.finished_at = utc_now()
     row.lease_owner = None
     row.lease_until = None
+    if state == JobState.SUCCEEDED:
+        generators.add_made(session, row)
+    events.record(session, row, EventType(f"job.{state}"))
 
 
 def _dataset(session: Session, dataset_id: str) -> DatasetRow:
@@ -249,24 +301,6 @@ def _check_ready(session: Session, dataset: DatasetRow) -> None:
         raise StateConflict("The data set was deleted; upload it again to train on it.")
 
 
-def _same_key(session: Session, key: str | None, fingerprint: str) -> JobRow | None:
-    if key is None:
-        return None
-    row = session.scalars(select(JobRow).where(JobRow.idempotency_key == key)).one_or_none()
-    if row is not None and row.request_fingerprint != fingerprint:
-        raise _key_conflict()
-    return row
-
-
-def _key_conflict() -> StateConflict:
-    return StateConflict("This idempotency key belongs to another request; choose a new one.")
-
-
-def _request_fingerprint(dataset_id: str, spec: dict[str, Any]) -> str:
-    canonical = json.dumps([dataset_id, spec], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
 def _new_row(
     dataset: DatasetRow,
     spec: dict[str, Any],
@@ -274,9 +308,11 @@ def _new_row(
     max_attempts: int,
     idempotency_key: str | None,
     fingerprint: str,
+    queue: str | None,
 ) -> JobRow:
     return JobRow(
         id=f"job_{uuid4().hex}",
+        tenant_id=dataset.tenant_id,
         account_id=dataset.account_id,
         dataset_id=dataset.id,
         state=JobState.QUEUED,
@@ -290,8 +326,11 @@ def _new_row(
         lease_token=0,
         attempts=0,
         max_attempts=max_attempts,
+        queue=queue,
         cancel_requested=False,
+        pause_requested=False,
         progress_value=0,
         progress_maximum=0,
+        phase_start=0,
         created_at=utc_now(),
     )

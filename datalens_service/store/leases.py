@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import InvalidInput, NotFound, StaleLease
-from datalens_service.store import ledger
+from datalens_service.errors import InvalidInput
+from datalens_service.store import events, ledger
 from datalens_service.store.chain import utc_now
 from datalens_service.store.database import Database
+from datalens_service.store.events import EventType
 from datalens_service.store.jobs import Job, JobState, end
 from datalens_service.store.tables import JobRow
 
@@ -70,7 +71,7 @@ def claim(
     with database.transaction() as session:
         _, row = ledger.lock(session, job_id)
         if _ran_out(row, now):
-            _requeue_or_end(session, row)
+            _requeue_or_end(session, row, EventType.LEASE_LOST)
         if row.state != JobState.QUEUED:
             return None
         until = now + timedelta(seconds=lease_seconds)
@@ -79,6 +80,8 @@ def claim(
         row.attempts += 1
         row.lease_owner, row.lease_until = owner, until
         row.started_at = row.started_at or now
+        row.phase_started_at = None
+        events.record(session, row, EventType.STARTED)
         return Lease(job_id, row.lease_token, owner, lease_seconds, until)
 
 
@@ -89,7 +92,8 @@ def renew(database: Database, lease: Lease, *, now: datetime | None = None) -> L
         StaleLease: Another worker holds the job, or it has ended.
     """
     until = (now or utc_now()) + timedelta(seconds=lease.seconds)
-    _fenced(database, lease, {"lease_until": until})
+    with database.transaction() as session:
+        _held(session, lease).lease_until = until
     return replace(lease, until=until)
 
 
@@ -99,7 +103,15 @@ def progress(database: Database, lease: Lease, phase: str, value: int, maximum: 
     Raises:
         StaleLease: Another worker holds the job, or it has ended.
     """
-    _fenced(database, lease, {"phase": phase, "progress_value": value, "progress_maximum": maximum})
+    now = utc_now()
+    with database.transaction() as session:
+        row = _held(session, lease)
+        news = events.worth_telling(row, phase, value, maximum)
+        if row.phase != phase or row.phase_started_at is None:
+            row.phase_started_at, row.phase_start = now, value
+        row.phase, row.progress_value, row.progress_maximum = phase, value, maximum
+        if news:
+            events.record(session, row, EventType.PROGRESS)
 
 
 def finish(database: Database, lease: Lease, state: JobState, error: dict[str, Any] | None = None) -> Job:
@@ -118,8 +130,8 @@ def finish(database: Database, lease: Lease, state: JobState, error: dict[str, A
         return Job.of(row)
 
 
-def release(database: Database, lease: Lease) -> None:
-    """Give the job back to the queue (f), for example when the worker is asked to shut down; not an attempt.
+def release(database: Database, lease: Lease) -> Job:
+    """Give the job back (f, i), for example when the worker is asked to shut down; not an attempt.
 
     Raises:
         StaleLease: Another worker holds the job, or it has ended.
@@ -128,11 +140,12 @@ def release(database: Database, lease: Lease) -> None:
         _, row = ledger.lock(session, lease.job_id)
         ledger.check_lease(row, lease.token)
         row.attempts = max(0, row.attempts - 1)
-        _requeue_or_end(session, row)
+        _requeue_or_end(session, row, EventType.REQUEUED)
+        return Job.of(row)
 
 
 def expire_leases(database: Database, *, now: datetime | None = None) -> tuple[Job, ...]:
-    """Put jobs of lost workers back (f); end those that were cancelled (e) or lost too often (c).
+    """Put jobs of lost workers back (f, i); end those that were cancelled (e) or lost too often (c).
 
     Returns:
         The jobs that changed, as they are now.
@@ -145,9 +158,17 @@ def expire_leases(database: Database, *, now: datetime | None = None) -> tuple[J
     return tuple(job for job in changed if job is not None)
 
 
-def next_queued(database: Database, limit: int = 1) -> tuple[str, ...]:
-    """Ids of the jobs that have waited longest."""
+def next_queued(database: Database, limit: int = 1, queue: str | None = None) -> tuple[str, ...]:
+    """Ids of the jobs that have waited longest.
+
+    Args:
+        database: Where.
+        limit: At most so many.
+        queue: Only those of this queue, and those of none; None is all.
+    """
     query = select(JobRow.id).where(JobRow.state == JobState.QUEUED).order_by(JobRow.created_at, JobRow.id)
+    if queue is not None:
+        query = query.where(or_(JobRow.queue.is_(None), JobRow.queue == queue))
     with database.session() as session:
         return tuple(session.scalars(query.limit(limit)))
 
@@ -157,7 +178,7 @@ def _expire(database: Database, job_id: str, now: datetime) -> Job | None:
         _, row = ledger.lock(session, job_id)
         if not _ran_out(row, now):
             return None
-        _requeue_or_end(session, row)
+        _requeue_or_end(session, row, EventType.LEASE_LOST)
         return Job.of(row)
 
 
@@ -165,23 +186,26 @@ def _ran_out(row: JobRow, now: datetime) -> bool:
     return row.state == JobState.RUNNING and row.lease_until is not None and row.lease_until < now
 
 
-def _requeue_or_end(session: Session, row: JobRow) -> None:
+def _requeue_or_end(session: Session, row: JobRow, why: EventType) -> None:
     """The running job (locked) has no worker any more."""
     if row.cancel_requested:
         end(session, row, JobState.CANCELLED, None)
-    elif row.attempts >= row.max_attempts:
+    elif row.attempts >= row.max_attempts or row.measured_job_id is not None:
+        # What a job pays for a figure elsewhere is nobody else's to take up.
         end(session, row, JobState.FAILED, dict(WORKER_LOST))
     else:
-        row.state = JobState.QUEUED
+        row.state = JobState.PAUSED if row.pause_requested else JobState.QUEUED
         row.lease_owner, row.lease_until = None, None
+        events.record(session, row, EventType.PAUSED if row.pause_requested else why)
 
 
-def _fenced(database: Database, lease: Lease, values: dict[str, Any]) -> None:
-    """Write `values` if the lease is current; one statement, no lock on the account."""
-    current = (JobRow.id == lease.job_id, JobRow.state == JobState.RUNNING, JobRow.lease_token == lease.token)
-    with database.transaction() as session:
-        changed = session.execute(update(JobRow).where(*current).values(**values).returning(JobRow.id)).one_or_none()
-        if changed is None:
-            if session.get(JobRow, lease.job_id) is None:
-                raise NotFound("There is no such job.")
-            raise StaleLease("The job is no longer held under this lease; stop without releasing anything.")
+def _held(session: Session, lease: Lease) -> JobRow:
+    """The job's row under its own lock, without that of its account: no budget changes.
+
+    Raises:
+        StaleLease: Another worker holds the job, or it has ended.
+        NotFound: No such job.
+    """
+    row = ledger.job_row(session, lease.job_id, lock=True)
+    ledger.check_lease(row, lease.token)
+    return row

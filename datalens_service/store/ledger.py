@@ -5,6 +5,7 @@ locks what it decides on: first the account's row, then the job's. Together with
 the totals on the account's and the job's row change in the same transaction.
 
     limit ≥ reserved + charged         for every account, at every commit (also a CHECK of the table)
+    limit never falls                  and rises by an entry of its own only (also a trigger)
     charged never falls                (also a trigger)
     a draw happens only after its charge has committed (mechanisms/base.py)
 
@@ -32,6 +33,12 @@ from datalens_service.privacy import accounting
 from datalens_service.store.chain import GENESIS, Entry, EntryKind, budget_label, entry_time, utc_now
 from datalens_service.store.statement import Statement, of_account
 from datalens_service.store.tables import LARGEST_UNITS, AccountRow, AggregateRow, JobRow, LedgerEntryRow
+
+NO_ROOM = (
+    "its ledger log knows charges that its budget has no room for; cancel queued jobs or raise the budget, "
+    "then restart."
+)
+"""Why an account is frozen although its journal adds up."""
 
 
 def open_account(session: Session, dataset_id: str, epsilon: float, delta: float) -> AccountRow:
@@ -63,6 +70,33 @@ def open_account(session: Session, dataset_id: str, epsilon: float, delta: float
     session.add(account)
     append(session, account, EntryKind.OPEN, dataset_id=dataset_id, units=units, label=budget_label(epsilon, delta))
     return account
+
+
+def raise_limit(session: Session, account: AccountRow, dataset_id: str, epsilon: float) -> None:
+    """Let `account` (locked) hold more; δ, and all that was spent, stay as they are.
+
+    Args:
+        session: Of an open transaction.
+        account: Locked with `lock_account`.
+        dataset_id: The data set whose owner asked for it.
+        epsilon: Lifetime budget from now on.
+
+    Raises:
+        StateConflict: Not more than the account holds.
+        InvalidSpec: More than a BIGINT.
+        LedgerCorrupt: The account is frozen, and not for lack of room.
+    """
+    if account.frozen_reason != NO_ROOM:
+        _check_not_frozen(account)
+    units = accounting.limit_units(epsilon, account.delta)
+    if units > LARGEST_UNITS:
+        raise InvalidSpec("epsilon is outside what the ledger can count; choose a smaller value.")
+    added = units - account.limit_units
+    if epsilon <= account.epsilon or added < 1:
+        raise StateConflict(f"The lifetime budget is epsilon {account.epsilon:g} already; it can only be raised.")
+    account.epsilon, account.limit_units = epsilon, units
+    label = budget_label(epsilon, account.delta)
+    append(session, account, EntryKind.RAISE, dataset_id=dataset_id, units=added, label=label)
 
 
 def join(session: Session, account: AccountRow, dataset_id: str) -> None:
@@ -193,6 +227,19 @@ def lock(session: Session, job_id: str) -> tuple[AccountRow, JobRow]:
     account = lock_account(session, account_id)
     query = select(JobRow).where(JobRow.id == job_id)
     return account, session.scalars(query.with_for_update().execution_options(populate_existing=True)).one()
+
+
+def job_row(session: Session, job_id: str, *, lock: bool = False) -> JobRow:
+    """The job's row, locked or not; never lock the account after it.
+
+    Raises:
+        NotFound: No such job.
+    """
+    query = select(JobRow).where(JobRow.id == job_id)
+    row = session.scalars(query.with_for_update() if lock else query).one_or_none()
+    if row is None:
+        raise NotFound("There is no such job.")
+    return row
 
 
 def check_lease(job: JobRow, lease_token: int) -> None:

@@ -24,7 +24,6 @@ from datalens_service.store.tables import AccountRow, DatasetRow, JobRow, Ledger
 from datalens_service.store.verification import verify_account
 
 _SPENDS = (EntryKind.CHARGE, EntryKind.RECOVERED)
-_NO_ROOM = "its ledger log knows charges that its budget has no room for; cancel queued jobs, then restart."
 
 
 def check_against_log(database: Database) -> tuple[str, ...]:
@@ -67,7 +66,7 @@ def _verdict(session: Session, account: AccountRow, lines: Sequence[LogLine]) ->
     known = _known_hashes(session, account)
     for line in lines:
         if line.hash not in known and not _recover(session, account, line):
-            return _NO_ROOM
+            return ledger.NO_ROOM
         known.add(line.hash)
     return None
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.errors import NotFound
 from datalens_service.privacy import accounting
-from datalens_service.store.chain import Entry
+from datalens_service.store.chain import Entry, EntryKind
 from datalens_service.store.tables import AccountRow, DatasetRow, LedgerEntryRow
 
 
@@ -82,6 +82,22 @@ def entries(session: Session, dataset_id: str) -> list[Entry]:
         NotFound: No such data set.
     """
     return list(journal(session, account_of(session, dataset_id).id))
+
+
+def entries_after(
+    session: Session, dataset_id: str, after: int, limit: int, kind: EntryKind | None = None
+) -> list[Entry]:
+    """Entries of the same journal with a number above `after`, oldest first.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    account_id = account_of(session, dataset_id).id
+    query = select(LedgerEntryRow).where(LedgerEntryRow.account_id == account_id, LedgerEntryRow.seq > after)
+    if kind is not None:
+        query = query.where(LedgerEntryRow.kind == kind)
+    rows = session.scalars(query.order_by(LedgerEntryRow.seq).limit(limit))
+    return [Entry.model_validate(row) for row in rows]
 
 
 def account_of(session: Session, dataset_id: str) -> AccountRow:

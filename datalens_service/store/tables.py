@@ -30,6 +30,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 ID_LENGTH = 40
 HASH_LENGTH = 64
 LARGEST_UNITS = 2**63 - 1
+DEFAULT_TENANT = "default"
+"""Whom everything belongs to that names nobody else."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -116,9 +118,11 @@ class DatasetRow(Base):
         CheckConstraint("(partition_key IS NULL) = (state = 'deleted')", name="key_dies_with_data"),
         Index(None, "account_id"),
         Index(None, "created_at", "id"),
+        Index(None, "tenant_id", "created_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(String(ID_LENGTH), default=DEFAULT_TENANT)
     account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
     name: Mapped[str]
     state: Mapped[str] = mapped_column(String(16))
@@ -129,6 +133,43 @@ class DatasetRow(Base):
     partition_key: Mapped[bytes | None]
     created_at: Mapped[datetime]
     deleted_at: Mapped[datetime | None]
+
+
+class UploadRow(Base):
+    """A file that arrives in pieces: how much of it is known to be on the disk."""
+
+    __tablename__ = "uploads"
+    __table_args__ = (
+        CheckConstraint("length > 0 AND received >= 0 AND received <= length", name="received_within_length"),
+        Index(None, "expires_at"),
+    )
+
+    id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"))
+    length: Mapped[int]
+    received: Mapped[int] = mapped_column(default=0)
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+
+
+class IntakeRow(Base):
+    """How an upload becomes a data set, or does not. `report` is for the owner alone and goes with the data."""
+
+    __tablename__ = "intakes"
+    __table_args__ = (
+        CheckConstraint("state IN ('validating', 'ready', 'invalid', 'deleted')", name="state_known"),
+        Index(None, "state"),
+        Index(None, "created_at", "dataset_id"),
+    )
+
+    dataset_id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"))
+    upload_id: Mapped[str | None] = mapped_column(String(ID_LENGTH), unique=True)
+    state: Mapped[str] = mapped_column(String(16))
+    form: Mapped[dict[str, Any]]
+    report: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
 
 
 class RecordFingerprintRow(Base):
@@ -143,20 +184,28 @@ class RecordFingerprintRow(Base):
 
 
 class JobRow(Base):
-    """A training job: what was asked, what is reserved and charged for it, and who runs it."""
+    """A training job: what was asked, what is reserved and charged for it, and who runs it.
+
+    With `measured_job_id` it is what that job pays for a figure on a data set that was set aside.
+    """
 
     __tablename__ = "jobs"
     __table_args__ = (
-        CheckConstraint("state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')", name="state_known"),
+        CheckConstraint(
+            "state IN ('queued', 'running', 'paused', 'succeeded', 'failed', 'cancelled')", name="state_known"
+        ),
         CheckConstraint("reserved_units >= 0 AND charged_units >= 0", name="units_not_negative"),
         CheckConstraint("NOT settled OR reserved_units = 0", name="settled_holds_nothing"),
         Index(None, "account_id"),
         Index(None, "dataset_id"),
+        Index(None, "measured_job_id"),
         Index(None, "state", "created_at"),
         Index(None, "created_at", "id"),
+        Index(None, "tenant_id", "created_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(String(ID_LENGTH), default=DEFAULT_TENANT)
     account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"))
     state: Mapped[str] = mapped_column(String(16))
@@ -164,6 +213,7 @@ class JobRow(Base):
     plan: Mapped[dict[str, Any]]
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
     request_fingerprint: Mapped[str] = mapped_column(String(HASH_LENGTH))
+    measured_job_id: Mapped[str | None] = mapped_column(String(ID_LENGTH))
     reserved_units: Mapped[int] = mapped_column(default=0)
     charged_units: Mapped[int] = mapped_column(default=0)
     settled: Mapped[bool] = mapped_column(default=False)
@@ -172,10 +222,14 @@ class JobRow(Base):
     lease_until: Mapped[datetime | None]
     attempts: Mapped[int] = mapped_column(default=0)
     max_attempts: Mapped[int]
+    queue: Mapped[str | None] = mapped_column(String(64))
     cancel_requested: Mapped[bool] = mapped_column(default=False)
+    pause_requested: Mapped[bool] = mapped_column(default=False)
     phase: Mapped[str | None] = mapped_column(String(64))
     progress_value: Mapped[int] = mapped_column(default=0)
     progress_maximum: Mapped[int] = mapped_column(default=0)
+    phase_started_at: Mapped[datetime | None]
+    phase_start: Mapped[int] = mapped_column(default=0)
     error: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
@@ -239,8 +293,18 @@ class ApiKeyRow(Base):
     """An API key: its SHA-256 and a prefix to find it by, never the key."""
 
     __tablename__ = "api_keys"
+    __table_args__ = (
+        CheckConstraint("role IN ('owner', 'operator', 'consumer')", name="role_known"),
+        Index(None, "tenant_id"),
+    )
 
     id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    tenant_id: Mapped[str] = mapped_column(String(ID_LENGTH), default=DEFAULT_TENANT)
+    role: Mapped[str] = mapped_column(String(16), default="owner")
+    scopes: Mapped[str | None]
+    requests_per_minute: Mapped[int | None]
+    concurrent_requests: Mapped[int | None]
+    expires_at: Mapped[datetime | None]
     name: Mapped[str]
     prefix: Mapped[str] = mapped_column(String(16), unique=True)
     sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))

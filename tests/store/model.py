@@ -49,6 +49,7 @@ class Job:
     attempts: int = 0
     hour: int = 0
     cancel: bool = False
+    pause: bool = False
     paid: set[tuple[int, int]] = field(default_factory=set)
     stored: dict[int, int] = field(default_factory=dict)
 
@@ -81,9 +82,21 @@ class Books:
         if len(owners) > 1:
             return InvalidDataset
         account = owners.pop() if owners else dataset
+        # Uploads name the first budget; an account that was raised since has another.
+        if account in self.accounts and self.accounts[account].limit != self.limit:
+            return StateConflict
         self.accounts.setdefault(account, Account(self.limit))
         self.records.update(dict.fromkeys(records, account))
         self.datasets[dataset] = Dataset(account)
+        return None
+
+    def raise_limit(self, dataset: str, limit: int) -> Error | None:
+        if dataset not in self.datasets:
+            return NotFound
+        account = self.accounts[self.datasets[dataset].account]
+        if limit <= account.limit:
+            return StateConflict
+        account.limit = limit
         return None
 
     def submit(self, job: str, dataset: str, units: int, max_attempts: int) -> Error | None:
@@ -160,11 +173,33 @@ class Books:
         if job_id not in self.jobs:
             return NotFound
         job = self.jobs[job_id]
-        if job.state not in ("queued", "running"):
+        if job.state not in ("queued", "running", "paused"):
             return StateConflict
         job.cancel = True
-        if job.state == "queued":
+        if job.state != "running":
             self._end(job, "cancelled")
+        return None
+
+    def pause(self, job_id: str) -> Error | None:
+        if job_id not in self.jobs:
+            return NotFound
+        job = self.jobs[job_id]
+        if job.state not in ("queued", "running", "paused") or job.cancel:
+            return StateConflict
+        job.pause = True
+        if job.state == "queued":
+            job.state = "paused"
+        return None
+
+    def resume(self, job_id: str) -> Error | None:
+        if job_id not in self.jobs:
+            return NotFound
+        job = self.jobs[job_id]
+        if job.state not in ("queued", "running", "paused") or not job.pause:
+            return StateConflict
+        job.pause = False
+        if job.state == "paused":
+            job.state = "queued"
         return None
 
     def expire(self, hour: int) -> None:
@@ -182,13 +217,13 @@ class Books:
         elif job.attempts >= job.max_attempts:
             self._end(job, "failed")
         else:
-            job.state = "queued"
+            job.state = "paused" if job.pause else "queued"
 
     def delete(self, dataset_id: str) -> Error | None:
         if dataset_id not in self.datasets:
             return NotFound
         open_jobs = [job for job in self.jobs.values() if job.dataset == dataset_id]
-        if any(job.state in ("queued", "running") for job in open_jobs):
+        if any(job.state in ("queued", "running", "paused") for job in open_jobs):
             return StateConflict
         self.datasets[dataset_id].deleted = True
         return None

@@ -198,7 +198,7 @@ def test_a_data_set_with_unfinished_jobs_is_not_deleted(database: Database, runn
     job = new_job(database, dataset.id, 10)
     if running:
         claimed(database, job.id)
-    with pytest.raises(StateConflict, match="queued or running"):
+    with pytest.raises(StateConflict, match="has not ended"):
         datasets.delete(database, dataset.id)
     assert datasets.get(database, dataset.id).state == DatasetState.READY
 

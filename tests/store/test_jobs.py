@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from datalens_service.errors import InvalidInput, NotFound, StateConflict
-from datalens_service.store import datasets, jobs, leases
+from datalens_service.store import datasets, jobs, leases, pausing
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import JobState
 
@@ -86,9 +86,9 @@ def test_cancelling_a_job_that_went_back_to_the_queue_keeps_its_charges(database
 
 def test_cancelling_a_running_job_only_asks_for_it(database: Database) -> None:
     dataset, lease, account = running_job(database, units=500)
-    assert not jobs.cancel_requested(database, lease.job_id)
+    assert not jobs.get(database, lease.job_id).cancel_requested
     assert jobs.request_cancel(database, lease.job_id).state == JobState.RUNNING
-    assert jobs.cancel_requested(database, lease.job_id)
+    assert jobs.get(database, lease.job_id).cancel_requested
     # A step that has begun may end: the worker looks between two steps.
     account.charge(0, "votes", 100)
     assert leases.finish(database, lease, JobState.CANCELLED).state == JobState.CANCELLED
@@ -107,7 +107,7 @@ def test_a_job_that_has_ended_cannot_be_cancelled(database: Database, state: Job
 
 
 def test_unknown_jobs_are_not_found(database: Database) -> None:
-    for operation in (jobs.get, jobs.request_cancel, jobs.cancel_requested):
+    for operation in (jobs.get, jobs.request_cancel, pausing.request_pause, pausing.resume):
         with pytest.raises(NotFound):
             operation(database, "job_of_nobody")
 

@@ -25,7 +25,7 @@ from hypothesis.stateful import run_state_machine_as_test as run_machine
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError, LedgerCorrupt
 from datalens_service.privacy.accounting import limit_units
-from datalens_service.store import datasets, jobs, leases
+from datalens_service.store import budgets, datasets, jobs, leases, pausing
 from datalens_service.store.account import JobAccount
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import JobState
@@ -190,6 +190,14 @@ class StoreMachine(RuleBasedStateMachine):
     def cancel(self, job_id: str) -> None:
         self.compare(self.books.cancel(job_id), lambda: jobs.request_cancel(self.database, job_id))
 
+    @rule(job_id=job_ids)
+    def pause(self, job_id: str) -> None:
+        self.compare(self.books.pause(job_id), lambda: pausing.request_pause(self.database, job_id))
+
+    @rule(job_id=job_ids)
+    def resume(self, job_id: str) -> None:
+        self.compare(self.books.resume(job_id), lambda: pausing.resume(self.database, job_id))
+
     @rule()
     def an_hour_passes(self) -> None:
         self.hour += 1
@@ -198,6 +206,14 @@ class StoreMachine(RuleBasedStateMachine):
     def expire(self) -> None:
         self.books.expire(self.hour)
         leases.expire_leases(self.database, now=self.clock)
+
+    @rule(dataset_id=dataset_ids, epsilon=st.sampled_from([EPSILON / 2, EPSILON, 1.5 * EPSILON, 2 * EPSILON]))
+    def raise_limit(self, dataset_id: str, epsilon: float) -> None:
+        """Frozen accounts of these histories lack room and nothing else, so they are raised as well."""
+        self.compare(
+            self.books.raise_limit(dataset_id, limit_units(epsilon, DELTA)),
+            lambda: budgets.raise_budget(self.database, dataset_id, epsilon, reason="more", actor="test"),
+        )
 
     @rule(dataset_id=dataset_ids)
     def delete(self, dataset_id: str) -> None:
@@ -252,6 +268,7 @@ class StoreMachine(RuleBasedStateMachine):
             found = jobs.get(self.database, job_id)
             assert (found.state, found.lease_token, found.attempts) == (job.state, job.token, job.attempts)
             assert (found.reserved_units, found.charged_units) == (job.reserved, job.charged)
+            assert (found.cancel_requested, found.pause_requested) == (job.cancel, job.pause)
 
     def audit(self) -> None:
         check_against_log(self.database)

@@ -1,0 +1,162 @@
+"""Where the bytes of artifacts lie: a local folder, or any object store that fsspec reaches, S3-compatible ones first.
+
+Both take a finished file under a name that holds its digest, and return when it is there for good: a row that is
+written afterwards never points to half a file. A copy from an object store is checked against its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from datalens_service.errors import NotFound, StoreUnavailable
+from datalens_service.store.disk import sync_folder
+
+_KEPT_COPIES = 64
+
+
+class Files(Protocol):
+    """A place for finished files."""
+
+    def keep(self, source: Path, name: str) -> None:
+        """Take the synced file `source` in as `name`; `source` is gone afterwards.
+
+        Raises:
+            StoreUnavailable: It was not taken; nothing of it is visible under `name`.
+        """
+
+    def path(self, name: str, sha256: str) -> Path:
+        """Where the file lies on this machine; it may be removed later, and is open until then.
+
+        Raises:
+            NotFound: It is not there.
+            StoreUnavailable: It cannot be read, or is not what was kept.
+        """
+
+    def check(self) -> None:
+        """Whether files can be reached.
+
+        Raises:
+            StoreUnavailable: They cannot.
+        """
+
+
+class LocalFiles:
+    """A folder of this machine, for the service's own user only."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def keep(self, source: Path, name: str) -> None:
+        """Rename it into place, and have the name survive a power cut."""
+        target = self._root / name
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            source.replace(target)
+            sync_folder(target.parent)
+            sync_folder(target.parent.parent)
+        except OSError as error:
+            raise StoreUnavailable("The artifact could not be written; free the disk of data_dir.") from error
+
+    def path(self, name: str, sha256: str) -> Path:
+        """As it lies; local files are not read again to be compared."""
+        return self._root / name
+
+    def check(self) -> None:
+        """The data folder is checked by itself."""
+
+
+class RemoteFiles:
+    """An object store, with copies of what was read lately.
+
+    Credentials and addresses come from the environment of the store's own library, never from the URL.
+
+    Args:
+        url: For example s3://bucket/prefix.
+        copies: Folder for the 64 files that were read last.
+        older: Where files lie that were made before there was a URL.
+    """
+
+    def __init__(self, url: str, copies: Path, older: LocalFiles) -> None:
+        # Here, because most installations need none of it.
+        import fsspec
+
+        self._files: Any
+        self._files, self._root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        self._copies = copies
+        self._older = older
+
+    def keep(self, source: Path, name: str) -> None:
+        """Put it; an object is visible once all of it is there."""
+        with _translated("The artifact could not be written"):
+            self._files.put_file(str(source), f"{self._root}/{name}")
+            if self._files.info(f"{self._root}/{name}")["size"] != source.stat().st_size:
+                raise OSError("incomplete")
+        source.unlink()
+
+    def path(self, name: str, sha256: str) -> Path:
+        """A checked copy, made at the first call."""
+        if (older := self._older.path(name, sha256)).exists():
+            return older
+        copy = self._copies / sha256
+        try:
+            os.utime(copy)
+        except FileNotFoundError:
+            self._fetch(name, sha256, copy)
+        return copy
+
+    def check(self) -> None:
+        """Whether the bucket answers."""
+        with _translated("The artifact store does not answer"):
+            if not self._files.exists(self._root.partition("/")[0]):
+                raise OSError("no bucket")
+
+    def _fetch(self, name: str, sha256: str, copy: Path) -> None:
+        self._copies.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(prefix=".fetching-", dir=self._copies) as folder:
+            fetched = Path(folder) / "file"
+            with _translated("The artifact could not be read"):
+                self._files.get_file(f"{self._root}/{name}", str(fetched))
+                with fetched.open("rb") as file:
+                    found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != sha256:
+                raise StoreUnavailable("The artifact store holds other bytes than were put there; restore the object.")
+            fetched.replace(copy)
+        self._remove_oldest()
+
+    def _remove_oldest(self) -> None:
+        copies = sorted((path for path in self._copies.iterdir() if path.is_file()), key=_last_used)
+        for path in copies[:-_KEPT_COPIES]:
+            path.unlink(missing_ok=True)
+
+
+def files_at(url: str, data_dir: Path) -> Files:
+    """The place that the settings name.
+
+    Args:
+        url: Empty is the local folder.
+        data_dir: Of the service.
+    """
+    local = LocalFiles(data_dir / "artifacts")
+    return RemoteFiles(url, data_dir / "cache" / "artifacts", local) if url else local
+
+
+@contextmanager
+def _translated(what: str) -> Generator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFound("There is no such file; the artifact store has lost or removed it.") from error
+    except Exception as error:  # (each store's library has errors of its own)
+        raise StoreUnavailable(f"{what}; look at DATALENS_ARTIFACT_URL, credentials and network.") from error
+
+
+def _last_used(path: Path) -> float:
+    with suppress(FileNotFoundError):
+        return path.stat().st_mtime
+    return 0.0

@@ -1,0 +1,82 @@
+"""What a key may do: a role holds scopes, and a key may be narrowed to some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+from datalens_service.errors import InvalidInput
+
+
+class Scope(StrEnum):
+    """One right."""
+
+    DATASETS_READ = "datasets:read"
+    """What the owner declared public of data sets, and their budgets."""
+    DATASETS_WRITE = "datasets:write"
+    """Upload, look at and delete records."""
+    JOBS_READ = "jobs:read"
+    """Jobs, their progress and events; plans."""
+    JOBS_WRITE = "jobs:write"
+    """Submit, pause, resume, cancel and repeat jobs: spends budget."""
+    RELEASES_READ = "releases:read"
+    """Generators, synthetic images and whatever else may be published."""
+    RELEASES_WRITE = "releases:write"
+    """Sign download addresses; import generators."""
+    REPORTS_READ = "reports:read"
+    """Figures that the guarantee does not cover: for the owner alone."""
+    PRIVACY_RAISE = "privacy:raise"
+    """Raise a lifetime budget."""
+    KEYS_WRITE = "keys:write"
+    """API keys."""
+    WEBHOOKS_WRITE = "webhooks:write"
+    """Webhooks and their deliveries."""
+    USAGE_READ = "usage:read"
+    """What the tenant has used."""
+    AUDIT_READ = "audit:read"
+    """The audit journal."""
+
+
+class Role(StrEnum):
+    """For whom a key is."""
+
+    OWNER = "owner"
+    """Whose records they are: may do everything."""
+    OPERATOR = "operator"
+    """Runs jobs within the budgets; sees no record and no figure for the owner alone."""
+    CONSUMER = "consumer"
+    """Gets what may be published, and sees nothing else."""
+
+
+SCOPES: Final[dict[Role, frozenset[Scope]]] = {
+    Role.OWNER: frozenset(Scope),
+    Role.OPERATOR: frozenset(
+        {
+            Scope.DATASETS_READ,
+            Scope.JOBS_READ,
+            Scope.JOBS_WRITE,
+            Scope.RELEASES_READ,
+            Scope.RELEASES_WRITE,
+            Scope.WEBHOOKS_WRITE,
+            Scope.USAGE_READ,
+        }
+    ),
+    Role.CONSUMER: frozenset({Scope.RELEASES_READ}),
+}
+"""What a role holds."""
+
+
+def checked_scopes(role: Role, scopes: Iterable[Scope] | None) -> frozenset[Scope]:
+    """The scopes of a key: all of its role, or those that are named.
+
+    Raises:
+        InvalidInput: The role does not hold one of them, or none is named.
+    """
+    if scopes is None:
+        return SCOPES[role]
+    wanted = frozenset(scopes)
+    if not wanted or not wanted <= SCOPES[role]:
+        held = ", ".join(sorted(SCOPES[role]))
+        raise InvalidInput(f"A key for {role} may be narrowed to one or more of: {held}.")
+    return wanted

@@ -1,0 +1,183 @@
+"""Artifacts in an object store: a real server speaking S3, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+from pydantic import ValidationError
+
+from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
+from datalens_service.settings import Settings
+from datalens_service.store import files, jobs
+from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.database import Database
+from datalens_service.store.leases import Lease
+
+from .books import claimed, later, running_job
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """Address of the server; nothing of it leaves this machine."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+class Bucket:
+    """What lies in the object store, read past the service."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.name = f"bucket-{uuid4().hex}"
+        self.client = boto3.client("s3", endpoint_url=endpoint)
+        self.client.create_bucket(Bucket=self.name)
+
+    def contents(self) -> dict[str, bytes]:
+        listed = self.client.list_objects_v2(Bucket=self.name).get("Contents", [])
+        return {one["Key"]: self.client.get_object(Bucket=self.name, Key=one["Key"])["Body"].read() for one in listed}
+
+    def replace(self, key: str, content: bytes) -> None:
+        self.client.put_object(Bucket=self.name, Key=key, Body=content)
+
+
+@pytest.fixture
+def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3,
+        "AWS_ACCESS_KEY_ID": "canary",
+        "AWS_SECRET_ACCESS_KEY": "canary0secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(Bucket, "__repr__", lambda self: self.name)
+    return Bucket(s3)
+
+
+@pytest.fixture
+def store(sqlite_database: Database, tmp_path: Path, bucket: Bucket) -> ArtifactStore:
+    return ArtifactStore(sqlite_database, tmp_path / "data", f"s3://{bucket.name}/prefix")
+
+
+@pytest.fixture
+def lease(sqlite_database: Database) -> Lease:
+    return running_job(sqlite_database)[1]
+
+
+def put(store: ArtifactStore, lease: Lease, name: str, content: bytes | Path, releasable: bool = True) -> None:
+    store.put(lease, name, content, releasable=releasable, media_type="text/plain")
+
+
+def local_files(folder: Path) -> list[bytes]:
+    return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+
+
+def test_a_file_goes_to_the_bucket_and_comes_back(
+    store: ArtifactStore, lease: Lease, bucket: Bucket, tmp_path: Path
+) -> None:
+    source = tmp_path / "large"
+    source.write_bytes(b"x" * 6_000_000)
+    put(store, lease, "generator.safetensors", source)
+    assert list(bucket.contents().values()) == [source.read_bytes()]
+    assert local_files(tmp_path / "data") == []
+    found = store.releasable(lease.job_id, "generator.safetensors")
+    assert found.size == 6_000_000
+    assert found.path.read_bytes() == source.read_bytes()
+    assert found.path.stat().st_mode & 0o077 == 0 or found.path.parent.stat().st_mode & 0o077 == 0
+
+
+def test_what_the_owner_alone_may_see_stays_on_the_local_disk(
+    store: ArtifactStore, sqlite_database: Database, lease: Lease, bucket: Bucket
+) -> None:
+    put(store, lease, "report.json", b"private", releasable=False)
+    assert bucket.contents() == {}
+    assert store.get(lease.job_id, "report.json").path.read_bytes() == b"private"
+    with pytest.raises(NotFound):
+        store.releasable(lease.job_id, "report.json")
+    put(store, lease, "card.json", b"public")
+    store.delete_private(jobs.get(sqlite_database, lease.job_id).dataset_id)
+    assert [found.name for found in store.list_artifacts(lease.job_id)] == ["card.json"]
+    assert store.releasable(lease.job_id, "card.json").path.read_bytes() == b"public"
+
+
+def test_a_file_that_is_not_complete_has_no_row(
+    store: ArtifactStore, lease: Lease, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker dies, or the network fails, while the file is on its way."""
+
+    def cut_off(_source: str, target: str) -> None:
+        bucket.replace(target.partition("/")[2], b"ha")
+
+    monkeypatch.setattr(store._releasable._files, "put_file", cut_off)
+    with pytest.raises(StoreUnavailable, match="could not be written"):
+        put(store, lease, "card.json", b"half")
+    assert store.list_artifacts(lease.job_id) == ()
+    assert local_files(tmp_path / "data") == []
+
+
+def test_a_later_try_replaces_what_was_left(store: ArtifactStore, lease: Lease, bucket: Bucket) -> None:
+    put(store, lease, "card.json", b"whole")
+    [key] = bucket.contents()
+    bucket.replace(key, b"ha")
+    put(store, lease, "card.json", b"whole")
+    assert store.get(lease.job_id, "card.json").path.read_bytes() == b"whole"
+
+
+def test_other_bytes_than_were_put_are_refused(store: ArtifactStore, lease: Lease, bucket: Bucket) -> None:
+    put(store, lease, "card.json", b"whole")
+    [key] = bucket.contents()
+    bucket.replace(key, b"forged")
+    with pytest.raises(StoreUnavailable, match="other bytes"):
+        _ = store.get(lease.job_id, "card.json").path
+    bucket.client.delete_object(Bucket=bucket.name, Key=key)
+    with pytest.raises(NotFound):
+        _ = store.get(lease.job_id, "card.json").path
+
+
+def test_a_worker_that_comes_too_late_shows_nothing(
+    store: ArtifactStore, sqlite_database: Database, lease: Lease
+) -> None:
+    put(store, lease, "card.json", b"honest")
+    claimed(sqlite_database, lease.job_id, now=later())
+    with pytest.raises(StaleLease):
+        put(store, lease, "card.json", b"zombie")
+    assert store.get(lease.job_id, "card.json").path.read_bytes() == b"honest"
+
+
+def test_files_from_before_the_bucket_are_still_there(
+    store: ArtifactStore, sqlite_database: Database, lease: Lease, tmp_path: Path, bucket: Bucket
+) -> None:
+    put(ArtifactStore(sqlite_database, tmp_path / "data"), lease, "card.json", b"older")
+    assert bucket.contents() == {}
+    assert store.releasable(lease.job_id, "card.json").path.read_bytes() == b"older"
+
+
+def test_copies_do_not_pile_up(
+    store: ArtifactStore, lease: Lease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_KEPT_COPIES", 2)
+    for number in range(4):
+        put(store, lease, f"file-{number}", b"%d" % number)
+        assert store.get(lease.job_id, f"file-{number}").path.read_bytes() == b"%d" % number
+    assert len(local_files(tmp_path / "data")) == 2
+
+
+def test_a_bucket_that_is_away_is_a_named_error(
+    sqlite_database: Database, tmp_path: Path, lease: Lease, bucket: Bucket
+) -> None:
+    away = ArtifactStore(sqlite_database, tmp_path, "s3://no-such-bucket-anywhere/prefix")
+    with pytest.raises(StoreUnavailable, match="does not answer"):
+        away.check()
+    ArtifactStore(sqlite_database, tmp_path, f"s3://{bucket.name}").check()
+
+
+@pytest.mark.parametrize("url", ["file:///etc", "bucket", "s3://key:secret@host/bucket"])
+def test_addresses_that_are_none_or_hold_a_secret_are_refused(url: str) -> None:
+    with pytest.raises(ValidationError):
+        Settings(artifact_url=url)

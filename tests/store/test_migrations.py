@@ -1,0 +1,128 @@
+"""From every revision forward, with an installation in use on it: nothing that was spent or known is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import alembic.command
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from alembic.script import ScriptDirectory
+from sqlalchemy.engine import Connection
+
+import migrations
+from datalens_service.errors import StateConflict
+from datalens_service.store import jobs, leases
+from datalens_service.store.account import JobAccount
+from datalens_service.store.database import Database, _alembic_config
+from datalens_service.store.jobs import JobState
+from datalens_service.store.recovery import check_against_log
+from datalens_service.store.tables import Base
+
+from .backups import remove
+from .books import account_of, claimed, images, new_dataset, new_job, state_of, verified
+
+REVISIONS = sorted(path.stem.split("_")[1] for path in Path(migrations.__file__).parent.glob("versions/rev_*.py"))
+
+NewDatabase = Callable[[], Database]
+
+
+@pytest.fixture
+def empty(database: Database, tmp_path: Path) -> Iterator[NewDatabase]:
+    """Makes databases without any table beside `database`, on the same server."""
+    made: list[Database] = []
+
+    def make() -> Database:
+        name = f"old_{len(made)}_{tmp_path.name[-20:]}".lower().replace("-", "_")
+        if database.dialect == "sqlite":
+            made.append(Database(f"sqlite:///{tmp_path / name}.db", database.log))
+        else:
+            url = sa.make_url(database.url)
+            server = sa.create_engine(url.set(database="postgres"), isolation_level="AUTOCOMMIT")
+            with server.connect() as connection:
+                connection.exec_driver_sql(f"CREATE DATABASE {name}")
+            server.dispose()
+            made.append(Database(url.set(database=name).render_as_string(hide_password=False), database.log))
+        return made[-1]
+
+    yield make
+    for one in made:
+        remove(one)
+
+
+def upgrade(database: Database, revision: str) -> None:
+    engine = sa.create_engine(database.url)
+    with engine.begin() as connection:
+        alembic.command.upgrade(_alembic_config(connection), revision)
+    engine.dispose()
+
+
+def copy_rows(source: Database, target: Database) -> None:
+    """All rows, in the columns that the target has: what an older version would have written."""
+    reading, writing = sa.create_engine(source.url), sa.create_engine(target.url)
+    with reading.connect() as old, writing.begin() as new:
+        there = sa.MetaData()
+        there.reflect(new)
+        for table in Base.metadata.sorted_tables:
+            if table.name in there.tables:
+                _copy_table(old, new, table, there.tables[table.name])
+    reading.dispose()
+    writing.dispose()
+
+
+def _copy_table(old: Connection, new: Connection, table: sa.Table, reflected: sa.Table) -> None:
+    columns = [column for column in table.columns if column.name in reflected.columns]
+    # The types of the models: an older table has the same ones, under the names of the database.
+    older = sa.table(table.name, *(sa.column(column.name, column.type) for column in columns))
+    rows = [dict(row._mapping) for row in old.execute(sa.select(*columns))]
+    # Both have a row from the first moment on.
+    if table.name in ("installation", "tenants"):
+        new.execute(older.delete())
+    if rows:
+        new.execute(older.insert(), rows)
+
+
+def test_there_is_one_line_of_revisions(sqlite_database: Database) -> None:
+    with sa.create_engine(sqlite_database.url).connect() as connection:
+        script = ScriptDirectory.from_config(_alembic_config(connection))
+    assert len(script.get_heads()) == 1
+    assert sorted(revision.revision for revision in script.walk_revisions()) == REVISIONS
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_an_installation_of_every_revision_goes_on(database: Database, empty: NewDatabase, revision: str) -> None:
+    dataset = new_dataset(database)
+    ended, running, waiting = (new_job(database, dataset.id, 1000) for _ in range(3))
+    first, lease = claimed(database, ended.id), claimed(database, running.id)
+    spend(account_of(database, first), 7)
+    leases.finish(database, first, JobState.CANCELLED)
+    spend(account_of(database, lease), 11)
+    before = state_of(database, dataset.id)
+
+    moved = empty()
+    upgrade(moved, revision)
+    copy_rows(database, moved)
+    moved.migrate()
+
+    moved.check()
+    assert check_against_log(moved) == ()
+    assert state_of(moved, dataset.id) == before
+    assert verified(moved, dataset.id).head_hash == before.head_hash
+    # A worker of the older version goes on under its lease: a stored sum is replayed, a new step is charged.
+    account = account_of(moved, lease)
+    assert account.replay(0).tolist() == [0, 1, 2, 3]
+    with pytest.raises(StateConflict):
+        account.charge(0, "votes", 1)
+    account.charge(1, "votes", 13)
+    assert state_of(moved, dataset.id).charged_units == before.charged_units + 13
+    assert jobs.get(moved, ended.id).state == JobState.CANCELLED
+    assert leases.next_queued(moved, queue="cpu") == (waiting.id,)
+    # The same records find their account again.
+    assert new_dataset(moved, images(), epsilon=None, delta=None).account_id == dataset.account_id
+
+
+def spend(account: JobAccount, units: int) -> None:
+    account.charge(0, "votes", units)
+    account.store(0, np.arange(4, dtype=np.int64))
