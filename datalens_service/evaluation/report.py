@@ -1,26 +1,26 @@
 """The report of one job, and the two forms in which it may be read.
 
 `owner_view` holds every figure. `releasable_view` holds those that anybody may see; it is built from the allowed
-measures only, sentences included, so that a private figure has no way into it.
+measures only, sentences included, so that a private figure has no way into it. Both have the shape of `document.py`.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data.dataset import Schema
-from datalens_service.evaluation import wording
-from datalens_service.evaluation.measures import METRICS, STATUS_LABELS, Measure
+from datalens_service.evaluation import disclosures, wording
+from datalens_service.evaluation.disclosures import Recomputation
+from datalens_service.evaluation.document import FORMAT, SEALED_BY, seal_of
+from datalens_service.evaluation.fields import FIELDS
+from datalens_service.evaluation.measures import METRICS, STATUS_LABELS, ClassFigure, Measure, Unavailable
 from datalens_service.evaluation.statement import PrivacyStatement, Release
 from datalens_service.evaluation.summary import summary, usefulness
 from datalens_service.privacy.accounting import NeighboringRelation
-
-FORMAT: Final = "datalens-report/1"
 
 
 def _version() -> str:
@@ -58,6 +58,16 @@ class MethodFacts(_Frozen):
     plan: tuple[Release, ...]
 
 
+class AccountFacts(_Frozen):
+    """The account that paid, as it stood when the report was written."""
+
+    opened_on: datetime.date
+    opening_entry: str = Field(description="Hash of its first entry: random, no function of the records.")
+    entries: int
+    head: str = Field(description="Hash of its last entry.")
+    linked_datasets: tuple[str, ...] = Field(description="Other uploads that share records with this one.")
+
+
 class Report(_Frozen):
     """Everything that is known about one finished job, private measures included: for the owner."""
 
@@ -67,43 +77,114 @@ class Report(_Frozen):
     dataset: DatasetFacts
     method: MethodFacts
     privacy: PrivacyStatement
+    account: AccountFacts | None = Field(default=None, description="None for a run without a service behind it.")
+    recomputation: Recomputation | None = Field(default=None, description="ε by a second program, if it was run.")
     measures: tuple[Measure, ...] = ()
+    per_class: tuple[ClassFigure, ...] = ()
+    unavailable: tuple[Unavailable, ...] = ()
 
 
 def owner_view(report: Report) -> dict[str, Any]:
-    """The whole report as JSON, for the owner of the private images."""
-    return _view("owner", report, report.measures)
+    """The whole report as JSON, for the owner of the private images; valid by `document.check`."""
+    return _view("owner", report, report.account)
 
 
 def releasable_view(report: Report) -> dict[str, Any]:
-    """The report as JSON without any figure that is private or for the owner.
+    """The report as JSON without any figure that is private or for the owner; valid by `document.check`.
 
     The account of several uploads is for the owner: that they share records depends on the records.
     """
-    lifetime = report.privacy.lifetime
+    lifetime, account = report.privacy.lifetime, report.account
     if lifetime is not None and lifetime.linked:
         report = report.model_copy(update={"privacy": report.privacy.model_copy(update={"lifetime": None})})
-    return _view("releasable", report, [measure for measure in report.measures if measure.releasable])
+        account = None
+    shown = [measure for measure in report.measures if measure.releasable]
+    report = report.model_copy(update={"measures": tuple(shown), "per_class": (), "unavailable": ()})
+    return _view("releasable", report, account)
 
 
-def _view(view: Literal["owner", "releasable"], report: Report, measures: Sequence[Measure]) -> dict[str, Any]:
-    facts = report.model_dump(mode="json", exclude={"measures", "method", "privacy"})
-    method, privacy = report.method, report.privacy
-    return {
+def _view(view: Literal["owner", "releasable"], report: Report, account: AccountFacts | None) -> dict[str, Any]:
+    method = report.method
+    content = {
         "format": FORMAT,
         "view": view,
         "synthetic": True,
-        **facts,
-        "summary": summary(method.name, privacy),
-        "usefulness": usefulness(measures),
+        "product": report.product.model_dump(mode="json"),
+        "date": report.date.isoformat(),
+        "contact": report.contact or disclosures.UNKNOWN_CONTACT,
+        "dataset": _dataset(report.dataset, account),
+        "index": [{"field": name, "title": one.title, "paths": list(one.paths)} for name, one in FIELDS.items()],
+        "summary": summary(method.name, report.privacy),
+        "usefulness": usefulness(report.measures),
         "measures_notice": wording.OWNER_NOTICE if view == "owner" else wording.WITHHELD,
-        "measures": [_explained(measure) for measure in measures],
-        "privacy": {
-            **privacy.model_dump(mode="json", exclude={"releases"}),
-            "mechanisms": [described(release) for release in privacy.releases],
-        },
+        "measures": [_explained(measure) for measure in report.measures],
+        "per_class": [figure.model_dump(mode="json") for figure in report.per_class],
+        "unavailable": [figure.model_dump(mode="json") for figure in report.unavailable],
+        "privacy": _privacy(view, report, account),
         "method": {"name": method.name, "spec": method.spec, "plan": [described(release) for release in method.plan]},
     }
+    return {**content, "seal": _seal(content, account)}
+
+
+def _dataset(facts: DatasetFacts, account: AccountFacts | None) -> dict[str, Any]:
+    fingerprint = {
+        "scheme": "hash of the first entry of the account that these records opened; records have one account for "
+        "ever, and a hash of their content is not released",
+        "value": account and account.opening_entry,
+    }
+    return {**facts.model_dump(mode="json"), "fingerprint": fingerprint}
+
+
+def _privacy(view: Literal["owner", "releasable"], report: Report, account: AccountFacts | None) -> dict[str, Any]:
+    privacy, method = report.privacy, report.method
+    charged_holdout = any(measure.name == "accuracy_holdout" for measure in report.measures)
+    linked = account.linked_datasets if account is not None and view == "owner" else None
+    sections: dict[str, Any] = {
+        "trust": list(disclosures.TRUST),
+        "mechanisms": [described(release) for release in privacy.releases],
+        "recomputation": _dumped(report.recomputation or _not_recomputed(privacy)),
+        "assumptions": [_dumped(one) for one in disclosures.ASSUMPTIONS],
+        "data_accesses": [
+            _dumped(one) for one in disclosures.data_accesses(method.spec, charged_holdout=charged_holdout)
+        ],
+        "lifetime_note": wording.LIFETIME if privacy.lifetime else disclosures.NOT_STATED,
+        "linked_datasets": None if linked is None else list(linked),
+        "linked_note": wording.LINKED if view == "owner" else disclosures.NOT_STATED,
+        "policy": _dumped(_policy(account)),
+        "public_data": _dumped(disclosures.PUBLIC_DATA),
+        "hyperparameters": _dumped(disclosures.hyperparameters(method.name)),
+        "caveats": list(disclosures.CAVEATS),
+        "audit": _dumped(disclosures.AUDIT),
+        "limits": list(disclosures.LIMITS),
+    }
+    return {**privacy.model_dump(mode="json", exclude={"releases"}), **sections}
+
+
+def _policy(account: AccountFacts | None) -> disclosures.Policy:
+    return disclosures.Policy(
+        refresh="never",
+        set_by="the owner, when the records were uploaded for the first time",
+        set_on=account.opened_on.isoformat() if account is not None else disclosures.NOT_STATED,
+        rule=disclosures.POLICY_RULE,
+    )
+
+
+def _not_recomputed(privacy: PrivacyStatement) -> Recomputation:
+    note = "Not run for this report. `datalens verify` does it from the job's bundle."
+    return Recomputation(by="nobody", epsilon=None, delta=privacy.delta, agrees=None, note=note)
+
+
+def _seal(content: dict[str, Any], account: AccountFacts | None) -> dict[str, Any]:
+    return {
+        "scheme": SEALED_BY,
+        "sha256": seal_of(content),
+        "account_entries": account and account.entries,
+        "account_head": account and account.head,
+    }
+
+
+def _dumped(section: BaseModel) -> dict[str, Any]:
+    return section.model_dump(mode="json")
 
 
 def described(release: Release) -> dict[str, Any]:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from datalens_service.mechanisms.accuracy import DEFAULT_NOISE_STDDEV
+from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
+
+ExtractorKind = Literal["domain", "inception"]
+ReferenceName = Literal["test", "holdout", "training"]
 
 
 class EvaluationSettings(BaseModel):
-    """How the usefulness of the synthetic images is measured on the owner's own test split.
+    """How the synthetic images are measured.
 
-    Nothing here spends budget: what is measured on private images is for the owner alone.
+    Figures computed on private images are for the owner alone and spend nothing. Only `holdout` spends: from the
+    account of the data set that it names, never from the one that is trained on.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    enabled: bool = Field(default=True, description="Measure at all; without a test split nothing is measured.")
+    enabled: bool = Field(default=True, description="Measure at all.")
     synthetic_images: int = Field(
         default=30_000, ge=1, le=1_000_000, description="Synthetic images that the classifier is trained on."
     )
@@ -21,3 +31,41 @@ class EvaluationSettings(BaseModel):
     seeds: int = Field(default=1, ge=1, le=20, description="Repetitions; with two or more the spread is reported.")
     floors: bool = Field(default=True, description="Measure what much simpler private releases would reach.")
     ceiling: bool = Field(default=True, description="Measure what the real training images would reach.")
+    stronger_classifier: bool = Field(
+        default=False, description="Train a small residual network as well; about five times the work of classifier A."
+    )
+    fidelity: tuple[ExtractorKind, ...] = Field(
+        default=("domain",),
+        max_length=2,
+        description="Feature extractors for FID, KID, precision, recall and score: `domain`, a small classifier "
+        "trained on half of the reference, and `inception`, trained on ImageNet.",
+    )
+    fidelity_images: int = Field(
+        default=2_000, ge=50, le=50_000, description="Most synthetic, and most reference images, that are compared."
+    )
+    reference: ReferenceName = Field(
+        default="test",
+        description="What synthetic images are compared with for fidelity. `test`: the test split; figures can be "
+        "passed on only if it was declared public. `holdout`: the data set of that name. `training`: the private "
+        "training images. The last two are for the owner alone.",
+    )
+    holdout: str | None = Field(
+        default=None,
+        pattern=r"^ds_[A-Za-z0-9]{1,60}$",
+        description="A data set with an account of its own. The accuracy on it is released as a noisy count and "
+        "charged to that account.",
+    )
+    holdout_noise_stddev: int = Field(
+        default=DEFAULT_NOISE_STDDEV,
+        ge=MINIMUM_NOISE_STDDEV,
+        le=MAXIMUM_NOISE_STDDEV,
+        description="σ of that count, in images.",
+    )
+
+    @model_validator(mode="after")
+    def _reference_exists(self) -> Self:
+        if self.reference == "holdout" and self.holdout is None:
+            raise ValueError("reference = holdout needs holdout, the id of a data set.")
+        if len(set(self.fidelity)) < len(self.fidelity):
+            raise ValueError("fidelity names an extractor twice.")
+        return self

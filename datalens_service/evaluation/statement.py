@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.evaluation import wording
+from datalens_service.evaluation.spending import CurvePoint, SpendPoint, curve, spend_path
 from datalens_service.mechanisms import AnyMechanism
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, mu_of_units, round_up
 
@@ -39,6 +40,16 @@ class Release(_Frozen):
         """Ledger units of all of them."""
         return self.count * self.mechanism.cost(relation)
 
+    @property
+    def label(self) -> str:
+        """Its name in the ledger."""
+        return self.mechanism.label()
+
+    @property
+    def units_each(self) -> int:
+        """What one of them costs under zero-out."""
+        return self.mechanism.cost()
+
 
 class Point(_Frozen):
     """One point of the ε-δ curve; ε is rounded up."""
@@ -59,6 +70,7 @@ class Guarantee(_Frozen):
     membership_advantage: float = Field(description="Largest true minus false positive rate of any attack.")
     true_positive_rate_at_0_1_percent: float = Field(description="Largest at a false positive rate of 0.1 %.")
     true_positive_rate_at_1_percent: float = Field(description="Largest at a false positive rate of 1 %.")
+    curve: tuple[CurvePoint, ...] = Field(description="ε over δ; all pairs hold at once.")
 
     @property
     def epsilon(self) -> float:
@@ -118,6 +130,7 @@ class PrivacyStatement(_Frozen):
     tier: Tier
     tier_meaning: str
     releases: tuple[Release, ...]
+    spend: tuple[SpendPoint, ...] = Field(description="The account release by release, thinned out.")
     accountant: str = wording.ACCOUNTANT
     noise: str = wording.NOISE
     evidence: str = wording.EVIDENCE
@@ -170,6 +183,7 @@ def privacy_statement(
         tier=tier,
         tier_meaning=wording.TIERS[tier],
         releases=tuple(releases),
+        spend=spend_path(releases, units_charged, delta),
         scope=Scope.of(unit, records_per_unit),
         lifetime=lifetime,
     )
@@ -231,6 +245,7 @@ def _guarantee(relation: NeighboringRelation, units: int, deltas: dict[float, st
         membership_advantage=membership_advantage(mu),
         true_positive_rate_at_0_1_percent=true_positive_rate(mu, 0.001),
         true_positive_rate_at_1_percent=true_positive_rate(mu, 0.01),
+        curve=curve(units),
     )
 
 

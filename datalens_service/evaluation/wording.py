@@ -63,7 +63,7 @@ NOT_COVERED: Final = (
     "each other closely, is protected less; so is somebody of whom another data set holds other images.",
     "The choice of parameters. If they were chosen by looking at results on the private images, that look was not "
     "charged.",
-    "The test split. Figures measured on it are for the owner only and are not charged.",
+    "Test images that were not declared public. Figures measured on them are for the owner only and are not charged.",
     "Side channels: running time, memory and hardware of the machine that trained.",
     "What is true of everybody. The synthetic images show what the classes look like, and conclusions drawn from "
     "that may concern people who took no part.",
@@ -80,13 +80,20 @@ NEVER_RELEASED: Final = (
     "Private images, their labels and their file names.",
     "Teachers, where the method has them: which {unit} went to which, what they learned, how each voted.",
     "Sums before the noise, losses, class counts, logs.",
-    "Figures measured on the owner's test images.",
+    "Figures measured on private images, unless noise was added and paid for.",
 )
 
 RETENTION: Final = (
     "The raw images stay with the service until the owner deletes the data set. What was spent stays on its account "
     "after that."
 )
+
+LIFETIME: Final = (
+    "All jobs on these records, deleted ones included, as if they were one release. Losses are rounded up, what "
+    "remains is rounded down."
+)
+
+LINKED: Final = "Uploads that share an image share one account; the lifetime figures count their losses together."
 
 WITHHELD: Final = (
     "Figures measured on the owner's private images, if there are any, are left out of this copy: they are not "

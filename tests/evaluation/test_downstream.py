@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from datalens_service.evaluation import downstream  # noqa: E402
+from datalens_service.evaluation import classifiers, downstream  # noqa: E402
 from datalens_service.evaluation.downstream import accuracy  # noqa: E402
 from tests.evaluation.conftest import split  # noqa: E402
 
@@ -25,7 +25,7 @@ def test_it_learns_corners_and_nothing_from_shuffled_labels():
 
 
 def test_the_network_is_the_one_of_the_paper():
-    network = downstream._network((28, 28, 1), 10)
+    network = classifiers.classifier_a((28, 28, 1), 10)
     # 3·3·1·32 + 32, 3·3·32·64 + 64, 5·5·64·64 + 64 (valid convolutions: 28 → 13 → 5), 64·10 + 10
     assert [parameter.numel() for parameter in network.parameters()] == [288, 32, 18432, 64, 102400, 64, 640, 10]
     assert [layer.p for layer in network if isinstance(layer, torch.nn.Dropout)] == [0.2, 0.25]
@@ -51,14 +51,30 @@ def test_a_seed_repeats_and_leaves_the_global_state_alone():
     assert len({score(train, test, epochs=1, seed=seed) for seed in range(3)}) > 1
 
 
-def test_accuracy_is_the_share_of_right_labels():
+def test_accuracy_is_the_share_of_right_labels(monkeypatch):
     """With the labels of the network itself it is 100; with a quarter of them changed, 75; in uneven batches."""
-    pixels = torch.from_numpy(split(1100, 2).images)
+    pixels = split(1100, 2).images
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(144, 3))
-    own = network(downstream._pixels(pixels)).argmax(dim=1)
-    assert downstream._percent_right(network, pixels, own) == 100
-    own[:275] = (own[:275] + 1) % 3
-    assert downstream._percent_right(network, pixels, own) == 75
+    own = network(downstream.scaled(torch.from_numpy(pixels))).argmax(dim=1).numpy()
+    np.testing.assert_array_equal(downstream._labelled(network, pixels, "cpu"), own)
+    monkeypatch.setattr(downstream, "predicted", lambda *_, **__: own)
+    train = split(60, 1)
+    assert accuracy(train.images, train.labels, pixels, own, 3, epochs=1, seed=0, device="cpu") == 100
+    changed = own.copy()
+    changed[:275] = (own[:275] + 1) % 3
+    assert accuracy(train.images, train.labels, pixels, changed, 3, epochs=1, seed=0, device="cpu") == 75
+
+
+@pytest.mark.parametrize("shape", [(4, 4, 1), (8, 9, 3), (28, 28, 1)])
+def test_the_stronger_classifier_takes_every_size_and_learns(shape):
+    network = classifiers.residual_network(shape, 7)
+    images = torch.zeros(2, shape[2], *shape[:2])
+    assert network(images).shape == (2, 7)
+    assert sum(parameter.numel() for parameter in network.parameters()) > 70_000
+
+
+def test_the_stronger_classifier_learns_corners():
+    assert score(split(300, 1), split(200, 2), epochs=6, classifier=classifiers.RESIDUAL) > 90
 
 
 def test_the_last_epoch_counts_and_every_epoch_is_told():

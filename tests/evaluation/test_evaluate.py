@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -10,14 +11,18 @@ pytest.importorskip("torch")
 
 from datalens_service.errors import JobStopped
 from datalens_service.evaluation import EvaluationSettings
-from datalens_service.evaluation.evaluate import evaluate
+from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
 
-SMALL = EvaluationSettings(synthetic_images=900, epochs=3, seeds=2)
+SMALL = EvaluationSettings(synthetic_images=900, epochs=3, seeds=2, fidelity=())
+
+
+def evaluated(generator, dataset, settings=SMALL, observe=lambda *_: None, **more) -> Evaluation:
+    given = {"epsilon": 1.0, "delta": 1e-5, "device": "cpu", "folder": Path("/nowhere")} | more
+    return evaluate(Subject(generator, dataset, **given), settings, observe)
 
 
 def measured(generator, dataset, settings=SMALL, observe=lambda *_: None, **more):
-    given = {"epsilon": 1.0, "delta": 1e-5, "device": "cpu"} | more
-    measures = evaluate(generator, dataset, settings=settings, observe=observe, **given)
+    measures = evaluated(generator, dataset, settings, observe, **more).measures
     assert len({measure.name for measure in measures}) == len(measures)
     return {measure.name: measure for measure in measures}
 
@@ -47,7 +52,7 @@ def test_protocols_name_classifier_epochs_counts_and_reference(generator, datase
 
 
 def test_one_seed_has_no_spread_and_repeats(generator, dataset):
-    settings = EvaluationSettings(synthetic_images=300, epochs=1, floors=False, ceiling=False)
+    settings = EvaluationSettings(synthetic_images=300, epochs=1, floors=False, ceiling=False, fidelity=())
     first, again = measured(generator, dataset, settings), measured(generator, dataset, settings)
     assert first == again
     assert list(first) == ["accuracy"]
@@ -75,3 +80,46 @@ def test_nothing_is_measured_without_test_images_or_wish(generator, dataset, wit
         assert measured(generator, dataclasses.replace(dataset, test=None)) == {}
     else:
         assert measured(generator, dataset, EvaluationSettings(enabled=False)) == {}
+
+
+def public(dataset):
+    return dataclasses.replace(dataset, schema=dataset.schema.model_copy(update={"test_is_public": True}))
+
+
+def test_on_public_test_images_only_what_read_released_images_alone_may_be_passed_on(generator, dataset):
+    found = measured(generator, public(dataset), floor_generator=generator)
+    assert {name for name, measure in found.items() if measure.releasable} == {"accuracy"}
+    assert "the 200 public test images" in found["accuracy"].protocol
+    assert {measure.status for name, measure in found.items() if name != "accuracy"} == {"private"}
+
+
+def test_the_table_of_classes_says_what_the_accuracies_say(generator, dataset):
+    found = evaluated(generator, dataset)
+    lines = found.per_class
+    assert [line.class_name for line in lines] == list(dataset.schema.class_names)
+    assert sum(line.test_images for line in lines) == len(dataset.test)
+    by_name = {measure.name: measure.value for measure in found.measures}
+    for name, column in (("accuracy", "accuracy"), ("ceiling", "ceiling")):
+        right = sum(line.test_images * getattr(line, column) for line in lines) / len(dataset.test)
+        assert right == pytest.approx(by_name[name])
+
+
+def test_the_stronger_classifier_is_measured_beside_classifier_a(generator, dataset):
+    settings = EvaluationSettings(
+        synthetic_images=300, epochs=1, floors=False, ceiling=True, stronger_classifier=True, fidelity=()
+    )
+    heard = []
+    found = evaluated(generator, dataset, settings, lambda *event: heard.append(event))
+    assert [measure.name for measure in found.measures] == ["accuracy", "ceiling", "accuracy_resnet", "ceiling_resnet"]
+    assert "residual network" in found.measures[2].protocol
+    assert len(found.per_class) == 2 * len(dataset.schema.class_names)
+    assert heard[-1] == ("evaluation", len(heard), len(heard))
+
+
+def test_a_figure_that_cannot_be_had_says_why_and_the_others_are_there(generator, dataset, tmp_path):
+    settings = SMALL.model_copy(update={"seeds": 1, "epochs": 1, "fidelity": ("inception",)})
+    found = evaluated(generator, dataset, settings, folder=tmp_path, inception_weights=tmp_path / "none.pth")
+    (missing,) = found.unavailable
+    assert "ImageNet Inception" in missing.figure
+    assert "DATALENS_INCEPTION_WEIGHTS" in missing.reason
+    assert "accuracy" in {measure.name for measure in found.measures}

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from datalens_service.evaluation import Measure
-from datalens_service.evaluation.charts import Bar, accuracy_bars, epsilon_delta_curve
+from datalens_service.evaluation.bars import Bar, accuracy_bars
+from datalens_service.evaluation.charts import epsilon_delta_curve
 from datalens_service.evaluation.html import owner_html, releasable_html
+from datalens_service.evaluation.pictures import Pictures, neighbours
 from datalens_service.privacy.accounting import gaussian_delta
 from tests.evaluation.conftest import report
 
-PNG = b"\x89PNG\r\n\x1a\n" + b"grid"
+PICTURES = Pictures(
+    samples=np.zeros((6, 4, 4, 1), np.uint8),
+    labels=np.repeat(np.arange(3), 2),
+    neighbours=neighbours(np.arange(9 * 16, dtype=np.uint8).reshape(9, 4, 4, 1), np.arange(9) % 3, 3),
+)
 
 
 def private(name: str, value: float) -> Measure:
@@ -28,7 +34,7 @@ def private(name: str, value: float) -> Measure:
 class Outline(HTMLParser):
     """Tags in order with attributes; complains about tags that do not match."""
 
-    VOID = frozenset({"meta", "img", "line", "rect", "circle", "polyline", "br"})
+    VOID = frozenset({"meta", "img", "line", "rect", "circle", "polyline", "br", "image"})
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -55,7 +61,7 @@ class Outline(HTMLParser):
 
 @pytest.fixture(params=[owner_html, releasable_html])
 def page(request) -> str:
-    return request.param(report(private("accuracy", 94.5), private("ceiling", 99.0)), PNG)
+    return request.param(report(private("accuracy", 94.5), private("ceiling", 99.0)), PICTURES)
 
 
 def test_it_needs_nothing_from_outside(page):
@@ -63,13 +69,17 @@ def test_it_needs_nothing_from_outside(page):
     assert not outline.of("script")
     assert not outline.of("link")
     assert not re.search(r"url\(|@import|https?://", page)
-    assert [image["src"] for image in outline.of("img")] == ["data:image/png;base64," + base64.b64encode(PNG).decode()]
+    assert not outline.of("img")
+    sources = [image["href"] for image in outline.of("image")]
+    # Six samples; three images with seven neighbours each.
+    assert len(sources) == 6 + 3 * 8
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
 
 
 def test_it_can_be_read_without_seeing_it(page):
     outline = Outline(page)
     assert outline.of("html")[0]["lang"] == "en"
-    assert all(image["alt"] for image in outline.of("img"))
+    assert all(drawing["role"] == "img" and drawing["aria-labelledby"] for drawing in outline.of("svg"))
     levels = [int(tag[1]) for tag, _ in outline.tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
     assert levels.count(1) == 1
@@ -95,7 +105,7 @@ def test_private_boxes_are_marked_for_the_owner_and_absent_elsewhere():
 
 
 def test_without_a_grid_there_is_no_picture():
-    assert "<img" not in owner_html(report())
+    assert "<image" not in owner_html(report())
     assert "Nothing was measured" in owner_html(report())
 
 

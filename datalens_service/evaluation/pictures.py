@@ -1,0 +1,83 @@
+"""Pictures of released images for the report: samples of every class, and what lies next to what.
+
+Everything here is drawn from the generator: post-processing, free, and without a private image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from datalens_service.data.dataset import Images, Labels
+
+if TYPE_CHECKING:
+    from datalens_service.models.generator import Generator
+
+COLUMNS: Final = 10
+NEIGHBOURS: Final = 7
+MOST_CLASSES: Final = 50
+MOST_NEIGHBOUR_ROWS: Final = 10
+_POOL: Final = 5_000
+
+
+class NeighbourRow(NamedTuple):
+    """One synthetic image and the synthetic images next to it."""
+
+    label: int
+    image: Images
+    nearest: Images
+    labels: Labels
+    distances: tuple[float, ...]
+    """Root mean square difference per pixel, in grey levels of 255."""
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What the report shows of the released images.
+
+    Attributes:
+        samples: uint8 (classes · COLUMNS, height, width, channels), class by class.
+        labels: int64, of the samples.
+        neighbours: One row for each of the first classes.
+    """
+
+    samples: Images
+    labels: Labels
+    neighbours: tuple[NeighbourRow, ...]
+
+
+def pictures_of(generator: Generator, packed: int) -> Pictures:
+    """Draw what the report shows.
+
+    Args:
+        generator: Released.
+        packed: Images that are handed out with it; neighbours are looked for among the first of them.
+    """
+    classes = generator.schema.num_classes
+    labels = np.repeat(np.arange(min(classes, MOST_CLASSES)), COLUMNS)
+    samples, _ = generator.sample(len(labels), labels=labels)
+    images, given = generator.sample(max(min(packed, _POOL), classes))
+    return Pictures(samples, labels, neighbours(images, given, min(classes, MOST_NEIGHBOUR_ROWS)))
+
+
+def neighbours(images: Images, labels: Labels, rows: int) -> tuple[NeighbourRow, ...]:
+    """The first image of each of the first `rows` classes, with the others that lie nearest to it in L2.
+
+    Args:
+        images: uint8 (n, height, width, channels), synthetic.
+        labels: int64 (n,).
+        rows: Classes; those without an image are left out.
+    """
+    pixels = images.reshape(len(images), -1).astype(np.float32)
+    firsts = [np.flatnonzero(labels == label)[:1] for label in range(rows)]
+    return tuple(_row(images, pixels, labels, int(first[0])) for first in firsts if first.size)
+
+
+def _row(images: Images, pixels: np.ndarray, labels: Labels, index: int) -> NeighbourRow:
+    squared = ((pixels - pixels[index]) ** 2).mean(axis=1)
+    squared[index] = np.inf
+    order = np.argsort(squared, kind="stable")[: min(NEIGHBOURS, len(images) - 1)]
+    distances = tuple(float(np.sqrt(squared[other])) for other in order)
+    return NeighbourRow(int(labels[index]), images[index], images[order], labels[order], distances)

@@ -1,0 +1,91 @@
+"""How the privacy loss grew release by release, and every pair of ε and δ that it amounts to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units, round_up
+
+_MOST_POINTS: Final = 100
+# δ at half decades from a tenth down to 1e-12.
+_CURVE_DELTAS: Final = tuple(float(f"{digit}e-{power}") for power in range(1, 13) for digit in (3, 1))
+
+
+class Spending(Protocol):
+    """Equal releases, as far as their price goes."""
+
+    @property
+    def count(self) -> int:
+        """How many."""
+
+    @property
+    def label(self) -> str:
+        """Their name in the ledger."""
+
+    @property
+    def units_each(self) -> int:
+        """What one of them costs under zero-out."""
+
+
+class SpendPoint(BaseModel):
+    """What had been spent when so many releases were made; ε is rounded up."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    releases: int = Field(ge=0, description="Made so far.")
+    release: str = Field(description="The last of them.")
+    units: int = Field(ge=0, description="Charged so far, in 1e-15 of μ².")
+    mu: float
+    epsilon: float = Field(description="At the requested δ: a running account.")
+
+
+class CurvePoint(BaseModel):
+    """A pair that holds; ε is rounded up."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    delta: float
+    epsilon: float
+
+
+def spend_path(releases: Sequence[Spending], units_charged: int, delta: float) -> tuple[SpendPoint, ...]:
+    """The account of a job after each release; at most about a hundred points, the last one with everything charged.
+
+    Args:
+        releases: In order.
+        units_charged: What the ledger says; more than the releases cost if a crash lost one.
+        delta: At which ε is stated.
+    """
+    total = sum(release.count for release in releases)
+    every = max(1, total // _MOST_POINTS)
+    steps = [(made, label, units) for made, label, units in _walked(releases) if made % every == 0 or made == total]
+    points = [_point(0, "before the first release", 0, delta), *(_point(*step, delta) for step in steps)]
+    if points[-1].units < units_charged:
+        points.append(_point(total, "charged again after a crash", units_charged, delta))
+    return tuple(points)
+
+
+def curve(units: int) -> tuple[CurvePoint, ...]:
+    """ε over δ of everything charged; all pairs hold at once."""
+    return tuple(CurvePoint(delta=delta, epsilon=round_up(epsilon_of_units(units, delta))) for delta in _CURVE_DELTAS)
+
+
+def _walked(releases: Sequence[Spending]) -> Iterator[tuple[int, str, int]]:
+    made = units = 0
+    for release in releases:
+        for _ in range(release.count):
+            made, units = made + 1, units + release.units_each
+            yield made, release.label, units
+
+
+def _point(made: int, label: str, units: int, delta: float) -> SpendPoint:
+    return SpendPoint(
+        releases=made,
+        release=label,
+        units=units,
+        mu=round_up(mu_of_units(units), 6),
+        epsilon=round_up(epsilon_of_units(units, delta)),
+    )
