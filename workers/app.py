@@ -46,7 +46,9 @@ def _delivery(queue: str) -> dict[str, Any]:
         "task_ignore_result": True,
         "task_store_errors_even_if_ignored": False,
         "task_track_started": False,
+        # A broker that is away is waited for, however long: jobs in the database do not go away.
         "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
         "broker_transport_options": {
             # A belt: messages are acknowledged at once, so nothing should ever wait this long to be restored.
             "visibility_timeout": 12 * _HOURS,

@@ -1,6 +1,6 @@
 """Seeing one job through: the same for the local supervisor and for Celery, which only deliver its id.
 
-    start a process ──▶ it ends by itself ──────────────▶ done
+    start a process ──▶ it ends by itself, or pauses ───▶ done
           ▲             it was killed, or crashed ──┐
           │             it lost its lease: kill it ─┤     (stopped, hung, cut off from the database)
           └── after a pause, if not stopping ◀──────┘
@@ -45,7 +45,7 @@ def attend(database: Database, job_id: str, stopping: threading.Event) -> None:
         process = JobProcess(job_id)
         log.info("job process started", job_id=job_id, pid=process.pid)
         code = _Watch(database, process, stopping).exit_code()
-        if code in (Exit.ENDED, Exit.FENCED):
+        if code in (Exit.ENDED, Exit.PAUSED, Exit.FENCED):
             return
         log.warning("job process ended early", job_id=job_id, pid=process.pid, exit_code=code)
         _abandon(database, process)

@@ -3,6 +3,20 @@
 from __future__ import annotations
 
 from datalens_service.errors import WorkerUnavailable
+from datalens_service.spec import Device
+
+
+def device_for(wanted: Device, device: str) -> str:
+    """What a job wants, on a worker that is set to `device`.
+
+    Raises:
+        WorkerUnavailable: The job wants a GPU, and the worker is set not to use one.
+    """
+    if wanted is Device.CPU:
+        return "cpu"
+    if wanted is Device.GPU and device == "cpu":
+        raise WorkerUnavailable("The job wants a GPU, and DATALENS_DEVICE keeps this worker on the CPU.")
+    return "cuda" if wanted is Device.GPU and device == "auto" else device
 
 
 def training_device(device: str) -> str:
@@ -18,5 +32,5 @@ def training_device(device: str) -> str:
     if torch.cuda.is_available():
         return "cuda" if device == "auto" else device
     if device != "auto":
-        raise WorkerUnavailable(f"DATALENS_DEVICE is {device}, and this worker has no GPU that torch can use.")
+        raise WorkerUnavailable(f"{device} is wanted, and this worker has no GPU that torch can use.")
     return "cpu"

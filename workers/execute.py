@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -10,7 +11,16 @@ from datalens_service import logs
 from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset
 from datalens_service.data.stored import load_dataset
-from datalens_service.errors import CheckpointMismatch, JobStopped, StaleLease, StateConflict, StoreUnavailable
+from datalens_service.errors import (
+    CheckpointMismatch,
+    JobStopped,
+    RankLost,
+    StaleLease,
+    StateConflict,
+    StoreUnavailable,
+)
+from datalens_service.methods import Place
+from datalens_service.ranks import ALONE, Ranks
 from datalens_service.run import Observer, Result, run
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
@@ -20,11 +30,12 @@ from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.leases import Lease
-from workers.device import training_device
+from workers.device import device_for, training_device
 from workers.failures import problem_of
-from workers.measuring import measure
+from workers.measuring import Workplace, measure
 from workers.observer import JobObserver, ShutdownRequested
 from workers.packaging import package
+from workers.previews import SamplePreviews
 from workers.private_folder import PrivateFolder
 from workers.reporting import bundle_for, report_of
 
@@ -37,6 +48,7 @@ def execute(
     settings: Settings,
     lease: Lease,
     observe: Observer | None = None,
+    ranks: Ranks = ALONE,
 ) -> Job:
     """Do the job and end it: succeeded, cancelled, or failed with a problem that is safe to show.
 
@@ -46,6 +58,7 @@ def execute(
         settings: Where private state goes while it runs, and where to train.
         lease: Of the job; the caller keeps it alive.
         observe: Told of every step; may raise ShutdownRequested.
+        ranks: Processes that share its teachers, of which this one leads.
 
     Returns:
         The job as it ended.
@@ -54,13 +67,14 @@ def execute(
         StaleLease: Another worker holds the job; nothing more was written.
         StoreUnavailable: The job has not ended and can be resumed.
         ShutdownRequested: The same.
+        RankLost: The same.
     """
     private = PrivateFolder(settings.data_dir, lease)
     private.open()
     state, problem = JobState.SUCCEEDED, None
     try:
-        _work(database, artifacts, lease, private, settings.device, JobObserver(database, lease, observe))
-    except (StaleLease, StoreUnavailable, ShutdownRequested):
+        _work(database, artifacts, settings, lease, private, JobObserver(database, lease, observe), ranks)
+    except (StaleLease, StoreUnavailable, ShutdownRequested, RankLost):
         raise
     except JobStopped:
         state = JobState.CANCELLED
@@ -77,20 +91,24 @@ def execute(
 def _work(
     database: Database,
     artifacts: ArtifactStore,
+    settings: Settings,
     lease: Lease,
     private: PrivateFolder,
-    wanted_device: str,
     observe: Observer,
+    ranks: Ranks,
 ) -> None:
     job = jobs.get(database, lease.job_id)
     spec = TrainingSpec.model_validate(job.spec)
     dataset = _dataset(database, job.dataset_id)
-    device = training_device(wanted_device)
+    device = training_device(device_for(spec.device, settings.device))
     checkpoints = Checkpoints(private.checkpoint, spec.digest())
     account = JobAccount(database, lease.job_id, lease.token)
-    result = _run(spec, dataset, account, observe, checkpoints, device)
-    measures = measure(result, spec, dataset, device, observe)
-    report = report_of(database, lease.job_id, result, measures)
+    previews = SamplePreviews(artifacts, lease)
+    result = _run(spec, dataset, account, observe, checkpoints, previews, Place(device, private.path, ranks))
+    ranks.dismiss()
+    workplace = Workplace(database, lease, private.path, device, settings.inception_weights)
+    evaluation = measure(result, spec, dataset, workplace, observe)
+    report = report_of(database, settings, lease.job_id, result, evaluation)
     bundle = bundle_for(database, lease.job_id, report)
     package(artifacts, lease, private.path, result.generator, report, bundle, spec.synthetic_images, observe)
 
@@ -101,14 +119,18 @@ def _run(
     account: JobAccount,
     observe: Observer,
     checkpoints: Checkpoints,
-    device: str,
+    previews: SamplePreviews,
+    place: Place,
 ) -> Result:
+    begin = partial(
+        run, spec, dataset, account=account, observe=observe, checkpoints=checkpoints, previews=previews, place=place
+    )
     try:
-        return run(spec, dataset, account=account, observe=observe, checkpoints=checkpoints, device=device)
+        return begin()
     except CheckpointMismatch:
         # Of an older version of this program. Replaying the stored sums from the start takes longer, and is enough.
         checkpoints.discard()
-        return run(spec, dataset, account=account, observe=observe, checkpoints=checkpoints, device=device)
+        return begin()
 
 
 def _dataset(database: Database, dataset_id: str) -> Dataset:

@@ -17,8 +17,12 @@ class ShutdownRequested(Exception):
     """The worker was asked to end; the job goes back to the queue and loses nothing."""
 
 
+class PauseRequested(ShutdownRequested):
+    """Somebody asked the job to pause; given back, it waits until it is resumed."""
+
+
 class JobObserver:
-    """Writes progress and reads the cancel flag, at most once a second and at every change of phase.
+    """Writes progress and reads what is wished of the job, at most once a second and at every change of phase.
 
     Args:
         database: Where the job is.
@@ -38,6 +42,7 @@ class JobObserver:
 
         Raises:
             JobStopped: Somebody asked the job to stop.
+            PauseRequested: Somebody asked the job to pause.
             StaleLease: Another worker holds the job.
         """
         if self._also is not None:
@@ -49,5 +54,8 @@ class JobObserver:
         leases.progress(self._database, self._lease, phase, value, maximum)
         self._phase = phase
         self._next = time.monotonic() + _SECONDS
-        if jobs.cancel_requested(self._database, self._lease.job_id):
+        job = jobs.get(self._database, self._lease.job_id)
+        if job.cancel_requested:
             raise JobStopped("The job was stopped on request; what was charged stays charged.")
+        if job.pause_requested:
+            raise PauseRequested

@@ -12,6 +12,7 @@ import numpy as np
 from datalens_service.data.export import WRITERS, sample_grid
 from datalens_service.evaluation.card import card
 from datalens_service.evaluation.html import owner_html, releasable_html
+from datalens_service.evaluation.pictures import pictures_of
 from datalens_service.evaluation.report import Report, owner_view, releasable_view
 from datalens_service.models.generator import Generator
 from datalens_service.run import Observer
@@ -20,6 +21,7 @@ from datalens_service.store.bundle import FILE_NAME, Bundle
 from datalens_service.store.leases import Lease
 
 PHASE: Final = "packaging"
+SAMPLES: Final = "samples.png"
 
 _GRID_CLASSES: Final = 50
 _GRID_COLUMNS: Final = 10
@@ -68,18 +70,26 @@ def package(
     observe(PHASE, len(files), len(files))
 
 
+def sample_picture(generator: Generator) -> bytes:
+    """PNG with ten images of each of the first fifty classes."""
+    labels = np.repeat(np.arange(min(generator.schema.num_classes, _GRID_CLASSES)), _GRID_COLUMNS)
+    images, _ = generator.sample(len(labels), labels=labels)
+    return sample_grid(images, labels, generator.schema, _GRID_COLUMNS)
+
+
 def _files(folder: Path, generator: Generator, report: Report, bundle: Bundle, num_images: int) -> list[_File]:
-    samples = _samples(generator)
+    samples = sample_picture(generator)
+    pictures = pictures_of(generator, num_images)
     return [
         _File("generator.safetensors", "application/octet-stream", True, lambda: _weights(folder, generator)),
         _File("synthetic.npz", "application/octet-stream", True, lambda: _stock(folder, generator, report, num_images)),
-        _File("samples.png", "image/png", True, lambda: samples),
+        _File(SAMPLES, "image/png", True, lambda: samples),
         _File("card.json", "application/json", True, lambda: _json(card(report))),
         _File(FILE_NAME, "application/json", bundle.releasable, lambda: _json(bundle.model_dump(mode="json"))),
         _File("report-releasable.json", "application/json", True, lambda: _json(releasable_view(report))),
-        _File("report-releasable.html", "text/html", True, lambda: releasable_html(report, samples).encode()),
+        _File("report-releasable.html", "text/html", True, lambda: releasable_html(report, pictures).encode()),
         _File("report.json", "application/json", False, lambda: _json(owner_view(report))),
-        _File("report.html", "text/html", False, lambda: owner_html(report, samples).encode()),
+        _File("report.html", "text/html", False, lambda: owner_html(report, pictures).encode()),
     ]
 
 
@@ -95,13 +105,6 @@ def _stock(folder: Path, generator: Generator, report: Report, num_images: int) 
     images, labels = generator.sample(num_images)
     WRITERS["npz"](path, images, labels, generator.schema, card(report))
     return path
-
-
-def _samples(generator: Generator) -> bytes:
-    """PNG with ten images of each of the first fifty classes."""
-    labels = np.repeat(np.arange(min(generator.schema.num_classes, _GRID_CLASSES)), _GRID_COLUMNS)
-    images, _ = generator.sample(len(labels), labels=labels)
-    return sample_grid(images, labels, generator.schema, _GRID_COLUMNS)
 
 
 def _json(content: dict[str, Any]) -> bytes:

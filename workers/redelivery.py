@@ -24,12 +24,11 @@ log = structlog.get_logger()
 
 TASK = "datalens.run_job"
 
-_SECONDS = 10.0
 _MOST_MESSAGES = 100
 
 
 class Redelivery(threading.Thread):
-    """Every ten seconds: upkeep, and if the queue is empty while jobs wait, their messages again.
+    """Three times per lease: upkeep, and if the queue is empty while jobs wait, their messages again.
 
     Jobs whose messages are still in the queue need none. When it has drained, a job that waits through two rounds
     has lost its message or was given back; one that waits shorter may be about to be claimed.
@@ -45,7 +44,7 @@ class Redelivery(threading.Thread):
         """Go on until the worker stops."""
         while True:
             self._try_round()
-            if self._runtime.stopping.wait(_SECONDS):
+            if self._runtime.stopping.wait(self._runtime.settings.lease_seconds / 3):
                 return
 
     def _try_round(self) -> None:
@@ -56,7 +55,7 @@ class Redelivery(threading.Thread):
 
     def _round(self) -> None:
         upkeep(self._runtime.database, self._runtime.settings)
-        waiting = leases.next_queued(self._runtime.database, limit=_MOST_MESSAGES)
+        waiting = leases.next_queued(self._runtime.database, _MOST_MESSAGES, self._runtime.settings.queue)
         if self._queue_is_empty():
             self._send([job_id for job_id in waiting if job_id in self._waiting])
         self._waiting = frozenset(waiting)

@@ -1,7 +1,7 @@
 """One job in one process: `python -m workers.run_job JOB_ID`.
 
     claim the job ──▶ keep its lease alive ──▶ execute ──▶ exit
-      │ held or ended: exit, nothing to do       │ asked to end: give the job back
+      │ held, paused or ended: exit              │ asked to end or to pause: give the job back
                                                  │ lease lost: the process dies at once
 
 A fresh process per job gives all memory back at its end, GPU memory too, and can be killed without harm: what it
@@ -27,6 +27,7 @@ from datalens_service.settings import Settings
 from datalens_service.store import leases
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
+from datalens_service.store.jobs import JobState
 from datalens_service.store.leases import Lease
 from datalens_service.store.startup import connect
 from workers.execute import execute
@@ -63,11 +64,17 @@ def _execute(database: Database, settings: Settings, lease: Lease, stopping: thr
 
     log.info("job started", job_id=lease.job_id, lease_token=lease.token)
     try:
-        job = execute(database, ArtifactStore(database, settings.data_dir), settings, lease, stop_on_request)
+        job = execute(
+            database,
+            ArtifactStore(database, settings.data_dir, settings.artifact_url),
+            settings,
+            lease,
+            stop_on_request,
+        )
     except (ShutdownRequested, StoreUnavailable) as error:
-        log.warning("job goes back to the queue", job_id=lease.job_id, reason=type(error).__name__)
-        leases.release(database, lease)
-        return Exit.GIVEN_BACK
+        log.warning("job is given back", job_id=lease.job_id, reason=type(error).__name__)
+        job = leases.release(database, lease)
+        return Exit.PAUSED if job.state == JobState.PAUSED else Exit.GIVEN_BACK
     log.info("job ended", job_id=job.id, state=job.state.value)
     return Exit.ENDED
 
@@ -83,6 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> Exit:
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     settings = Settings()
     logs.configure(settings.log_level)
+    logs.bind_job(job_id)
     return _outcome(settings, job_id, stopping)
 
 

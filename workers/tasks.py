@@ -9,6 +9,7 @@ from celery import signals
 
 from datalens_service import logs
 from datalens_service.errors import DatalensError, NotFound
+from datalens_service.settings import Settings
 from datalens_service.store import jobs
 from workers.app import app
 from workers.attend import attend
@@ -34,11 +35,17 @@ def run_job(job_id: str) -> None:
         attend(shared.database, job.id, shared.stopping)
 
 
+@signals.setup_logging.connect
+def _log_as_we_do(**_: Any) -> None:
+    """Celery leaves logging alone once somebody answers this."""
+    logs.configure(Settings().log_level)
+
+
 @signals.worker_init.connect
 def _prepare(**_: Any) -> None:
     """Refuse to start on a database that is not in order, before a message is taken."""
     try:
-        logs.configure(runtime().settings.log_level)
+        runtime()
     except DatalensError as error:
         log.error("worker cannot start", problem=error.slug, detail=error.detail)
         # Celery swallows any other exception of a signal's receiver.

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import structlog
-from deployment import MOMENTS, QUICK, VOTES, Deployment, lamps
 from safetensors.numpy import save_file
 
 import workers.execute
@@ -18,13 +17,14 @@ import workers.measuring
 from datalens_service import logs
 from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
 from datalens_service.models.generator import Generator
-from datalens_service.store import jobs, leases
+from datalens_service.store import jobs, leases, pausing
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.bundle_verification import verify
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.leases import Lease
+from deployments.deployment import MOMENTS, QUICK, VOTES, Deployment, lamps
 from workers.execute import execute
-from workers.observer import ShutdownRequested
+from workers.observer import PauseRequested, ShutdownRequested
 
 RELEASABLE = {
     "generator.safetensors",
@@ -261,6 +261,20 @@ def test_resumed_job_draws_nothing_twice(local: Deployment) -> None:
     assert ended.state == JobState.SUCCEEDED
     assert local.stored_steps(job) == before
     assert ended.charged_units == job.reserved_units
+
+
+def test_job_that_is_to_pause_is_given_back_before_its_next_step(local: Deployment) -> None:
+    job = local.submit(QUICK)
+    pausing.request_pause(local.database, job.id)
+    pausing.resume(local.database, job.id)
+    lease = local.claim(job)
+    pausing.request_pause(local.database, job.id)
+
+    with pytest.raises(PauseRequested):
+        run(local, lease)
+
+    assert local.stored_steps(job) == {}
+    assert leases.release(local.database, lease).state == JobState.PAUSED
 
 
 def test_files_hold_no_private_image_and_no_private_count(local: Deployment) -> None:

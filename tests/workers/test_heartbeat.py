@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
-from deployment import MOMENTS, Deployment
-
 from datalens_service.store import leases
+from deployments.deployment import MOMENTS, Deployment
 from workers.heartbeat import Heartbeat
 from workers.process import Exit
 

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from deployment import LEASE_SECONDS, MOMENTS, VOTES, Deployment, stop_between_transactions
 
 from datalens_service.store import leases
 from datalens_service.store.chain import EntryKind
 from datalens_service.store.jobs import JobState
+from deployments.deployment import LEASE_SECONDS, MOMENTS, VOTES, Deployment, stop_between_transactions
 from workers.process import Exit
 from workers.run_job import run_job
 

@@ -9,10 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deployment import QUICK, VOTES, Deployment, lamps, stop_between_transactions
-
-from datalens_service.store import jobs
+from datalens_service.store import jobs, pausing
 from datalens_service.store.jobs import JobState
+from deployments.deployment import QUICK, VOTES, Deployment, lamps, stop_between_transactions
 from workers.upkeep import upkeep
 
 SUPERVISOR = "workers.supervisor"
@@ -58,6 +57,28 @@ def test_hanging_process_is_replaced_and_the_job_can_be_cancelled(local: Deploym
     assert 0 < ended.charged_units < job.reserved_units
     local.wait(lambda: not local.private_folders())
     local.assert_balanced(job)
+
+
+def test_paused_job_keeps_what_it_has_and_goes_on_when_resumed(either: Deployment) -> None:
+    job = either.submit(VOTES)
+    either.start_module(SUPERVISOR)
+    either.wait_for_steps(job, 5)
+
+    pausing.request_pause(either.database, job.id)
+
+    either.wait(lambda: either.job(job).state == JobState.PAUSED)
+    paused, before = either.job(job), either.stored_steps(job)
+    assert paused.charged_units + paused.reserved_units == job.reserved_units
+    assert [folder.name for folder in either.private_folders()] == [job.id, str(paused.lease_token)]
+
+    pausing.resume(either.database, job.id)
+
+    assert either.wait_for_end(job).state == JobState.SUCCEEDED
+    assert before.items() <= either.stored_steps(job).items(), "a stored sum was drawn again"
+    # A pause falls between two steps: nothing was charged twice.
+    assert len(either.stored_steps(job)) == VOTES["method"]["steps"]
+    assert either.job(job).charged_units == job.reserved_units
+    either.assert_balanced(job)
 
 
 def test_job_whose_process_always_dies_ends(local: Deployment) -> None:

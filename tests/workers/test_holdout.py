@@ -1,0 +1,170 @@
+"""Accuracy on a data set that was set aside: charged there, once, and released as a noisy count only."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from datalens_service.errors import InvalidSpec, NotFound, StateConflict
+from datalens_service.mechanisms import AccuracyCount, Mechanism
+from datalens_service.store import datasets, jobs, leases, measurements
+from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.jobs import Job, JobState
+from datalens_service.store.statement import statement
+from datalens_service.store.tables import JobRow
+from datalens_service.store.verification import verify_chain
+from deployments.deployment import QUICK, Deployment, lamps
+from workers.execute import execute
+
+COST = AccuracyCount(num_units=400, noise_stddev=100).cost()
+
+
+@pytest.fixture
+def aside(local: Deployment) -> str:
+    """A data set like the one that is trained on, with an account of its own."""
+    return local.upload(lamps(seed=7, with_test=False)).id
+
+
+def asking(aside: str, **more: Any) -> dict[str, Any]:
+    evaluation = {"epochs": 2, "synthetic_images": 400, "floors": False, "ceiling": False, "fidelity": []}
+    return {**QUICK, "evaluation": {**evaluation, "holdout": aside, **more}}
+
+
+def run(local: Deployment, job: Job) -> dict[str, Any]:
+    store = ArtifactStore(local.database, local.folder)
+    assert execute(local.database, store, local.settings, local.claim(job)).state == JobState.SUCCEEDED
+    return json.loads(store.get(job.id, "report.json").path.read_text())
+
+
+def charged(local: Deployment, dataset_id: str) -> int:
+    with local.database.session() as session:
+        verify_chain(session, dataset_id)
+        return statement(session, dataset_id).charged_units
+
+
+def figures(report: dict[str, Any]) -> dict[str, Any]:
+    return {measure["name"]: measure for measure in report["measures"]}
+
+
+def test_it_is_charged_to_the_other_account_and_may_be_passed_on(local: Deployment, aside: str) -> None:
+    job = local.submit(asking(aside))
+    report = run(local, job)
+
+    own = figures(report)["accuracy_holdout"]
+    assert (own["audience"], own["status"]) == ("public", "covered")
+    assert f"{COST:,} units" in own["protocol"]
+    assert charged(local, aside) == COST
+    assert charged(local, job.dataset_id) == local.job(job).charged_units == job.reserved_units
+    shared = ArtifactStore(local.database, local.folder).releasable(job.id, "report-releasable.json").path
+    assert list(figures(json.loads(shared.read_text()))) == ["accuracy_holdout"]
+    assert {access["access"]: access["status"] for access in report["privacy"]["data_accesses"]}[
+        "accuracy on a data set that was set aside"
+    ] == "charged"
+
+
+def test_it_is_not_a_job_among_jobs_and_never_waits_for_a_worker(local: Deployment, aside: str) -> None:
+    job = local.submit(asking(aside))
+    run(local, job)
+    assert [one.id for one in jobs.list_jobs(local.database).items] == [job.id]
+    assert leases.next_queued(local.database) == ()
+    with local.database.session() as session:
+        rows = session.scalars(select(JobRow).where(JobRow.measured_job_id == job.id)).all()
+        assert [(row.state, row.charged_units, row.reserved_units, row.dataset_id) for row in rows] == [
+            ("succeeded", COST, 0, aside)
+        ]
+
+
+def test_a_second_worker_of_the_same_job_pays_nothing_and_says_the_same(local: Deployment, aside: str) -> None:
+    job = local.submit(asking(aside))
+    first = run(local, job)
+    with local.database.transaction() as session:
+        session.get_one(JobRow, job.id).state = JobState.QUEUED
+    again = run(local, job)
+    assert charged(local, aside) == COST
+    assert figures(first)["accuracy_holdout"] == figures(again)["accuracy_holdout"]
+
+
+def test_a_worker_that_dies_after_the_draw_leaves_no_job_behind(local: Deployment, aside: str) -> None:
+    job = local.submit(asking(aside))
+    lease = local.claim(job)
+    own = measurements.begin(local.database, local.job(job), aside, COST, dataclasses.replace(lease, seconds=-1))
+    mechanism = AccuracyCount(num_units=400, noise_stddev=100)
+    from datalens_service.mechanisms.accuracy import Answers
+    from datalens_service.privacy.randomness import NoiseSource
+    from datalens_service.store.account import JobAccount
+
+    answers = Answers(np.ones(400, dtype=bool), np.arange(400))
+    mechanism.release(
+        lambda: answers, step=0, account=JobAccount(local.database, own.job_id, own.token), noise=NoiseSource()
+    )
+    leases.expire_leases(local.database)
+    ended = jobs.get(local.database, own.job_id)
+    assert (ended.state, ended.charged_units, ended.reserved_units) == (JobState.FAILED, COST, 0)
+    assert leases.claim(local.database, own.job_id, "another", 30) is None
+    assert measurements.stored(local.database, job.id, aside) == own.job_id
+
+
+def test_without_budget_there_is_a_reason_and_the_job_succeeds(local: Deployment, aside: str) -> None:
+    limit = 10**15
+    with local.database.session() as session:
+        limit = statement(session, aside).remaining_units
+    other = local.submit(QUICK, datasets.get(local.database, aside))
+    with local.database.transaction() as session:
+        row = session.get_one(JobRow, other.id)
+        from datalens_service.store import ledger
+
+        account = ledger.lock_account(session, row.account_id)
+        rest = limit - row.reserved_units - COST + 1
+        ledger.reserve(session, account, row, rest)
+        row.reserved_units = limit - COST + 1
+    report = run(local, local.submit(asking(aside)))
+    (missing,) = report["unavailable"]
+    assert "set aside" in missing["figure"]
+    assert "remains" in missing["reason"]
+    assert "accuracy" in figures(report)
+    assert charged(local, aside) == 0
+
+
+def test_nothing_of_the_set_aside_images_is_in_what_others_get(
+    local: Deployment, aside: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same noisy count for other images gives the same report, to the last byte."""
+    texts = []
+    for value in (0.25, 0.75):
+
+        def counted(self: Mechanism, *_: Any, share: float = value, **__: Any) -> np.ndarray:
+            return np.array([round(share * 400)], dtype=np.int64)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(AccuracyCount, "total", counted)
+            patch.setattr(AccuracyCount, "decode", lambda self, noisy: 50.0)
+            job = local.submit(asking(aside))
+            run(local, job)
+        store = ArtifactStore(local.database, local.folder)
+        measure = figures(json.loads(store.releasable(job.id, "report-releasable.json").path.read_text()))
+        texts.append(measure["accuracy_holdout"])
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("wrong", ["same", "unknown", "shape", "deleted"])
+def test_what_cannot_be_set_aside_is_refused(local: Deployment, aside: str, wrong: str) -> None:
+    stored = local.upload(lamps())
+    named, error = {
+        "same": (stored.id, InvalidSpec),
+        "unknown": ("ds_unknown", NotFound),
+        "shape": (aside, InvalidSpec),
+        "deleted": (aside, StateConflict),
+    }[wrong]
+    if wrong == "deleted":
+        datasets.delete(local.database, aside)
+    if wrong == "shape":
+        other = lamps(seed=9)
+        schema = other.schema.model_copy(update={"class_names": ("on", "off")})
+        named = local.upload(dataclasses.replace(other, schema=schema)).id
+    with pytest.raises(error):
+        datasets.check_holdout(local.database, stored.id, named)
