@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -9,11 +12,14 @@ from fastapi import Depends, Path, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.dispatch import Dispatcher
+from api.limits import RequestLimits
+from api.permissions import check_allowed
 from api.schemas import IDENTIFIER
+from api.sessions import session_of
 from api.synthetic import SyntheticFiles
-from datalens_service.errors import Unauthorized
+from api.validator import Validator
 from datalens_service.settings import Settings
-from datalens_service.store import keys
+from datalens_service.store import keys, tenants
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.keys import ApiKey
@@ -31,6 +37,9 @@ class Services:
         artifacts: Files of jobs.
         dispatcher: Tells workers that there is a job.
         synthetic: Synthetic images in the format and number asked for.
+        limits: Of the requests of each key.
+        stopping: Set when the service is about to end; streams end then.
+        validator: Reads finished uploads.
     """
 
     settings: Settings
@@ -38,10 +47,13 @@ class Services:
     artifacts: ArtifactStore
     dispatcher: Dispatcher
     synthetic: SyntheticFiles
+    limits: RequestLimits
+    stopping: threading.Event
+    validator: Validator
 
 
-def services(request: Request) -> Services:
-    """The services of the running application."""
+async def services(request: Request) -> Services:
+    """The services of the running application; async, since it waits for nothing and needs no thread."""
     opened: Services = request.app.state.services
     return opened
 
@@ -57,18 +69,32 @@ _bearer = HTTPBearer(
 
 
 def caller(
-    opened: ServicesDep, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-) -> ApiKey:
-    """The key the request carries.
+    request: Request,
+    opened: ServicesDep,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+) -> Iterator[ApiKey]:
+    """The key the request carries, or the one that its browser signed in with: here is the one door.
 
     Raises:
         Unauthorized: None, or not a valid one.
+        RateLimited: It sends more than it may.
+        Forbidden: It lacks the scope of the operation.
+        NotFound: The path names an object of another tenant, or of nobody.
     """
     if credentials is None:
-        raise Unauthorized("Send an API key in the header: Authorization: Bearer dlk_…")
-    return keys.verify(opened.database, credentials.credentials)
+        key = session_of(request, opened.database).key
+    else:
+        key = keys.verify(opened.database, credentials.credentials)
+    with opened.limits.slot(key) as allowance:
+        request.state.caller, request.state.allowance = key, allowance
+        check_allowed(key, getattr(request.scope.get("route"), "operation_id", None))
+        # Ids that are malformed are refused by the operation itself; a database need not see them.
+        usable = {name: value for name, value in request.path_params.items() if re.fullmatch(IDENTIFIER, value)}
+        tenants.check_owned(opened.database, key.tenant_id, usable)
+        yield key
 
 
+Caller = Annotated[ApiKey, Depends(caller)]
 ObjectId = Annotated[str, Path(max_length=64, pattern=IDENTIFIER)]
 Limit = Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion.")]
 After = Annotated[str | None, Query(max_length=512, description="`next_cursor` of the portion before.")]

@@ -11,6 +11,7 @@ import structlog
 
 from datalens_service.errors import WorkerUnavailable
 from datalens_service.settings import Settings
+from datalens_service.spec import Device
 
 if TYPE_CHECKING:
     import celery
@@ -26,7 +27,10 @@ class Dispatcher(Protocol):
     def stop(self) -> None:
         """Close what it holds open."""
 
-    def submitted(self, job_id: str) -> None:
+    def queue(self, device: Device) -> str | None:
+        """Where a job for this device waits; None, where any worker may take it."""
+
+    def submitted(self, job_id: str, queue: str | None = None) -> None:
         """A job was committed. Never raises: the job is there whether or not a message is."""
 
     def check(self) -> None:
@@ -43,7 +47,11 @@ class LocalDispatcher:
     def stop(self) -> None:
         """Nothing is open."""
 
-    def submitted(self, job_id: str) -> None:
+    def queue(self, device: Device) -> str | None:
+        """The supervisor takes them all."""
+        return None
+
+    def submitted(self, job_id: str, queue: str | None = None) -> None:
         """The supervisor will see it."""
 
     def check(self) -> None:
@@ -55,7 +63,7 @@ class CeleryDispatcher:
 
     Args:
         broker_url: Redis.
-        queue: That workers serve.
+        queue: For jobs that name no device.
     """
 
     def __init__(self, broker_url: str, queue: str) -> None:
@@ -66,10 +74,14 @@ class CeleryDispatcher:
         """Close the connections to the broker."""
         self._celery.close()
 
-    def submitted(self, job_id: str) -> None:
+    def queue(self, device: Device) -> str | None:
+        """The queue named like the device, or the default one."""
+        return self._queue if device is Device.AUTO else device.value
+
+    def submitted(self, job_id: str, queue: str | None = None) -> None:
         """Send the id; if the broker is away, a worker will find the job."""
         try:
-            self._celery.send_task(TASK, [job_id], queue=self._queue, retry=False)
+            self._celery.send_task(TASK, [job_id], queue=queue or self._queue, retry=False)
         except Exception as error:  # noqa: BLE001 - kombu hands out errors of whatever transport it uses
             _log.warning("not sent", job_id=job_id, error=type(error).__name__)
 

@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from api.catalogue import as_markdown
 from api.main import create_app
+from datalens_service.evaluation.document import SCHEMA_FILE, json_schema
 
 
 def documents() -> dict[str, str]:
     """Contents by path below the root of the repository."""
-    description = json.dumps(create_app().openapi(), indent=2, ensure_ascii=False)
-    return {"openapi.json": description + "\n", "docs/problems.md": as_markdown()}
+    return {
+        "openapi.json": _json(create_app().openapi()),
+        "docs/problems.md": as_markdown(),
+        SCHEMA_FILE: _json(json_schema()),
+    }
+
+
+def _json(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def main() -> None:

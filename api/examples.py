@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from api.catalogue import CATALOGUE
+from api.event_schemas import EventPage, EventRead
 from api.example_bundle import example_bundle
-from api.schemas import BudgetRead, DatasetRead, JobRead, PlanRead, PrivacyRead
+from api.intake_schemas import DeletionReceipt, UploadRead, ValidationRead
+from api.job_schemas import JobRead
+from api.schemas import BudgetRead, DatasetRead, PlanRead, PrivacyRead
 from datalens_service.data.dataset import Schema
+from datalens_service.data.findings import BadFile
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import default_delta, limit_units
 from datalens_service.spec import TrainingSpec, summarize
 from datalens_service.store.chain import GENESIS, Entry, budget_label
 from datalens_service.store.datasets import DatasetState, StoredDataset
+from datalens_service.store.events import Event, EventType
 from datalens_service.store.jobs import Job, JobState, Progress
 from datalens_service.store.statement import Statement
+from datalens_service.store.tables import DEFAULT_TENANT
+from datalens_service.store.uploads import PartialUpload
 
 _DATASET_ID: Final = "ds_5b0c2a1e7f3d4c6b8a9e0f1d2c3b4a59"
 _JOB_ID: Final = "job_0f8e2d4c6b1a49d3a7c5e9f10b2d3c4e"
@@ -59,9 +66,29 @@ _OPENED: Final = Entry.sealed(
 
 FORM: Final = {"file": "@mnist.npz", "epsilon": _EPSILON, "name": "MNIST"}
 
+_UPLOAD_ID: Final = "upl_3f9a0c5d7e1b4a2c8d6f0e9b7a5c3d1f"
+DATASET_REQUEST: Final = {"upload_id": _UPLOAD_ID, "epsilon": _EPSILON, "name": "MNIST"}
+
+_UPLOAD: Final = UploadRead.of(
+    PartialUpload(_UPLOAD_ID, "key_1", 11_490_434, 4_194_304, _AT, _AT + timedelta(hours=24))
+).model_dump(mode="json")
+
+_VALIDATION: Final = ValidationRead(
+    dataset_id=_DATASET_ID,
+    state=DatasetState.INVALID,
+    created_at=_AT,
+    finished_at=_AT,
+    code="dataset-invalid",
+    detail="At least one image is animated. Save a single frame of each.",
+    bad_files=[BadFile(name="train/7/0042.png", reason="At least one image is animated. Save a single frame of each.")],
+    bad_count=1,
+    checked=60_000,
+).model_dump(mode="json")
+
 _DATASET: Final = DatasetRead.of(
     StoredDataset(
         id=_DATASET_ID,
+        tenant_id=DEFAULT_TENANT,
         account_id=_ACCOUNT_ID,
         name="MNIST",
         state=DatasetState.READY,
@@ -75,6 +102,18 @@ _DATASET: Final = DatasetRead.of(
     ),
     _statement(0, 0),
 ).model_dump(mode="json", by_alias=True)
+
+_DELETED: Final = Entry.sealed(
+    account_id=_ACCOUNT_ID, seq=2, kind="delete", dataset_id=_DATASET_ID, at=_AT, previous_hash=_OPENED.hash
+)
+_RECEIPT: Final = DeletionReceipt(
+    dataset_id=_DATASET_ID,
+    deleted_at=_AT,
+    removed=["the records"],
+    kept=["what jobs have released"],
+    account_id=_ACCOUNT_ID,
+    entry=_DELETED,
+).model_dump(mode="json")
 
 _PRIVACY: Final = PrivacyRead.with_journal(_statement(0, 0), [], [_OPENED]).model_dump(mode="json")
 
@@ -111,6 +150,7 @@ _PLAN: Final = PlanRead(
 _JOB: Final = JobRead.of(
     Job(
         id=_JOB_ID,
+        tenant_id=DEFAULT_TENANT,
         dataset_id=_DATASET_ID,
         state=JobState.RUNNING,
         spec=_SPEC.model_dump(mode="json"),
@@ -120,6 +160,7 @@ _JOB: Final = JobRead.of(
         lease_token=1,
         attempts=1,
         cancel_requested=False,
+        pause_requested=False,
         progress=Progress("training", 1, _COST.steps),
         error=None,
         created_at=_AT,
@@ -129,20 +170,41 @@ _JOB: Final = JobRead.of(
 ).model_dump(mode="json", by_alias=True)
 
 
+_EVENTS: Final = EventPage(
+    items=[EventRead.of(Event(1, EventType.CREATED, JobState.QUEUED, None, 0, 0, 0, _AT), _DELTA)],
+    has_more=False,
+    next_cursor=None,
+).model_dump(mode="json")
+
+CLONES: Final[dict[str, Any]] = {
+    "again": {"summary": "The same once more", "value": {}},
+    "cheaper": {"summary": "Another ε and another seed", "value": {"epsilon": 0.5, "seed": 1}},
+}
+
+
 def _page(item: dict[str, Any]) -> dict[str, Any]:
     return {"items": [item], "has_more": False, "next_cursor": None}
 
 
 ANSWERS: Final[dict[str, Any]] = {
+    "createUpload": _UPLOAD,
+    "getUpload": _UPLOAD,
     "createDataset": _DATASET,
     "listDatasets": _page(_DATASET),
     "getDataset": _DATASET,
     "getDatasetPrivacy": _PRIVACY,
+    "getDatasetValidation": _VALIDATION,
+    "deleteDataset": _RECEIPT,
+    "raiseDatasetPrivacy": BudgetRead.of(_statement(0, 0)).model_dump(mode="json"),
     "createPlan": _PLAN,
     "createJob": _JOB,
     "listJobs": _page(_JOB),
     "getJob": _JOB,
     "cancelJob": _JOB,
+    "pauseJob": _JOB,
+    "resumeJob": _JOB,
+    "cloneJob": _JOB,
+    "listJobEvents": _EVENTS,
     "getJobReport": {
         "format": "datalens-report/1",
         "view": "owner",

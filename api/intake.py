@@ -4,46 +4,92 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from api.schemas import DatasetForm
-from datalens_service.data import DEFAULT_LIMITS, READERS, detect
-from datalens_service.data.dataset import Dataset
-from datalens_service.data.stored import save_dataset
-from datalens_service.data.upload import Upload
+from api.tus import folder_of
+from datalens_service.data.decode import Counts
+from datalens_service.data.sandbox import Confinement, Decoded, decode
 from datalens_service.errors import NotFound, StoreUnavailable
-from datalens_service.store import datasets
+from datalens_service.settings import Settings
+from datalens_service.store import datasets, intakes
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState, StoredDataset
+from datalens_service.store.intakes import Intake
 
 
-def register(database: Database, data_dir: Path, path: Path, form: DatasetForm) -> StoredDataset:
+class Registered(NamedTuple):
+    """A new data set.
+
+    Attributes:
+        dataset: As it is stored.
+        counts: Of its records. Private.
+    """
+
+    dataset: StoredDataset
+    counts: Counts
+
+
+class Removed(NamedTuple):
+    """What is left of a deleted data set: at least one of the two.
+
+    Attributes:
+        dataset: Its tombstone, if it ever was ready.
+        intake: How it came, without its report.
+    """
+
+    dataset: StoredDataset | None
+    intake: Intake | None
+
+
+def register(
+    database: Database,
+    settings: Settings,
+    path: Path,
+    form: DatasetForm,
+    *,
+    tenant_id: str,
+    dataset_id: str | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Registered:
     """Check an upload, keep its records, and open or join the account that pays for them.
 
     Args:
         database: Where it is registered.
-        data_dir: The records go to its folder `datasets`.
+        settings: The records go to the folder `datasets` of data_dir; limits of the process that reads the file.
         path: The file; contents decide the format.
         form: Budget, name and classes.
+        tenant_id: Whose records they are.
+        dataset_id: Of the new data set; None draws one.
+        stopping: Asked now and then; True gives up.
 
     Raises:
-        InvalidDataset: The file is not a usable labelled image set.
+        InvalidDataset: The file is not a usable labelled image set (`sandbox.Refused`: with its bad files).
         InvalidSpec: ε is missing, or δ is not below 1/n.
         StateConflict: The records have a budget already, another than the one named.
-        StoreUnavailable: Disk or database did not take it.
+        StoreUnavailable: Disk or database did not take it, or the service stops.
     """
-    format_name = detect(path)
-    upload = READERS[format_name].read(path, class_names=form.classes, units=form.units, limits=DEFAULT_LIMITS)
-    dataset_id = datasets.new_id()
-    folder = records_folder(data_dir) / dataset_id
-    with _locked(folder.parent, fcntl.LOCK_SH):
+    dataset_id = dataset_id or datasets.new_id()
+    folder = records_folder(settings.data_dir) / dataset_id
+    with _locked(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
         try:
-            # The partition key is drawn by the store and never written beside the records.
-            save_dataset(Dataset(*upload, partition_key=b""), folder)
-            return _registered(database, dataset_id, folder, upload, format_name, form)
+            confinement = Confinement(settings.decode_memory_bytes, settings.decode_seconds)
+            found = decode(
+                path,
+                scratch,
+                confinement,
+                class_names=form.classes,
+                units=form.units,
+                public_test=bool(form.public_test),
+                stopping=stopping,
+            )
+            found.records.rename(folder)
+            return Registered(_registered(database, dataset_id, folder, found, form, tenant_id), found.counts)
         except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, OSError):
@@ -56,18 +102,35 @@ def records_folder(data_dir: Path) -> Path:
     return data_dir.absolute() / "datasets"
 
 
-def remove(database: Database, artifacts: ArtifactStore, dataset_id: str) -> None:
-    """Delete a data set, its records and what its jobs made for the owner alone. Repeatable.
+def remove(database: Database, artifacts: ArtifactStore, data_dir: Path, dataset_id: str) -> Removed:
+    """Delete a data set, its records, its report and what its jobs made for the owner alone. Repeatable.
 
-    What was spent on the records stays spent, and what was released stays released.
+    What was spent on the records stays spent, and what was released stays released. An upload that is being read,
+    or cannot be used, goes as well.
 
     Raises:
-        StateConflict: A job on it is queued or running.
+        StateConflict: A job on it has not ended.
         NotFound: No such data set.
         StoreUnavailable: A file could not be removed.
     """
-    shutil.rmtree(datasets.delete(database, dataset_id).records_path, ignore_errors=True)
-    artifacts.delete_private(dataset_id)
+    try:
+        dataset = datasets.delete(database, dataset_id)
+    except NotFound:
+        dataset = None
+    intake = intakes.delete(database, dataset_id)
+    if dataset is not None:
+        remove_records(dataset)
+        artifacts.delete_private(dataset_id)
+    elif intake is None:
+        raise NotFound("There is no such data set.")
+    if intake is not None and intake.upload_id is not None:
+        (folder_of(data_dir) / intake.upload_id).unlink(missing_ok=True)
+    return Removed(dataset, intake)
+
+
+def remove_records(dataset: StoredDataset) -> None:
+    """Remove the records of a data set that was deleted. Repeatable."""
+    shutil.rmtree(dataset.records_path, ignore_errors=True)
 
 
 def remove_leftovers(database: Database, artifacts: ArtifactStore, data_dir: Path) -> None:
@@ -100,19 +163,29 @@ def _in_use(database: Database, path: Path) -> bool:
         return False
 
 
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """The one place that the process which reads the file can write to; on the same disk as the records."""
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent, ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
 def _registered(
-    database: Database, dataset_id: str, folder: Path, upload: Upload, format_name: str, form: DatasetForm
+    database: Database, dataset_id: str, folder: Path, found: Decoded, form: DatasetForm, tenant_id: str
 ) -> StoredDataset:
+    # The partition key is drawn by the store and never written beside the records.
+    dataset = found.dataset
     return datasets.create(
         database,
         dataset_id=dataset_id,
         name=form.name or dataset_id,
-        schema=upload.schema,
-        images=upload.train.images,
-        units=upload.train.units,
-        format=format_name,
-        has_test=upload.test is not None,
+        schema=dataset.schema,
+        images=dataset.train.images,
+        units=dataset.train.units,
+        format=found.format,
+        has_test=dataset.test is not None,
         records_path=str(folder),
         epsilon=form.epsilon,
         delta=form.delta,
+        tenant_id=tenant_id,
     )

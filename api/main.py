@@ -2,27 +2,77 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 import anyio.to_thread
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 
-from api import examples, intake, openapi, problems, uploads
+from api import examples, intake, openapi, problems, service_examples, uploads
+from api.auditing import AuditTrail
 from api.deps import Services
 from api.dispatch import dispatcher_for
+from api.hook_sender import HookSender
+from api.limits import RequestLimits
 from api.middleware import BodyLimit, RequestLog
-from api.routes import datasets, downloads, health, jobs, plans
+from api.routes import (
+    artifacts,
+    datasets,
+    downloads,
+    events,
+    generators,
+    health,
+    jobs,
+    journals,
+    keys,
+    metrics,
+    pages,
+    plans,
+    privacy,
+    signing_in,
+    webhooks,
+)
 from api.routes import problems as problem_types
+from api.routes import uploads as pieces
+from api.static_files import StaticFolder
 from api.synthetic import SyntheticFiles
+from api.tus import TusHeaders
+from api.validator import Validator
 from datalens_service import logs
 from datalens_service.settings import Settings
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.startup import start
 
-_ROUTES = (datasets, plans, jobs, downloads, health, problem_types)
+_ROUTES = (
+    pieces,
+    datasets,
+    privacy,
+    plans,
+    jobs,
+    events,
+    downloads,
+    artifacts,
+    generators,
+    keys,
+    webhooks,
+    journals,
+    health,
+    metrics,
+    problem_types,
+    signing_in,
+    pages,
+)
+
+_TELEMETRY: Final[TelemetryConfig] = {
+    # FastAPI would send messages and stacks of exceptions to OpenTelemetry; a message may quote what was uploaded.
+    "logs": False,
+    # A signed download address is a secret.
+    "exclude": lambda scope: b"signature=" in scope.get("query_string", b""),
+}
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -33,12 +83,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """
     settings = settings or Settings()
     logs.configure(settings.log_level)
-    app = _Application(title=openapi.TITLE, version=version("datalens-service"), lifespan=_lifespan)
+    app = _Application(
+        title=openapi.TITLE, version=version("datalens-service"), lifespan=_lifespan, telemetry=_TELEMETRY
+    )
     app.state.settings = settings
+    app.state.stopping = threading.Event()
     for module in _ROUTES:
         app.include_router(module.router)
+    app.mount("/static", StaticFolder(), name="static")
     problems.install(app)
     app.add_middleware(BodyLimit, upload_bytes=settings.max_upload_bytes)
+    app.add_middleware(TusHeaders)
+    app.add_middleware(AuditTrail)
     app.add_middleware(RequestLog)
     return app
 
@@ -48,25 +104,30 @@ class _Application(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            self.openapi_schema = openapi.describe(self, examples.ANSWERS)
+            self.openapi_schema = openapi.describe(self, {**examples.ANSWERS, **service_examples.ANSWERS})
         return self.openapi_schema
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    opened = await anyio.to_thread.run_sync(_open, app.state.settings)
+    opened = await anyio.to_thread.run_sync(_open, app.state.settings, app.state.stopping)
     app.state.services = opened
+    sender = HookSender(opened.database, opened.settings, opened.stopping)
+    sender.start()
     try:
         yield
     finally:
+        opened.stopping.set()
+        await anyio.to_thread.run_sync(opened.validator.stop)
+        await anyio.to_thread.run_sync(sender.join)
         await anyio.to_thread.run_sync(opened.dispatcher.stop)
         opened.database.dispose()
 
 
-def _open(settings: Settings) -> Services:
+def _open(settings: Settings, stopping: threading.Event) -> Services:
     """Migrate and audit the database, remove what a crash left, and get everything else ready."""
     database = start(settings)
-    artifacts = ArtifactStore(database, settings.data_dir)
+    artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
     uploads.remove_leftovers(settings.data_dir)
     intake.remove_leftovers(database, artifacts, settings.data_dir)
     return Services(
@@ -75,4 +136,7 @@ def _open(settings: Settings) -> Services:
         artifacts=artifacts,
         dispatcher=dispatcher_for(settings),
         synthetic=SyntheticFiles(artifacts, settings.data_dir),
+        limits=RequestLimits(settings),
+        stopping=stopping,
+        validator=Validator(database, settings),
     )

@@ -15,7 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.problems import ProblemResponse, from_status, internal_error
 from datalens_service.logs import outline
 
-UPLOAD_PATH: Final = "/v1/datasets"
+UPLOAD_PATHS: Final = frozenset({"/v1/datasets", "/v1/generators"})
+PIECES_PATH: Final = "/v1/uploads/"
 _JSON_BYTES: Final = 2**20
 # In the log only: nobody was left to answer.
 _HUNG_UP: Final = 499
@@ -103,9 +104,16 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] == "http":
-            limit = self._upload_bytes if scope["path"] == UPLOAD_PATH else _JSON_BYTES
-            receive = _limited(receive, Headers(scope=scope).get("content-length", ""), limit)
+            headers = Headers(scope=scope)
+            limit = self._upload_bytes if _is_upload(scope["path"], headers) else _JSON_BYTES
+            receive = _limited(receive, headers.get("content-length", ""), limit)
         await self._app(scope, receive, send)
+
+
+def _is_upload(path: str, headers: Headers) -> bool:
+    """Whether the body is a file, whole or in part, and not JSON."""
+    is_json = headers.get("content-type", "").startswith("application/json")
+    return path.startswith(PIECES_PATH) or (path in UPLOAD_PATHS and not is_json)
 
 
 def _limited(receive: Receive, declared: str, limit: int) -> Receive:

@@ -12,8 +12,10 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from api.catalogue import CATALOGUE, ProblemType
+from api.intake_schemas import DatasetRequest
+from api.permissions import rule_of
 from api.problems import MEDIA_TYPE, Problem, document
-from datalens_service.errors import BudgetExceeded, InvalidInput
+from datalens_service.errors import BudgetExceeded, InvalidInput, RateLimited
 
 Json = dict[str, Any]
 Responses = dict[int | str, Json]
@@ -26,10 +28,14 @@ DESCRIPTION: Final = (
     "Every error is `application/problem+json` (RFC 9457) with a stable `type`."
 )
 TAGS: Final = (
+    {"name": "uploads", "description": "Files that come in pieces, as tus 1.0 describes it."},
     {"name": "datasets", "description": "Private image sets and their budgets."},
     {"name": "plans", "description": "What a training request would cost."},
     {"name": "jobs", "description": "Training jobs."},
     {"name": "downloads", "description": "What a job has made."},
+    {"name": "generators", "description": "Draw more, take along, bring in."},
+    {"name": "access", "description": "Keys, usage, and who did what."},
+    {"name": "webhooks", "description": "Being told when a job changes."},
     {"name": "health", "description": "For load balancers and operators; need no key."},
     {"name": "problems", "description": "What the errors mean; needs no key."},
 )
@@ -38,16 +44,28 @@ JOB_LINKS: Final[Json] = {
     for operation in (
         "getJob",
         "cancelJob",
+        "pauseJob",
+        "resumeJob",
+        "cloneJob",
+        "listJobEvents",
         "getJobReport",
         "getJobBundle",
         "getJobSamples",
         "getJobSynthetic",
+        "getJobDataset",
         "getJobGenerator",
     )
 }
 DATASET_LINKS: Final[Json] = {
     operation: {"operationId": operation, "parameters": {"dataset_id": "$response.body#/id"}}
-    for operation in ("getDataset", "getDatasetPrivacy", "deleteDataset")
+    for operation in (
+        "getDataset",
+        "getDatasetPrivacy",
+        "listDatasetPrivacyEntries",
+        "getDatasetValidation",
+        "getDatasetPreview",
+        "deleteDataset",
+    )
 }
 _SCHEMAS: Final = "#/components/schemas/"
 _BYTES: Final[Json] = {"schema": {"type": "string", "format": "binary"}}
@@ -58,6 +76,7 @@ _MEMBERS: Final[dict[str, Json]] = {
             {"in": "body", "pointer": "#/spec/epsilon", "detail": "Must be greater than 0.", "code": "greater_than"}
         ]
     },
+    RateLimited.slug: {"retry_after": 2},
     BudgetExceeded.slug: {
         "budget": {
             "epsilon_limit": 10.0,
@@ -72,6 +91,9 @@ _MEMBERS: Final[dict[str, Json]] = {
 _HEADERS: Final[dict[str, Json]] = {
     "Location": {"description": "Path of the new object.", "schema": {"type": "string"}},
     "Retry-After": {"description": "Seconds after which to look again.", "schema": {"type": "integer"}},
+    "Upload-Offset": {"description": "Bytes that are there.", "schema": {"type": "integer"}},
+    "Upload-Expires": {"description": "When it is removed.", "schema": {"type": "string"}},
+    "Tus-Resumable": {"description": "Version of the protocol: 1.0.0.", "schema": {"type": "string"}},
     "ETag": {"description": "SHA-256 of the whole file, in quotes.", "schema": {"type": "string"}},
     "Repr-Digest": {"description": "The same as RFC 9530 writes it.", "schema": {"type": "string"}},
     "Accept-Ranges": {"description": "bytes", "schema": {"type": "string"}},
@@ -153,6 +175,8 @@ def describe(app: FastAPI, answers: Json) -> Json:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     found["components"]["schemas"].update(_problem_schemas())
+    found["components"]["schemas"]["DatasetRequest"] = DatasetRequest.model_json_schema()
+    _add_access(found)
     _add_answers(found, answers)
     return found
 
@@ -165,6 +189,22 @@ def _add_answers(found: Json, answers: Json) -> None:
             media = answer.get("content", {}).get("application/json")
             if media is not None and status.startswith("2"):
                 media["example"] = answers[operation["operationId"]]
+
+
+def _add_access(found: Json) -> None:
+    """Every operation that takes a key says which scope it needs, and may refuse for want of it or for haste."""
+    refusals = problems("forbidden", "rate-limited")
+    for methods in found["paths"].values():
+        for operation in methods.values():
+            if not operation.get("security"):
+                continue
+            rule = rule_of(operation["operationId"])
+            operation["x-scope"] = rule.scope
+            operation["x-audited"] = rule.audited
+            for status, answer in refusals.items():
+                operation["responses"].setdefault(str(status), answer)
+            too_many = operation["responses"]["429"]
+            too_many["headers"] = {"Retry-After": _HEADERS["Retry-After"]}
 
 
 def _problem_schemas() -> Json:

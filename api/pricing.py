@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 
 from api.schemas import BudgetRead, PlanRead
+from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidDelta, StateConflict
 from datalens_service.spec import PlanSummary, TrainingSpec
-from datalens_service.store import datasets, statement
+from datalens_service.store import datasets, statement, tenants
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState
 from datalens_service.store.statement import Statement
@@ -39,22 +41,31 @@ class Quote:
         )
 
 
-def quote(database: Database, dataset_id: str, spec: TrainingSpec) -> Quote:
+def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpec) -> Quote:
     """Price a training request; nothing is reserved.
 
     Raises:
-        NotFound: No such data set.
+        NotFound: No such data set of this tenant.
         StateConflict: The data set was deleted.
         InvalidDelta: The request names another δ than the account.
         InvalidSpec: The method does not fit the data set, or ε pays for no step.
     """
+    tenants.check_owned(database, tenant_id, {"dataset_id": dataset_id})
     dataset = datasets.get(database, dataset_id)
     if dataset.state is not DatasetState.READY:
         raise StateConflict("The data set was deleted; upload it again to train on it.")
+    if spec.evaluation.enabled and spec.evaluation.holdout is not None:
+        datasets.check_holdout(database, dataset_id, spec.evaluation.holdout)
     with database.session() as session:
         account = statement.statement(session, dataset_id)
     asked = _with_delta(spec, account.delta)
-    return Quote(asked, asked.price(dataset.schema), account)
+    return Quote(asked, _price(asked, dataset.schema), account)
+
+
+@functools.lru_cache(maxsize=256)
+def _price(spec: TrainingSpec, schema: Schema) -> PlanSummary:
+    """Of public numbers only; who submits a job has mostly asked for its price a moment before."""
+    return spec.price(schema)
 
 
 def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:

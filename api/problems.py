@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from api.catalogue import BY_STATUS, CATALOGUE, INTERNAL, ProblemType
 from api.validation import problem_errors
-from datalens_service.errors import BudgetExceeded, DatalensError, InvalidInput
+from datalens_service.errors import BudgetExceeded, DatalensError, InvalidInput, RateLimited
 
 MEDIA_TYPE: Final = "application/problem+json"
 _RETRY_AFTER_SECONDS: Final = 30
@@ -32,6 +32,7 @@ class Problem(BaseModel):
     instance: str = Field(description="URN of the request, to be found in the log.")
     code: str = Field(description="Last part of `type`.")
     errors: list[ProblemError] | None = Field(default=None, description="Of an invalid request: each place.")
+    retry_after: int | None = Field(default=None, description="Of too many requests: seconds to wait.")
     budget: ProblemBudget | None = Field(default=None, description="Of an exceeded budget: what there is.")
 
 
@@ -113,7 +114,8 @@ def _deliberate(request: Request, error: Exception) -> ProblemResponse:
     problem = CATALOGUE.get(error.slug, INTERNAL)
     if problem.status is None or problem.status >= 500:
         _log.error("problem", code=problem.slug, detail=error.detail)
-    return _response(request, problem, error.detail, _members(error))
+    headers = {"Retry-After": str(error.extra["retry_after"])} if isinstance(error, RateLimited) else None
+    return _response(request, problem, error.detail, _members(error), headers)
 
 
 def _members(error: DatalensError) -> dict[str, Any]:

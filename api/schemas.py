@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Final, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
-from api.catalogue import CATALOGUE, INTERNAL
 from datalens_service.data.dataset import Schema
 from datalens_service.data.units import MAXIMUM_RECORDS_PER_UNIT, NAME_PATTERN, UnitDeclaration
 from datalens_service.data.upload import check_class_names
 from datalens_service.errors import InvalidDataset
-from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units, round_up
+from datalens_service.privacy.accounting import mu_of_units, round_up
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.chain import Entry
 from datalens_service.store.datasets import DatasetState, StoredDataset
-from datalens_service.store.jobs import Job, JobState
+from datalens_service.store.intakes import Intake
 from datalens_service.store.statement import Statement
 
 Item = TypeVar("Item")
@@ -26,20 +24,16 @@ Item = TypeVar("Item")
 IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
 """What ids consist of; anything else is refused before a database that takes no NUL sees it."""
 
-JOB_STATES: Final = {
-    JobState.QUEUED: "accepted, its budget reserved, waiting for a worker",
-    JobState.RUNNING: "a worker holds its lease",
-    JobState.SUCCEEDED: "generator, samples and report are there",
-    JobState.FAILED: "`error` says why; what was charged stays charged",
-    JobState.CANCELLED: "stopped on request; what was charged stays charged",
-}
 DATASET_STATES: Final = {
+    DatasetState.VALIDATING: "the upload is being read; there is no budget yet",
+    DatasetState.INVALID: "the upload cannot be used; `/validation` tells its owner why",
     DatasetState.READY: "jobs can train on it",
     DatasetState.DELETED: "its records are gone; what was spent on them stays spent",
 }
 
 
-def _states(meanings: dict[Any, str]) -> str:
+def listed(meanings: dict[Any, str]) -> str:
+    """States and their meanings as a list in Markdown."""
     return "\n".join(f"- `{state}`: {meaning}" for state, meaning in meanings.items())
 
 
@@ -140,6 +134,12 @@ class DatasetForm(BaseModel):
         description="Most classes that images of one unit belong to; left out, no bound beside `records_per_unit`.",
     )
 
+    public_test: bool | None = Field(
+        default=None,
+        description="Whether the test split is public; left out, it is not. Figures measured on it may "
+        "then be passed on; otherwise they are for the owner alone. Refused if it holds a training image.",
+    )
+
     @property
     def units(self) -> UnitDeclaration | None:
         """What one unit is, if the images are grouped."""
@@ -180,13 +180,15 @@ class DatasetRead(BaseModel):
 
     id: str
     name: str
-    state: DatasetState = Field(description=_states(DATASET_STATES))
-    format: str = Field(description="Format of the upload.")
+    state: DatasetState = Field(description=listed(DATASET_STATES))
+    format: str | None = Field(description="Format of the upload; null before it was read.")
     created_at: datetime
     deleted_at: datetime | None
-    schema_: Schema = Field(serialization_alias="schema", description="Shape, classes and n: public.")
+    schema_: Schema | None = Field(
+        serialization_alias="schema", description="Shape, classes and n: public. Null before the upload was read."
+    )
     has_test_split: bool = Field(description="Whether the owner's hold-out was uploaded with it.")
-    privacy: BudgetRead
+    privacy: BudgetRead | None = Field(description="Null unless the data set is or was ready.")
 
     @classmethod
     def of(cls, dataset: StoredDataset, statement: Statement) -> Self:
@@ -201,6 +203,22 @@ class DatasetRead(BaseModel):
             schema_=dataset.schema,
             has_test_split=dataset.has_test,
             privacy=BudgetRead.of(statement),
+        )
+
+    @classmethod
+    def of_intake(cls, intake: Intake) -> Self:
+        """What is shown of an upload that is not a data set, or not yet."""
+        deleted = intake.state is DatasetState.DELETED
+        return cls(
+            id=intake.dataset_id,
+            name=intake.form.get("name") or intake.dataset_id,
+            state=intake.state,
+            format=None,
+            created_at=intake.created_at,
+            deleted_at=intake.finished_at if deleted else None,
+            schema_=None,
+            has_test_split=False,
+            privacy=None,
         )
 
 
@@ -222,117 +240,6 @@ class PlanRead(BaseModel):
     budget_after: BudgetRead | None = Field(
         description="The account once this job is submitted, its cost reserved; null if it does not fit."
     )
-
-
-class ProgressRead(BaseModel):
-    """How far a job is, in public numbers."""
-
-    phase: str | None
-    value: int
-    maximum: int
-
-
-class JobPrivacy(BaseModel):
-    """What a job has spent so far."""
-
-    epsilon_spent: float = Field(description="ε at `delta` of the releases made so far, rounded up.")
-    epsilon_limit: float = Field(description="ε the job may spend.")
-    delta: float
-    mu: float = Field(description="μ of the releases made so far, rounded up.")
-
-    @classmethod
-    def of(cls, units: int, cost: PlanSummary) -> Self:
-        """The figures of charged units, at the δ of the plan."""
-        return cls(
-            epsilon_spent=round_up(epsilon_of_units(units, cost.delta)),
-            epsilon_limit=cost.epsilon_limit,
-            delta=cost.delta,
-            mu=round_up(mu_of_units(units), 6),
-        )
-
-
-class JobError(BaseModel):
-    """Why a job failed."""
-
-    type: str = Field(description="URI of the problem type, relative to the service; stable.")
-    title: str
-    detail: str
-    code: str = Field(description="Last part of `type`.")
-
-    @classmethod
-    def of(cls, error: dict[str, Any]) -> Self:
-        """The error a worker left on the job."""
-        known = CATALOGUE.get(str(error.get("type")).removeprefix("/problems/"), INTERNAL)
-        return cls(type=known.uri, title=known.title, detail=error.get("detail", known.remedy), code=known.slug)
-
-
-class JobLinks(BaseModel):
-    """Where to go from here; null where there is nothing yet or any more."""
-
-    self_: str = Field(serialization_alias="self")
-    cancel: str | None
-    report: str | None
-    bundle: str | None
-    samples: str | None
-    synthetic: str | None
-    generator: str | None
-
-    @classmethod
-    def of(cls, job: Job) -> Self:
-        """Links that the job's state allows to follow."""
-        base = f"/v1/jobs/{job.id}"
-        files = job.state == JobState.SUCCEEDED
-        return cls(
-            self_=base,
-            cancel=None if job.state.terminal else f"{base}:cancel",
-            report=f"{base}/report" if files else None,
-            bundle=f"{base}/bundle" if files else None,
-            samples=f"{base}/samples.png" if files else None,
-            synthetic=f"{base}/synthetic" if files else None,
-            generator=f"{base}/generator" if files else None,
-        )
-
-
-class JobRead(BaseModel):
-    """A training job."""
-
-    id: str
-    dataset_id: str
-    state: JobState = Field(description=_states(JOB_STATES))
-    phase: str | None = Field(description="What a running job does now.")
-    progress: ProgressRead
-    attempts: int = Field(description="Workers that took it without storing a step since.")
-    cancel_requested: bool
-    spec: TrainingSpec = Field(description="What was asked, with defaults filled in.")
-    cost: PlanSummary = Field(description="What the whole job was planned to cost.")
-    privacy: JobPrivacy
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    error: JobError | None
-    links: JobLinks
-
-    @classmethod
-    def of(cls, job: Job) -> Self:
-        """What is shown of a job."""
-        cost = PlanSummary.model_validate(job.plan)
-        return cls(
-            id=job.id,
-            dataset_id=job.dataset_id,
-            state=job.state,
-            phase=job.progress.phase,
-            progress=ProgressRead(**asdict(job.progress)),
-            attempts=job.attempts,
-            cancel_requested=job.cancel_requested,
-            spec=TrainingSpec.model_validate(job.spec),
-            cost=cost,
-            privacy=JobPrivacy.of(job.charged_units, cost),
-            created_at=job.created_at,
-            started_at=job.started_at,
-            finished_at=job.finished_at,
-            error=JobError.of(job.error) if job.error else None,
-            links=JobLinks.of(job),
-        )
 
 
 class Page(BaseModel, Generic[Item]):

@@ -15,9 +15,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from datalens_service.data.dataset import Schema
+from datalens_service.data.export.bundle import write_bundle
 from datalens_service.errors import InvalidInput, WorkerUnavailable
 from datalens_service.sampling import EXIT_UNAVAILABLE, write_prefix
 from datalens_service.store.artifacts import ArtifactStore
@@ -34,11 +35,37 @@ _WAIT_SECONDS: Final = 60
 _DRAW_SECONDS: Final = 1800
 
 
-SUFFIXES: Final = {"imagefolder": "zip"}
+_PARTS: Final = (STOCK, GENERATOR, CARD)
+_KEY_LENGTH: Final = 16
+
+SUFFIXES: Final = {"imagefolder": "zip", "webdataset": "tar"}
 """Of formats whose files are not named like the format."""
 
-MEDIA_TYPES: Final = {"parquet": "application/vnd.apache.parquet", "imagefolder": "application/zip"}
+MEDIA_TYPES: Final = {
+    "parquet": "application/vnd.apache.parquet",
+    "imagefolder": "application/zip",
+    "webdataset": "application/x-tar",
+}
 """Of formats that have one."""
+
+
+@dataclass(frozen=True)
+class BundleRequest:
+    """What goes into a bundle.
+
+    Attributes:
+        format: Key of `data.export.WRITERS`.
+        n: How many images; None is as many as the job has packed.
+        seed: None takes from what the job has packed, as far as that goes.
+        title: Public name; None names the job.
+        licence: Key of `data.export.licence.LICENCES`.
+    """
+
+    format: str
+    n: int | None
+    seed: int | None
+    title: str | None
+    licence: str
 
 
 @dataclass(frozen=True)
@@ -83,9 +110,7 @@ class SyntheticFiles:
         """
         packed = int(job.spec["synthetic_images"])
         n = packed if n is None else n
-        if n * schema.dimensions > _MAXIMUM_BYTES:
-            most = _MAXIMUM_BYTES // schema.dimensions
-            raise InvalidInput(f"Ask for at most {most} images of this size at once; another seed gives others.")
+        _check_size(n, schema)
         from_stock = seed is None and n <= packed
         if from_stock and n == packed and format == "npz":
             stock = self._artifacts.releasable(job.id, STOCK)
@@ -94,6 +119,63 @@ class SyntheticFiles:
         if from_stock:
             return self._kept(key, format, lambda out: self._slice(job.id, schema, n, format, out))
         return self._kept(key, format, lambda out: self._draw(job.id, n, format, seed or 0, out))
+
+    def drawn(
+        self, generator_id: str, file: Path, card: Path, schema: Schema, format: str, n: int, seed: int
+    ) -> SyntheticFile:
+        """The file of images that an imported generator draws.
+
+        Args:
+            generator_id: Names the file.
+            file: The generator.
+            card: Goes into the file.
+            schema: Of its images.
+            format: Key of `data.export.WRITERS`.
+            n: How many images.
+            seed: Repeats the draw.
+
+        Raises:
+            InvalidInput: The file would be larger than 2 GiB of pixels.
+            WorkerUnavailable: This machine cannot draw, or is busy drawing.
+        """
+        _check_size(n, schema)
+        return self._kept(
+            f"{generator_id}-{n}-{seed}", format, lambda out: self._in_turn(file, card, n, format, seed, out)
+        )
+
+    def bundle(self, job: Job, schema: Schema, wanted: BundleRequest) -> SyntheticFile:
+        """The same with everything a data set needs to be published, as a zip.
+
+        Args:
+            job: A succeeded one.
+            schema: Public schema of its images.
+            wanted: What goes into it.
+        """
+        images = self.get(job, schema, wanted.format, wanted.n, wanted.seed)
+        card = json.loads(self._artifacts.releasable(job.id, CARD).path.read_text())
+        named = hashlib.sha256(f"{wanted}{images.sha256}".encode()).hexdigest()[:_KEY_LENGTH]
+        count = int(job.spec["synthetic_images"]) if wanted.n is None else wanted.n
+
+        def make(out: Path) -> None:
+            write_bundle(
+                out,
+                images.path,
+                wanted.format,
+                card,
+                count=count,
+                name=wanted.title or f"Synthetic images {job.id}",
+                spdx=wanted.licence,
+                further=self._released(job.id, card),
+            )
+
+        return self._kept(f"{job.id}-{named}", "bundle", make)
+
+    def _released(self, job_id: str, card: dict[str, Any]) -> dict[str, bytes]:
+        """Reports, samples and the proof of what the job cost: whatever anybody may get."""
+        files = [file for file in self._artifacts.list_artifacts(job_id) if file.releasable and file.name not in _PARTS]
+        found = {file.name.replace("-releasable", ""): file.path.read_bytes() for file in files}
+        # A journal that says that two uploads share a record is for the owner; the card has the mechanisms, too.
+        return {"privacy.json": json.dumps(card, indent=2).encode(), **found}
 
     def _kept(self, key: str, format: str, make: Callable[[Path], None]) -> SyntheticFile:
         """The file of `key`; its name carries its digest, so nothing else has to be kept."""
@@ -116,17 +198,36 @@ class SyntheticFiles:
     def _draw(self, job_id: str, n: int, format: str, seed: int, out: Path) -> None:
         generator = self._artifacts.releasable(job_id, GENERATOR).path
         card = self._artifacts.releasable(job_id, CARD).path
+        self._in_turn(generator, card, n, format, seed, out)
+
+    def _in_turn(self, generator: Path, card: Path, n: int, format: str, seed: int, out: Path) -> None:
         if not self._slots.acquire(timeout=_WAIT_SECONDS):
             raise WorkerUnavailable("Other images are being drawn; repeat the request later.")
         try:
-            _run(_command(generator, card, n, format, seed, out))
+            draw(generator, card, n, format, seed, out)
         finally:
             self._slots.release()
 
     def _remove_oldest(self) -> None:
-        files = sorted(self._folder.glob("job_*"), key=lambda path: path.stat().st_mtime)
+        files = sorted(self._folder.glob("[jg]*_*"), key=lambda path: path.stat().st_mtime)
         for path in files[:-_KEPT_FILES]:
             path.unlink(missing_ok=True)
+
+
+def draw(generator: Path, card: Path, n: int, format: str, seed: int, out: Path) -> None:
+    """Draw images in a process of its own.
+
+    Raises:
+        WorkerUnavailable: It lacks something, was killed or took too long.
+        ChildProcessError: It broke.
+    """
+    _run(_command(generator, card, n, format, seed, out))
+
+
+def _check_size(n: int, schema: Schema) -> None:
+    if n * schema.dimensions > _MAXIMUM_BYTES:
+        most = _MAXIMUM_BYTES // schema.dimensions
+        raise InvalidInput(f"Ask for at most {most} images of this size at once; another seed gives others.")
 
 
 def _command(generator: Path, card: Path, n: int, format: str, seed: int, out: Path) -> list[str]:

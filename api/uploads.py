@@ -7,26 +7,30 @@ gave the file is not read.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final
+from typing import Annotated, Any, BinaryIO, Final, TypeVar
 
 import anyio.to_thread
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from api.deps import ServicesDep, caller
+from api.intake_schemas import DatasetRequest
 from api.multipart import FormReader
+from api.release_schemas import GeneratorForm
 from api.schemas import DatasetForm
-from datalens_service.errors import StoreUnavailable
+from datalens_service.errors import InvalidInput, StoreUnavailable
 from datalens_service.store.keys import ApiKey
 
 FILE_FIELD: Final = "file"
+Form = TypeVar("Form", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,43 @@ class ReceivedUpload:
 
 async def received_upload(
     request: Request, opened: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
-) -> AsyncIterator[ReceivedUpload]:
-    """Receive the upload of this request; its file is removed when the handler has ended.
+) -> AsyncIterator[ReceivedUpload | DatasetRequest]:
+    """Receive the upload of this request, or the name of one that is there already.
+
+    A file that comes with the request is removed when the handler has ended.
+
+    Raises:
+        HTTPException: 415, not multipart/form-data; 413, longer than the limit.
+        InvalidInput: Malformed, or without exactly one file.
+        RequestValidationError: A field is unknown or not usable.
+        StoreUnavailable: The disk is full.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
+        yield await _request(request)
+        return
+    with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
+        reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
+        await _receive(request, reader)
+        yield ReceivedUpload(path, _checked(DatasetForm, reader.fields))
+
+
+@dataclass(frozen=True)
+class ReceivedGenerator:
+    """A generator on the disk, for the time of one request.
+
+    Attributes:
+        path: The file, as it came.
+        form: The checked fields beside it.
+    """
+
+    path: Path
+    form: GeneratorForm
+
+
+async def received_generator(
+    request: Request, opened: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
+) -> AsyncIterator[ReceivedGenerator]:
+    """Receive the generator of this request; its file is removed when the handler has ended.
 
     Raises:
         HTTPException: 415, not multipart/form-data; 413, longer than the limit.
@@ -56,10 +95,11 @@ async def received_upload(
     with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
         await _receive(request, reader)
-        yield ReceivedUpload(path, _checked(reader.fields))
+        yield ReceivedGenerator(path, _checked(GeneratorForm, reader.fields))
 
 
-UploadDep = Annotated[ReceivedUpload, Depends(received_upload, scope="function")]
+GeneratorUploadDep = Annotated[ReceivedGenerator, Depends(received_generator, scope="function")]
+UploadDep = Annotated[ReceivedUpload | DatasetRequest, Depends(received_upload, scope="function")]
 
 
 def incoming_folder(data_dir: Path) -> Path:
@@ -96,9 +136,16 @@ async def _receive(request: Request, reader: FormReader) -> None:
         raise StoreUnavailable("The upload could not be kept; free the disk of data_dir.") from error
 
 
-def _checked(fields: dict[str, str]) -> DatasetForm:
+async def _request(request: Request) -> DatasetRequest:
     try:
-        return DatasetForm.model_validate(fields)
+        return _checked(DatasetRequest, json.loads(await request.body()))
+    except (ValueError, RecursionError):
+        raise InvalidInput("The body must be a JSON object.") from None
+
+
+def _checked(model: type[Form], fields: Any) -> Form:
+    try:
+        return model.model_validate(fields)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
         raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in found], body=fields) from None

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 from fastapi import APIRouter, Depends, Response, status
 
 from api import examples, intake
-from api.deps import After, Limit, ObjectId, ServicesDep, caller
+from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, caller
+from api.intake_schemas import DatasetRequest, DeletionReceipt, ValidationRead
 from api.openapi import DATASET_LINKS, form_body, ok, problems
 from api.schemas import DatasetForm, DatasetRead, Page, PrivacyRead
-from api.uploads import FILE_FIELD, UploadDep
-from datalens_service.store import datasets, statement
+from api.uploads import FILE_FIELD, ReceivedUpload, UploadDep
+from api.validator import ready_report
+from datalens_service.data.export.grid import grid
+from datalens_service.data.export.png import encode_private_png
+from datalens_service.data.stored import load_dataset
+from datalens_service.errors import NotFound, StateConflict
+from datalens_service.store import datasets, intakes, statement, tenants
+from datalens_service.store.chain import Entry, EntryKind
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import StoredDataset
+from datalens_service.store.datasets import DatasetState, StoredDataset
+from datalens_service.store.intakes import Intake
+from datalens_service.store.keys import ApiKey
 
 router = APIRouter(
     prefix="/v1/datasets",
@@ -21,12 +31,23 @@ router = APIRouter(
     dependencies=[Depends(caller)],
     responses=problems("unauthorized", "store-unavailable", "internal-error"),
 )
+_RETRY_SECONDS: Final = 2
+_PRIVATE: Final = {
+    "Cache-Control": "private, no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Datalens-Audience": "owner",
+}
+_PNG: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
 _FORM: Final[dict[str, Any]] = form_body(
     DatasetForm,
     FILE_FIELD,
-    "NPZ with labelled images, or a zip of class folders with PNG or JPEG files.",
+    "NPZ, Parquet, or a zip or tar of labelled images; contents decide the format.",
     examples.FORM,
 )
+_FORM["requestBody"]["content"]["application/json"] = {
+    "schema": {"$ref": "#/components/schemas/DatasetRequest"},
+    "example": examples.DATASET_REQUEST,
+}
 
 
 @router.post(
@@ -38,27 +59,35 @@ _FORM: Final[dict[str, Any]] = form_body(
     openapi_extra=_FORM,
     responses={
         **ok(201, "The data set is registered.", headers=("Location",), links=DATASET_LINKS),
+        202: {
+            **ok(202, "The upload is being read; look again.", headers=("Location", "Retry-After"))[202],
+            "model": DatasetRead,
+        },
         **problems(
             "invalid-input",
             "dataset-invalid",
             "invalid-spec",
             "invalid-delta",
+            "not-found",
             "state-conflict",
             "payload-too-large",
             "unsupported-media-type",
         ),
     },
 )
-def create_dataset(upload: UploadDep, opened: ServicesDep, response: Response) -> DatasetRead:
-    """The file is checked as a whole and kept as plain arrays; the upload itself is removed.
+def create_dataset(upload: UploadDep, opened: ServicesDep, key: Caller, response: Response) -> DatasetRead:
+    """A file in the request is checked as a whole before the answer; the name of a finished upload is answered at once.
 
-    `epsilon` and `delta` are the budget of these records for ever: everything ever released about them is
-    charged to it, and it cannot be raised. Records that were uploaded before keep the budget they have; leave
-    both out then.
+    Either way the file is read by a confined process, kept as plain arrays, and then removed. `epsilon` and `delta`
+    are the budget of these records for ever: everything ever released about them is charged to it, and only their
+    owner may raise it, on the record. Records that were uploaded before keep the budget they have; leave both out then.
     """
-    dataset = intake.register(opened.database, opened.settings.data_dir, upload.path, upload.form)
-    response.headers["Location"] = f"/v1/datasets/{dataset.id}"
-    return _read(opened.database, dataset)
+    found = _begun(upload, opened, key) if isinstance(upload, DatasetRequest) else _read_now(upload, opened, key)
+    if found.state is DatasetState.VALIDATING:
+        response.status_code = status.HTTP_202_ACCEPTED
+        response.headers["Retry-After"] = str(_RETRY_SECONDS)
+    response.headers["Location"] = f"/v1/datasets/{found.id}"
+    return found
 
 
 @router.get(
@@ -67,10 +96,10 @@ def create_dataset(upload: UploadDep, opened: ServicesDep, response: Response) -
     summary="List data sets, newest first",
     responses={**ok(200, "A portion of the list."), **problems("invalid-input")},
 )
-def list_datasets(opened: ServicesDep, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
-    """Deleted data sets stay in the list: what was spent on them stays spent."""
-    found = datasets.list_datasets(opened.database, limit=limit, cursor=after)
-    items = [_read(opened.database, dataset) for dataset in found.items]
+def list_datasets(opened: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
+    """Uploads are in it from the start; deleted data sets stay: what was spent on them stays spent."""
+    found = intakes.listed(opened.database, key.tenant_id, limit=limit, cursor=after)
+    items = [_shown(opened.database, item) for item in found.items]
     return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
 
 
@@ -82,22 +111,54 @@ def list_datasets(opened: ServicesDep, limit: Limit = 20, after: After = None) -
 )
 def get_dataset(dataset_id: ObjectId, opened: ServicesDep) -> DatasetRead:
     """What its owner declared public; records are never handed out."""
-    return _read(opened.database, datasets.get(opened.database, dataset_id))
+    try:
+        return _shown(opened.database, datasets.get(opened.database, dataset_id))
+    except NotFound:
+        return DatasetRead.of_intake(intakes.get(opened.database, dataset_id))
+
+
+@router.get(
+    "/{dataset_id}/validation",
+    operation_id="getDatasetValidation",
+    summary="Read what came of an upload: for its owner",
+    responses={**ok(200, "Private: counts, or what is wrong."), **problems("not-found", "invalid-input")},
+)
+def get_dataset_validation(dataset_id: ObjectId, opened: ServicesDep, response: Response) -> ValidationRead:
+    """Counts of records and duplicates, or the files that cannot be used, by name. Deleted with the data."""
+    response.headers.update(_PRIVATE)
+    return ValidationRead.of(intakes.get(opened.database, dataset_id))
+
+
+@router.get(
+    "/{dataset_id}/preview",
+    operation_id="getDatasetPreview",
+    summary="See some of the private records: for their owner",
+    response_class=Response,
+    responses={
+        200: {"description": "Private records, one class per row.", "content": {"image/png": _PNG}},
+        **problems("not-found", "state-conflict", "invalid-input"),
+    },
+)
+def get_dataset_preview(dataset_id: ObjectId, opened: ServicesDep) -> Response:
+    """The first records of each class as one PNG, marked as private. Not to be passed on, and never in a release."""
+    dataset = datasets.get(opened.database, dataset_id)
+    if dataset.state is not DatasetState.READY or dataset.partition_key is None:
+        raise StateConflict(f"There is nothing to see: the data set is {dataset.state}.")
+    kept = load_dataset(Path(dataset.records_path), dataset.partition_key)
+    picture = encode_private_png(grid(kept.train.images, kept.train.labels, kept.schema))
+    return Response(picture, media_type="image/png", headers=_PRIVATE)
 
 
 @router.delete(
     "/{dataset_id}",
     operation_id="deleteDataset",
     summary="Delete the records of a data set",
-    status_code=status.HTTP_204_NO_CONTENT,
-    responses={
-        204: {"description": "The records and the owner's reports are gone."},
-        **problems("not-found", "state-conflict", "invalid-input"),
-    },
+    responses={**ok(200, "The receipt."), **problems("not-found", "state-conflict", "invalid-input")},
 )
-def delete_dataset(dataset_id: ObjectId, opened: ServicesDep) -> None:
+def delete_dataset(dataset_id: ObjectId, opened: ServicesDep) -> DeletionReceipt:
     """Records, partition key and the owner's reports go; account and releases stay, as what was spent stays spent."""
-    intake.remove(opened.database, opened.artifacts, dataset_id)
+    removed = intake.remove(opened.database, opened.artifacts, opened.settings.data_dir, dataset_id)
+    return DeletionReceipt.of(removed, _deletion(opened.database, dataset_id) if removed.dataset else None)
 
 
 @router.get(
@@ -114,6 +175,35 @@ def get_dataset_privacy(dataset_id: ObjectId, opened: ServicesDep) -> PrivacyRea
     return PrivacyRead.with_journal(account, list(datasets.linked(opened.database, dataset_id)), entries)
 
 
-def _read(database: Database, dataset: StoredDataset) -> DatasetRead:
+def _begun(request: DatasetRequest, opened: Services, caller: ApiKey) -> DatasetRead:
+    """A finished upload is going to be read."""
+    form = request.form.model_dump(mode="json", exclude_none=True)
+    tenants.check_owned(opened.database, caller.tenant_id, {"upload_id": request.upload_id})
+    begun = intakes.begin(opened.database, caller.id, request.upload_id, form)
+    opened.validator.submitted()
+    return DatasetRead.of_intake(begun)
+
+
+def _read_now(upload: ReceivedUpload, opened: Services, caller: ApiKey) -> DatasetRead:
+    """The file of this request was read."""
+    dataset, counts = intake.register(
+        opened.database, opened.settings, upload.path, upload.form, tenant_id=caller.tenant_id
+    )
+    form = upload.form.model_dump(mode="json", exclude_none=True)
+    intakes.note_ready(opened.database, dataset.id, caller.id, form, ready_report(counts))
+    return _shown(opened.database, dataset)
+
+
+def _shown(database: Database, found: StoredDataset | Intake) -> DatasetRead:
+    if isinstance(found, Intake):
+        return DatasetRead.of_intake(found)
     with database.session() as session:
-        return DatasetRead.of(dataset, statement.statement(session, dataset.id))
+        return DatasetRead.of(found, statement.statement(session, found.id))
+
+
+def _deletion(database: Database, dataset_id: str) -> Entry | None:
+    """What the journal says of it."""
+    with database.session() as session:
+        entries = statement.entries(session, dataset_id)
+    found = (entry for entry in entries if entry.kind == EntryKind.DELETE and entry.dataset_id == dataset_id)
+    return next(found, None)

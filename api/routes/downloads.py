@@ -8,15 +8,19 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import AfterValidator
 
-from api.deps import ObjectId, Services, ServicesDep, caller
+from api.deps import Caller, ObjectId, Services, ServicesDep, caller
 from api.files import file_response
 from api.openapi import file_content, problems
-from api.synthetic import GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES
+from api.permissions import check_may_see_private
+from api.synthetic import GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES, BundleRequest
 from datalens_service.data.export import WRITERS
-from datalens_service.errors import StateConflict
+from datalens_service.data.export.licence import LICENCES
+from datalens_service.errors import NotFound, StateConflict
+from datalens_service.evaluation import document
 from datalens_service.store import datasets, jobs
 from datalens_service.store.bundle import FILE_NAME as BUNDLE
 from datalens_service.store.jobs import Job, JobState
+from datalens_service.store.roles import Scope
 
 router = APIRouter(
     prefix="/v1/jobs/{job_id}",
@@ -71,6 +75,12 @@ def _known(format: str) -> str:
     return format
 
 
+def _licence(spdx: str) -> str:
+    if spdx not in LICENCES:
+        raise ValueError(f"Must be one of {', '.join(LICENCES)}.")
+    return spdx
+
+
 Succeeded = Annotated[Job, Depends(succeeded)]
 FormatName = Annotated[
     str, AfterValidator(_known), Query(json_schema_extra={"enum": list(WRITERS)}, description="Of the file.")
@@ -81,12 +91,13 @@ FormatName = Annotated[
     "/report",
     operation_id="getJobReport",
     summary="Read the report of a job",
-    responses=file_content("The report.", "application/json", "text/html"),
+    responses={**file_content("The report.", "application/json", "text/html"), **problems("report-incomplete")},
 )
 def get_report(
     job: Succeeded,
     request: Request,
     opened: ServicesDep,
+    key: Caller,
     audience: Annotated[
         Audience,
         Query(
@@ -98,7 +109,14 @@ def get_report(
         ReportFormat, Query(description="- `json`: for programs\n- `html`: for people")
     ] = ReportFormat.JSON,
 ) -> Response:
-    """Each number says whether the guarantee covers it, it is public, or it is for the owner alone."""
+    """Each number says whether the guarantee covers it, it is public, or it is for the owner alone.
+
+    A report that lacks a required field is not handed out, in neither format; `docs/privacy-report.schema.json` has
+    them all.
+    """
+    if audience is Audience.OWNER:
+        check_may_see_private(key)
+    _check_complete(opened, job, _REPORT_NAMES[audience])
     name = f"{_REPORT_NAMES[audience]}.{format}"
     return _artifact(request, opened, job, name, inline=True, private=audience is Audience.OWNER)
 
@@ -109,12 +127,12 @@ def get_report(
     summary="Download the proof of what a job cost",
     responses=file_content("What `datalens verify` reads.", "application/json"),
 )
-def get_bundle(job: Succeeded, request: Request, opened: ServicesDep) -> Response:
+def get_bundle(job: Succeeded, request: Request, opened: ServicesDep, key: Caller) -> Response:
     """Card, mechanisms and the whole journal of the account; from it anybody recomputes ε.
 
     Free to publish, unless its journal has a `join` entry: that one says that two uploads share a record.
     """
-    return _artifact(request, opened, job, BUNDLE, private=True)
+    return _artifact(request, opened, job, BUNDLE, private=Scope.REPORTS_READ in key.scopes)
 
 
 @router.get(
@@ -149,6 +167,7 @@ def get_generator(job: Succeeded, request: Request, opened: ServicesDep) -> Resp
             "application/vnd.apache.parquet",
             "application/octet-stream",
             "application/zip",
+            "application/x-tar",
         ),
         **problems("worker-unavailable", "store-unavailable"),
     },
@@ -169,6 +188,48 @@ def get_synthetic(
     name = f"{job.id}-synthetic.{SUFFIXES.get(format, format)}"
     media_type = MEDIA_TYPES.get(format, "application/octet-stream")
     return file_response(request, made.path, made.sha256, media_type=media_type, name=name)
+
+
+@router.get(
+    "/dataset",
+    operation_id="getJobDataset",
+    summary="Download the synthetic data set, ready to be published",
+    responses={
+        **file_content("A zip: images, card, licence, checksums, Croissant, proof of privacy.", "application/zip"),
+        **problems("worker-unavailable", "store-unavailable"),
+    },
+)
+def get_dataset(
+    job: Succeeded,
+    request: Request,
+    opened: ServicesDep,
+    format: FormatName = "parquet",
+    n: Annotated[int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed.")] = None,
+    seed: Annotated[
+        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed.")
+    ] = None,
+    title: Annotated[str | None, Query(max_length=200, description="Public name of the data set.")] = None,
+    license: Annotated[str, AfterValidator(_licence), Query(json_schema_extra={"enum": list(LICENCES)})] = "other",
+) -> Response:
+    """Unpacked, Hugging Face `datasets` loads the folder; nothing in it is private."""
+    schema = datasets.get(opened.database, job.dataset_id).schema
+    wanted = BundleRequest(format, n, seed, title, license)
+    made = opened.synthetic.bundle(job, schema, wanted)
+    name = f"{job.id}-{format}.zip"
+    return file_response(request, made.path, made.sha256, media_type="application/zip", name=name)
+
+
+def _check_complete(opened: Services, job: Job, name: str) -> None:
+    """Refuse a report whose JSON lacks a field; the page is made from the same view.
+
+    Raises:
+        ReportIncomplete: It does, or was changed after it was written.
+        NotFound: There is none.
+    """
+    try:
+        document.check(opened.artifacts.get(job.id, f"{name}.json").path.read_bytes())
+    except FileNotFoundError:
+        raise NotFound("The file was removed.") from None
 
 
 def _artifact(

@@ -45,15 +45,16 @@ def livez() -> Alive:
     responses={
         **ok(
             200,
-            "Database, data folder and, if one is configured, broker are there.",
+            "Database, data folder and, where configured, artifact store and broker are there.",
         ),
         **problems("store-unavailable", "worker-unavailable"),
     },
 )
 def readyz(opened: ServicesDep) -> Ready:
-    """Checks the database with its schema and safety settings, the data folder, and the broker if there is one."""
+    """Checks the database with its schema and safety settings, the data folder, and artifact store and broker."""
     opened.database.check()
     if not os.access(opened.settings.data_dir, os.R_OK | os.W_OK | os.X_OK):
         raise StoreUnavailable("The service may not write into its data folder; correct its owner or mode.")
+    opened.artifacts.check()
     opened.dispatcher.check()
     return Ready(executor=opened.settings.executor)

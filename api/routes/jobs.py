@@ -1,16 +1,20 @@
-"""Jobs: submit, follow, cancel."""
+"""Jobs: submit, look at, pause, go on with, cancel, repeat."""
 
 from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Body, Depends, Header, Response, status
+from fastapi import APIRouter, Body, Depends, Header, Query, Response, status
+from pydantic import AwareDatetime
 
 from api import examples, pricing
-from api.deps import After, Limit, ObjectId, ServicesDep, caller
+from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, caller
+from api.job_schemas import CloneRequest, JobRead
 from api.openapi import JOB_LINKS, ok, problems
-from api.schemas import JobRead, Page, TrainingRequest
-from datalens_service.store import jobs
+from api.schemas import IDENTIFIER, Page, TrainingRequest
+from datalens_service.store import jobs, pausing
+from datalens_service.store.jobs import JobState
+from datalens_service.store.keys import ApiKey
 
 RETRY_AFTER_SECONDS: Final = 2
 
@@ -19,6 +23,16 @@ router = APIRouter(
     tags=["jobs"],
     dependencies=[Depends(caller)],
     responses=problems("unauthorized", "store-unavailable", "internal-error"),
+)
+_SUBMISSION: Final = problems(
+    "privacy-budget-exceeded",
+    "invalid-input",
+    "invalid-spec",
+    "invalid-delta",
+    "epsilon-infeasible",
+    "not-found",
+    "state-conflict",
+    "ledger-corrupt",
 )
 IdempotencyKey = Annotated[
     str | None,
@@ -38,39 +52,18 @@ IdempotencyKey = Annotated[
     status_code=status.HTTP_202_ACCEPTED,
     responses={
         **ok(202, "Accepted; the job exists.", headers=("Location", "Retry-After"), links=JOB_LINKS),
-        **problems(
-            "privacy-budget-exceeded",
-            "invalid-input",
-            "invalid-spec",
-            "invalid-delta",
-            "epsilon-infeasible",
-            "not-found",
-            "state-conflict",
-            "ledger-corrupt",
-        ),
+        **_SUBMISSION,
     },
 )
 def create_job(
     wanted: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)],
     opened: ServicesDep,
+    key: Caller,
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobRead:
     """Job and reservation are written in one transaction: there is never one without the other."""
-    quote = pricing.quote(opened.database, wanted.dataset_id, wanted.spec)
-    job = jobs.create(
-        opened.database,
-        dataset_id=wanted.dataset_id,
-        spec=quote.spec.model_dump(mode="json"),
-        plan=quote.cost.model_dump(mode="json"),
-        units=quote.cost.units,
-        max_attempts=opened.settings.max_attempts,
-        idempotency_key=idempotency_key,
-    )
-    opened.dispatcher.submitted(job.id)
-    response.headers["Location"] = f"/v1/jobs/{job.id}"
-    response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return JobRead.of(job)
+    return _submitted(opened, key, response, wanted, idempotency_key)
 
 
 @router.get(
@@ -79,9 +72,29 @@ def create_job(
     summary="List jobs, newest first",
     responses={**ok(200, "A portion of the list."), **problems("invalid-input")},
 )
-def list_jobs(opened: ServicesDep, limit: Limit = 20, after: After = None) -> Page[JobRead]:
-    """Jobs of all data sets."""
-    found = jobs.list_jobs(opened.database, limit=limit, cursor=after)
+def list_jobs(
+    opened: ServicesDep,
+    key: Caller,
+    limit: Limit = 20,
+    after: After = None,
+    state: Annotated[JobState | None, Query(description="Only jobs in this state.")] = None,
+    dataset_id: Annotated[
+        str | None, Query(max_length=64, pattern=IDENTIFIER, description="Only jobs on this data set.")
+    ] = None,
+    created_after: Annotated[AwareDatetime | None, Query(description="Only jobs created then or later.")] = None,
+    created_before: Annotated[AwareDatetime | None, Query(description="Only jobs created before.")] = None,
+) -> Page[JobRead]:
+    """Jobs of all data sets, or those that the filters leave."""
+    found = jobs.list_jobs(
+        opened.database,
+        limit=limit,
+        cursor=after,
+        dataset_id=dataset_id,
+        state=state,
+        created_after=created_after,
+        created_before=created_before,
+        tenant_id=key.tenant_id,
+    )
     items = [JobRead.of(job) for job in found.items]
     return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
 
@@ -116,3 +129,78 @@ def get_job(job_id: ObjectId, opened: ServicesDep, response: Response) -> JobRea
 def cancel_job(job_id: ObjectId, opened: ServicesDep) -> JobRead:
     """What it has charged stays charged; the rest of its reservation returns when it has stopped."""
     return JobRead.of(jobs.request_cancel(opened.database, job_id))
+
+
+@router.post(
+    "/{job_id}:pause",
+    operation_id="pauseJob",
+    summary="Pause a job between two steps",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses={
+        **ok(202, "A queued job is paused; a running one stops before its next step."),
+        **problems("not-found", "state-conflict", "invalid-input"),
+    },
+)
+def pause_job(job_id: ObjectId, opened: ServicesDep) -> JobRead:
+    """Reservation, checkpoint and released sums stay; ε does not depend on how often a job was paused."""
+    return JobRead.of(pausing.request_pause(opened.database, job_id))
+
+
+@router.post(
+    "/{job_id}:resume",
+    operation_id="resumeJob",
+    summary="Go on with a paused job",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses={
+        **ok(202, "It waits for a worker again."),
+        **problems("not-found", "state-conflict", "invalid-input"),
+    },
+)
+def resume_job(job_id: ObjectId, opened: ServicesDep) -> JobRead:
+    """What was drawn is replayed, not drawn again. A pause that has not begun yet is called off."""
+    job = pausing.resume(opened.database, job_id)
+    opened.dispatcher.submitted(job.id, job.queue)
+    return JobRead.of(job)
+
+
+@router.post(
+    "/{job_id}:clone",
+    operation_id="cloneJob",
+    summary="Submit a job like another one",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses={
+        **ok(202, "Accepted; the new job exists.", headers=("Location", "Retry-After"), links=JOB_LINKS),
+        **_SUBMISSION,
+    },
+)
+def clone_job(
+    job_id: ObjectId,
+    opened: ServicesDep,
+    key: Caller,
+    response: Response,
+    changes: Annotated[CloneRequest | None, Body(openapi_examples=examples.CLONES)] = None,
+    idempotency_key: IdempotencyKey = None,
+) -> JobRead:
+    """A new job with a reservation of its own: what it releases is new, and costs again."""
+    wanted = (changes or CloneRequest()).applied_to(jobs.get(opened.database, job_id))
+    return _submitted(opened, key, response, wanted, idempotency_key)
+
+
+def _submitted(
+    opened: Services, key: ApiKey, response: Response, wanted: TrainingRequest, idempotency_key: str | None
+) -> JobRead:
+    quote = pricing.quote(opened.database, key.tenant_id, wanted.dataset_id, wanted.spec)
+    job = jobs.create(
+        opened.database,
+        dataset_id=wanted.dataset_id,
+        spec=quote.spec.model_dump(mode="json"),
+        plan=quote.cost.model_dump(mode="json"),
+        units=quote.cost.units,
+        max_attempts=opened.settings.max_attempts,
+        idempotency_key=idempotency_key,
+        queue=opened.dispatcher.queue(quote.spec.device),
+    )
+    opened.dispatcher.submitted(job.id, job.queue)
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    return JobRead.of(job)

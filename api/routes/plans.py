@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Depends
 
 from api import examples, pricing
-from api.deps import ServicesDep, caller
+from api.deps import Caller, ServicesDep, caller
 from api.openapi import ok, problems
 from api.schemas import PlanRead, TrainingRequest
 
@@ -31,7 +31,7 @@ router = APIRouter(
     },
 )
 def create_plan(
-    wanted: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)], opened: ServicesDep
+    wanted: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)], opened: ServicesDep, key: Caller
 ) -> PlanRead:
     """Every release of the run with its noise, and what all of it costs the account of the data set."""
-    return pricing.quote(opened.database, wanted.dataset_id, wanted.spec).as_plan()
+    return pricing.quote(opened.database, key.tenant_id, wanted.dataset_id, wanted.spec).as_plan()

@@ -11,9 +11,11 @@ import numpy as np
 
 from api.deps import Services
 from datalens_service.data.export import WRITERS
+from datalens_service.evaluation.report import owner_view, releasable_view
 from datalens_service.models.generator import Generator
 from datalens_service.store import datasets, jobs, leases
 from datalens_service.store.jobs import JobState
+from tests.evaluation.conftest import report as finished_report
 
 NUM_RECORDS = 200
 NUM_CLASSES = 4
@@ -41,7 +43,7 @@ def training(dataset_id: str, **spec: Any) -> dict[str, Any]:
     return {"dataset_id": dataset_id, "spec": {"method": "moments", "epsilon": 1.0, **spec}}
 
 
-def succeed(services: Services, job_id: str, folder: Path) -> None:
+def succeed(services: Services, job_id: str, folder: Path, card: dict[str, Any] | None = None) -> None:
     """What a worker leaves behind: the files of a succeeded job."""
     job = jobs.get(services.database, job_id)
     schema = datasets.get(services.database, job.dataset_id).schema
@@ -55,10 +57,10 @@ def succeed(services: Services, job_id: str, folder: Path) -> None:
         "generator.safetensors": (folder / "generator.safetensors", True, "application/octet-stream"),
         "samples.png": (b"\x89PNG grid", True, "image/png"),
         "privacy.json": (b'{"format": "datalens-bundle/1"}', False, "application/json"),
-        "card.json": (json.dumps({"job": job_id}).encode(), True, "application/json"),
-        "report.json": (b'{"audience": "owner"}', False, "application/json"),
+        "card.json": (json.dumps(card or {"job": job_id}).encode(), True, "application/json"),
+        "report.json": (report("owner"), False, "application/json"),
         "report.html": (b"<p>owner</p>", False, "text/html"),
-        "report-releasable.json": (b'{"audience": "releasable"}', True, "application/json"),
+        "report-releasable.json": (report("releasable"), True, "application/json"),
         "report-releasable.html": (b"<p>releasable</p>", True, "text/html"),
     }
     lease = leases.claim(services.database, job_id, "test", 30)
@@ -66,6 +68,12 @@ def succeed(services: Services, job_id: str, folder: Path) -> None:
     for name, (content, releasable, media_type) in files.items():
         services.artifacts.put(lease, name, content, releasable=releasable, media_type=media_type)
     leases.finish(services.database, lease, JobState.SUCCEEDED)
+
+
+def report(view: str) -> bytes:
+    """A complete report of some job."""
+    make = {"owner": owner_view, "releasable": releasable_view}[view]
+    return json.dumps(make(finished_report())).encode()
 
 
 def gaussian(schema: Any) -> Generator:

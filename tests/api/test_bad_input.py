@@ -84,7 +84,16 @@ UPLOADS = [
     Case("no epsilon", {"files": {"file": npz()}}, 422, "invalid-spec", "Name epsilon"),
     Case("no file", {"files": {"notfile": npz()}, "data": {"epsilon": "1"}}, 422, "invalid-input", "named file"),
     Case("file is text", {"data": {"epsilon": "1"}, "files": {}}, 415, "unsupported-media-type", "multipart"),
-    Case("not a form", {"json": {"epsilon": 1}}, 415, "unsupported-media-type", "multipart"),
+    Case("neither form nor JSON", {"content": b"epsilon: 1"}, 415, "unsupported-media-type", "multipart"),
+    Case("JSON without an upload", {"json": {"epsilon": 1}}, 422, "invalid-input", "upload_id"),
+    Case(
+        "JSON that is none",
+        {"content": b"{", "headers": {"Content-Type": "application/json"}},
+        422,
+        "invalid-input",
+        "JSON object",
+    ),
+    Case("JSON of an unknown upload", {"json": {"upload_id": "upl_1"}}, 404, "not-found", "no such upload"),
     Case("too large", upload(b"PK\x03\x04" + bytes(2**20)), 413, "payload-too-large", "DATALENS_MAX_UPLOAD_BYTES"),
     Case("two files", {"files": [("file", npz()), ("file", npz())]}, 422, "invalid-input", "twice"),
     Case(
@@ -192,7 +201,7 @@ def test_second_job_that_does_not_fit(client: TestClient, services: Services, da
     [
         ("datalens_service.store.datasets.create", ValueError, 500),
         ("datalens_service.store.datasets.remember", ValueError, 500),
-        ("api.intake.save_dataset", OSError, 503),
+        ("api.intake.decode", OSError, 503),
         ("api.multipart.FormReader.write", OSError, 503),
     ],
 )

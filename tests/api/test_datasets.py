@@ -37,6 +37,7 @@ def test_upload_answers_with_the_public_part(client: TestClient) -> None:
         "unit": "record",
         "records_per_unit": 1,
         "classes_per_unit": 1,
+        "test_is_public": False,
     }
     delta = default_delta(200)
     assert body["privacy"] == {
@@ -106,11 +107,11 @@ def test_deletion_removes_records_and_keeps_the_account(
 ) -> None:
     folder = Path(datasets.get(services.database, dataset_id).records_path)
     assert folder.exists()
-    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 204
+    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 200
     assert not folder.exists()
     assert client.get(f"/v1/datasets/{dataset_id}").json()["state"] == "deleted"
     assert client.get(f"/v1/datasets/{dataset_id}/privacy").status_code == 200
-    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 204
+    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 200
 
 
 def test_deletion_waits_for_jobs(client: TestClient, dataset_id: str) -> None:
@@ -118,7 +119,7 @@ def test_deletion_waits_for_jobs(client: TestClient, dataset_id: str) -> None:
     refused = client.delete(f"/v1/datasets/{dataset_id}")
     assert (refused.status_code, refused.json()["code"]) == (409, "state-conflict")
     client.post(f"/v1/jobs/{job_id}:cancel")
-    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 204
+    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 200
 
 
 def test_list_is_cut_into_portions(client: TestClient) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from api_builders import arrays, succeed, training
+from api_builders import arrays, report, succeed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -16,7 +16,7 @@ from datalens_service.store.chain import Entry, follow
 from datalens_service.store.jobs import JobState
 
 RECORDS = [image.tobytes() for image in arrays()["images"]]
-OWNERS_REPORT = b'{"audience": "owner"}'
+OWNERS_REPORT = report("owner")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_nothing_private_stays_on_the_disk(
     before = kept(settings)
     assert sum(all(record in content for record in RECORDS) for content in before) == 2
     assert OWNERS_REPORT in before
-    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 204
+    assert client.delete(f"/v1/datasets/{dataset_id}").status_code == 200
 
     after = kept(settings)
     assert not [record for record in RECORDS if any(record in content for content in after)]

@@ -13,14 +13,16 @@ from typing import NoReturn
 
 import pytest
 import redis
-from api_builders import training
+from api_builders import npz, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.dispatch import TASK, CeleryDispatcher, LocalDispatcher, dispatcher_for
+from api.main import create_app
 from datalens_service.settings import Settings
+from datalens_service.store import keys, leases
 
-QUEUE = "gpu"
+QUEUE = "default"
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +64,9 @@ def dispatcher(broker: str) -> Iterator[CeleryDispatcher]:
     made.stop()
 
 
-def sent(broker: str) -> list[str]:
+def sent(broker: str, queue: str = QUEUE) -> list[str]:
     """Ids of the jobs whose messages wait in the broker, oldest first."""
-    messages = [json.loads(raw) for raw in redis.Redis.from_url(broker).lrange(QUEUE, 0, -1)]
+    messages = [json.loads(raw) for raw in redis.Redis.from_url(broker).lrange(queue, 0, -1)]
     assert all(message["headers"]["task"] == TASK for message in messages)
     return [json.loads(message["headers"]["argsrepr"].replace("'", '"'))[0] for message in messages][::-1]
 
@@ -75,12 +77,24 @@ def test_message_carries_the_id_and_nothing_else(dispatcher: CeleryDispatcher, b
     assert sent(broker) == ["job_1"]
 
 
+@pytest.mark.redis
+@pytest.mark.parametrize(("device", "queue"), [("auto", QUEUE), ("cpu", "cpu"), ("gpu", "gpu")])
+def test_job_waits_in_the_queue_of_its_device(
+    settings: Settings, dispatcher: CeleryDispatcher, broker: str, device: str, queue: str
+) -> None:
+    celery = settings.model_copy(update={"executor": "celery", "broker_url": broker, "queue": QUEUE})
+    with TestClient(create_app(celery)) as client:
+        _, plain = keys.create(client.app.state.services.database, "test")
+        client.headers["Authorization"] = f"Bearer {plain}"
+        dataset_id = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10"}).json()["id"]
+        job = client.post("/v1/jobs", json=training(dataset_id, device=device)).json()
+        database = client.app.state.services.database
+        assert leases.next_queued(database, queue=queue) == (job["id"],)
+        assert leases.next_queued(database, queue="another") == ()
+    assert sent(broker, queue) == [job["id"]]
+
+
 def test_submission_survives_a_broker_that_is_away(settings: Settings, tmp_path: Path) -> None:
-    from api_builders import npz
-
-    from api.main import create_app
-    from datalens_service.store import keys
-
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         away = f"redis://127.0.0.1:{closed.getsockname()[1]}/0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import sys
 import zipfile
 from pathlib import Path
@@ -11,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from api_builders import NUM_CLASSES, SIDE, gaussian, succeed, training
+from api_builders import NUM_CLASSES, SIDE, gaussian, report, succeed, training
 from starlette.testclient import TestClient
 
 from api import synthetic
 from api.deps import Services
 from datalens_service.data.dataset import Schema
+from datalens_service.evaluation.document import seal_of
+from datalens_service.evaluation.fields import FIELDS
 
 PACKED = 50
 
@@ -57,9 +60,9 @@ def test_links_lead_to_the_files(client: TestClient, job_id: str) -> None:
 @pytest.mark.parametrize(
     ("params", "content", "kind"),
     [
-        ({}, b'{"audience": "owner"}', "application/json"),
+        ({}, report("owner"), "application/json"),
         ({"format": "html"}, b"<p>owner</p>", "text/html"),
-        ({"audience": "releasable"}, b'{"audience": "releasable"}', "application/json"),
+        ({"audience": "releasable"}, report("releasable"), "application/json"),
         ({"audience": "releasable", "format": "html"}, b"<p>releasable</p>", "text/html"),
     ],
 )
@@ -68,6 +71,25 @@ def test_reports(client: TestClient, job_id: str, params: dict[str, str], conten
     assert reply.content == content
     assert reply.headers["content-type"].startswith(kind)
     assert "sandbox" in reply.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("format", ["json", "html"])
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_report_without_a_field_is_not_handed_out(
+    client: TestClient, services: Services, job_id: str, field: str, format: str
+) -> None:
+    for path in FIELDS[field].paths:
+        content = json.loads(report("releasable"))
+        *parents, last = path.split(".")
+        inner = content
+        for parent in parents:
+            inner = inner[parent]
+        del inner[last]
+        # Sealed again, as a program would that left the field out.
+        content["seal"] = {**content.get("seal", {}), "sha256": seal_of(content)}
+        services.artifacts.get(job_id, "report-releasable.json").path.write_text(json.dumps(content))
+        reply = client.get(f"/v1/jobs/{job_id}/report", params={"audience": "releasable", "format": format})
+        assert (reply.status_code, reply.json()["code"]) == (500, "report-incomplete"), path
 
 
 def test_bundle_comes_to_its_owner_also_if_it_is_not_for_others(client: TestClient, job_id: str) -> None:

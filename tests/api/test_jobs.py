@@ -41,7 +41,11 @@ def test_job_is_accepted_with_its_budget_reserved(client: TestClient, dataset_id
     base = f"/v1/jobs/{job['id']}"
     assert job["links"] == {
         "self": base,
+        "events": f"{base}/events",
         "cancel": f"{base}:cancel",
+        "pause": f"{base}:pause",
+        "resume": None,
+        "clone": f"{base}:clone",
         "report": None,
         "samples": None,
         "synthetic": None,
@@ -65,7 +69,8 @@ def test_spending_is_shown_rounded_up(client: TestClient, services: Services, da
     assert exact <= shown["privacy"]["epsilon_spent"] < exact + 1e-3
     assert mu_of_units(units) <= shown["privacy"]["mu"] < mu_of_units(units) + 1e-5
     assert (shown["state"], shown["phase"]) == ("running", "training")
-    assert shown["progress"] == {"phase": "training", "value": 1, "maximum": 3}
+    # One look at the phase says nothing about its pace.
+    assert shown["progress"] == {"phase": "training", "value": 1, "maximum": 3, "eta_seconds": None}
     assert "Retry-After" in reply.headers
     account = client.get(f"/v1/datasets/{dataset_id}").json()["privacy"]
     assert account["epsilon_spent"] == shown["privacy"]["epsilon_spent"]

@@ -143,12 +143,12 @@ def test_requests_are_answered_while_an_upload_is_checked(
     """Checking an upload blocks a thread, not the service."""
     checking, go_on = threading.Event(), threading.Event()
 
-    def slow(*_: object) -> None:
+    def slow(*_: object, **_options: object) -> None:
         checking.set()
         assert go_on.wait(30)
         raise OSError
 
-    monkeypatch.setattr("api.intake.detect", slow)
+    monkeypatch.setattr("api.intake.decode", slow)
     send = threading.Thread(
         target=lambda: httpx2.post(
             f"{service.url}/v1/datasets", files={"file": npz()}, headers=service.headers, timeout=60

@@ -1,0 +1,133 @@
+"""The form of a job that is being planned, and the training request it stands for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from api.schemas import BudgetRead, TrainingRequest
+from api.validation import problem_errors
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.presets import PRESETS, preset
+from datalens_service.privacy.accounting import round_down
+from datalens_service.spec import TrainingSpec
+
+_USUAL_EPSILON: Final = 1.0
+_OWN: Final = "own"
+
+
+class Choice(BaseModel):
+    """A preset as it is offered."""
+
+    name: str
+    title: str
+    meaning: str
+
+
+_PRESETS: Final = {
+    "fast": (
+        "Fast",
+        "Measures how the images of each class look on the whole, once and with noise, and draws new ones from that. "
+        "Seconds to a minute on a laptop. The best first choice.",
+    ),
+    "auto": (
+        "Most useful",
+        "Like Fast, and a classifier is trained privately that says what each new image shows. Models that learn from "
+        "these images do better; single images look rougher. Minutes.",
+    ),
+    "balanced": (
+        "Balanced",
+        "Starts like Fast, then thousands of small teacher networks vote on improvements. Minutes.",
+    ),
+    "paper": (
+        "Paper",
+        "DataLens with the settings of its authors, to compare with their figures. Slow without a GPU.",
+    ),
+}
+CHOICES: Final = tuple(
+    Choice(name=name, title=title, meaning=meaning) for name, (title, meaning) in _PRESETS.items() if name in PRESETS
+)
+
+
+class PlanForm(BaseModel):
+    """What the form says; every value has what a first visitor wants.
+
+    Attributes:
+        preset: Key of `PRESETS`, or `own` for a job that repeats another one's parameters.
+        method: Parameters of the method as JSON; they replace the preset's if they are there.
+        evaluate: Left out by browsers when the box is not ticked.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    preset: str = "fast"
+    epsilon: float = Field(default=_USUAL_EPSILON, gt=0, le=100, allow_inf_nan=False)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    synthetic_images: int = Field(default=10_000, ge=1, le=1_000_000)
+    evaluate: bool = False
+    method: str = Field(default="", max_length=10_000)
+
+    @classmethod
+    def first(cls, budget: BudgetRead) -> Self:
+        """For somebody who has chosen nothing yet: ε = 1, or what remains if that is less."""
+        affordable = round_down(min(_USUAL_EPSILON, budget.epsilon_remaining), 2)
+        return cls(epsilon=affordable or _USUAL_EPSILON, evaluate=True)
+
+    @classmethod
+    def repeating(cls, spec: TrainingSpec) -> Self:
+        """For a job like one that was there before."""
+        return cls(
+            preset=_OWN,
+            epsilon=spec.epsilon,
+            seed=spec.seed,
+            synthetic_images=spec.synthetic_images,
+            evaluate=spec.evaluation.enabled,
+            method=spec.method.model_dump_json(indent=2),
+        )
+
+    @classmethod
+    def filled(cls, values: dict[str, Any]) -> Self:
+        """What a browser sends of the form.
+
+        Raises:
+            InvalidSpec: A field is out of range, or not one of the form.
+        """
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise InvalidSpec(_sentence(error, values)) from None
+
+    def request(self, dataset_id: str, schema: Schema) -> TrainingRequest:
+        """The training request this form stands for.
+
+        Raises:
+            InvalidSpec: Its parameters are not JSON, or not those of a method.
+        """
+        wanted = {
+            "method": self._method(schema),
+            "epsilon": self.epsilon,
+            "seed": self.seed,
+            "synthetic_images": self.synthetic_images,
+            "evaluation": {"enabled": self.evaluate},
+        }
+        try:
+            return TrainingRequest(dataset_id=dataset_id, spec=TrainingSpec.model_validate(wanted))
+        except ValidationError as error:
+            raise InvalidSpec(_sentence(error, wanted)) from None
+
+    def _method(self, schema: Schema) -> Any:
+        if not self.method.strip():
+            return preset(self.preset, schema, self.epsilon).model_dump(mode="json")
+        try:
+            return json.loads(self.method)
+        except ValueError:
+            raise InvalidSpec("The parameters are not valid JSON; empty the field to use the preset's.") from None
+
+
+def _sentence(error: ValidationError, wanted: dict[str, Any]) -> str:
+    located = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+    first = problem_errors(located, wanted)[0]
+    return f"{first['pointer'].removeprefix('#/').replace('/', ', ')}: {first['detail']}"

@@ -1,0 +1,110 @@
+"""Pages from templates, with headers that let a page load and run nothing but our own files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any, Final
+from urllib.parse import quote
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.routing import APIRoute
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
+
+from api.catalogue import BY_STATUS, CATALOGUE, INTERNAL, ProblemType
+from api.dashboard.figures import FILTERS
+from api.sessions import session_of
+from datalens_service.errors import DatalensError, Unauthorized
+from datalens_service.store.sessions import Session
+
+SIGN_IN: Final = "/sign-in"
+THEME_COOKIE: Final = "datalens-theme"
+_THEMES: Final = frozenset({"light", "dark"})
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "font-src 'self'; connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("api"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(FILTERS)
+    return made
+
+
+_templates: Final = _environment()
+
+
+def page(
+    request: Request, template: str, session: Session | None = None, *, status: int = 200, **facts: Any
+) -> HTMLResponse:
+    """A page or a part of one.
+
+    Args:
+        request: Its path and its choice of theme.
+        template: Name below `templates/`, without its ending.
+        session: Of the visitor; None before signing in.
+        status: HTTP status.
+        facts: What the template shows.
+    """
+    theme = request.cookies.get(THEME_COOKIE, "")
+    content = _templates.get_template(f"{template}.html.j2").render(
+        path=request.url.path,
+        session=session,
+        scopes=session.key.scopes if session else frozenset(),
+        theme=theme if theme in _THEMES else None,
+        version=version("datalens-service"),
+        **facts,
+    )
+    return HTMLResponse(content, status, headers=_HEADERS)
+
+
+class PageRoute(APIRoute):
+    """A route whose errors are pages: the sign-in form for visitors without a session, a sentence for all else."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler with its errors answered."""
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Unauthorized:
+                return RedirectResponse(f"{SIGN_IN}?next={quote(_place(request))}", 303)
+            except DatalensError as error:
+                return _error_page(request, CATALOGUE.get(error.slug, INTERNAL), error.detail)
+            except RequestValidationError:
+                return _error_page(request, BY_STATUS[404], "There is nothing at this address.")
+            except HTTPException as error:
+                problem = BY_STATUS.get(error.status_code, BY_STATUS[400])
+                return _error_page(request, problem, problem.remedy)
+
+        return answer
+
+
+def _place(request: Request) -> str:
+    """Where a visitor goes after signing in."""
+    return request.url.path if request.method == "GET" else "/"
+
+
+def _error_page(request: Request, problem: ProblemType, detail: str) -> HTMLResponse:
+    # With the way around for visitors who have one.
+    with suppress(DatalensError):
+        session = session_of(request, request.app.state.services.database)
+        return page(request, "error", session, status=problem.status or 500, problem=problem, detail=detail)
+    return page(request, "error", status=problem.status or 500, problem=problem, detail=detail)

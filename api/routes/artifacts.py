@@ -1,0 +1,123 @@
+"""The files of a job one by one, and addresses that fetch a releasable one without a key."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response, status
+
+from api import service_examples as examples
+from api import signing
+from api.deps import Caller, ObjectId, Services, ServicesDep, caller
+from api.files import file_response
+from api.openapi import file_content, ok, problems
+from api.release_schemas import AddressRead, AddressRequest, ArtifactList, ArtifactRead
+from api.schemas import IDENTIFIER
+from datalens_service.errors import NotFound
+from datalens_service.store import audit, jobs
+from datalens_service.store.artifacts import Artifact
+from datalens_service.store.chain import utc_now
+from datalens_service.store.keys import ApiKey
+from datalens_service.store.roles import Scope
+
+router = APIRouter(tags=["downloads"])
+_KEYED: Final = problems("unauthorized", "not-found", "invalid-input", "store-unavailable", "internal-error")
+_FILE: Final = {
+    **file_content("The file.", "application/octet-stream"),
+    **problems("range-not-satisfiable"),
+}
+FileName = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Of a file.")]
+
+
+@router.get(
+    "/v1/jobs/{job_id}/artifacts",
+    operation_id="listJobArtifacts",
+    summary="List the files of a job",
+    dependencies=[Depends(caller)],
+    responses={**_KEYED, **ok(200, "Name, size and digest of each.")},
+)
+def list_artifacts(job_id: ObjectId, opened: ServicesDep, key: Caller) -> ArtifactList:
+    """What is for the owner alone is shown to nobody else."""
+    jobs.get(opened.database, job_id)
+    found = opened.artifacts.list_artifacts(job_id)
+    return ArtifactList(items=[ArtifactRead.of(one) for one in found if one.releasable or _sees_private(key)])
+
+
+@router.get(
+    "/v1/jobs/{job_id}/artifacts/{name}",
+    operation_id="getJobArtifact",
+    summary="Download a file of a job",
+    dependencies=[Depends(caller)],
+    responses={**_KEYED, **_FILE},
+    response_class=Response,
+)
+def get_artifact(job_id: ObjectId, name: FileName, request: Request, opened: ServicesDep, key: Caller) -> Response:
+    """Bytes as they were stored; the digest in the list, the `ETag` and `Repr-Digest` are the same."""
+    return _sent(request, _visible(opened, key, job_id, name))
+
+
+@router.post(
+    "/v1/jobs/{job_id}/artifacts/{name}:sign",
+    operation_id="createDownloadAddress",
+    summary="Let somebody without a key fetch a file",
+    status_code=status.HTTP_201_CREATED,
+    dependencies=[Depends(caller)],
+    responses={**_KEYED, **ok(201, "The address and its end.", headers=("Location",)), **problems("forbidden")},
+)
+def create_address(
+    job_id: ObjectId,
+    name: FileName,
+    opened: ServicesDep,
+    key: Caller,
+    response: Response,
+    wanted: Annotated[AddressRequest | None, Body(openapi_examples=examples.ADDRESSES)] = None,
+) -> AddressRead:
+    """Releasable files only. Revoking the key that asked ends its addresses, too."""
+    seconds = (wanted or AddressRequest()).expires_in
+    expires_at = (utc_now() + timedelta(seconds=seconds)).replace(microsecond=0)
+    url = signing.sign(opened.database, key, _visible(opened, key, job_id, name), expires_at)
+    response.headers["Location"] = url
+    return AddressRead(url=url, expires_at=expires_at)
+
+
+@router.get(
+    "/v1/downloads/{granted}",
+    operation_id="getDownload",
+    summary="Download by a signed address",
+    responses={**_FILE, **problems("forbidden", "not-found", "invalid-input", "store-unavailable", "internal-error")},
+    response_class=Response,
+)
+def get_download(
+    granted: Annotated[str, Path(max_length=1024, pattern=IDENTIFIER, description="As it was handed out.")],
+    signature: Annotated[str, Query(max_length=64, pattern=IDENTIFIER, description="As it was handed out.")],
+    request: Request,
+    opened: ServicesDep,
+) -> Response:
+    """Needs no key: the address is the right. Every use is noted under the key that asked for it."""
+    grant, artifact = signing.redeem(opened.database, opened.artifacts, granted, signature)
+    audit.note(
+        opened.database,
+        grant.tenant_id,
+        actor=grant.key_id,
+        action="getDownload",
+        object_id=grant.job_id,
+        outcome=status.HTTP_200_OK,
+    )
+    return _sent(request, artifact)
+
+
+def _sees_private(key: ApiKey) -> bool:
+    return Scope.REPORTS_READ in key.scopes
+
+
+def _visible(opened: Services, key: ApiKey, job_id: str, name: str) -> Artifact:
+    artifact = opened.artifacts.get(job_id, name)
+    if not artifact.releasable and not _sees_private(key):
+        raise NotFound("There is no such file; those for the owner alone go when their data set is deleted.")
+    return artifact
+
+
+def _sent(request: Request, artifact: Artifact) -> Response:
+    name = f"{artifact.job_id}-{artifact.name}"
+    return file_response(request, artifact.path, artifact.sha256, media_type=artifact.media_type, name=name)

@@ -1,0 +1,65 @@
+"""What happens to a job: as a list, and as a stream that goes on where a client was cut off."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from api.deps import MAXIMUM_PAGE, ObjectId, ServicesDep, caller
+from api.event_schemas import EventPage, EventRead
+from api.event_stream import HEADERS, MEDIA_TYPE, stream
+from api.openapi import ok, problems
+from datalens_service.store import events, jobs
+
+router = APIRouter(
+    prefix="/v1/jobs/{job_id}",
+    tags=["jobs"],
+    dependencies=[Depends(caller)],
+    responses=problems("unauthorized", "store-unavailable", "internal-error"),
+)
+_LARGEST: Final = 2**63 - 1
+_STREAM: Final = {MEDIA_TYPE: {"schema": {"type": "string"}}}
+
+
+@router.get(
+    "/events",
+    operation_id="listJobEvents",
+    summary="Read what happened to a job, or follow it",
+    response_model=EventPage,
+    responses={
+        200: {**ok(200, "A portion of the events; with `Accept: text/event-stream`, all of them as they happen.")[200],
+              "content": _STREAM},
+        **problems("not-found", "invalid-input"),
+    },
+)  # fmt: skip
+def list_job_events(
+    job_id: ObjectId,
+    request: Request,
+    opened: ServicesDep,
+    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last event that is known.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion.")] = 100,
+    last_event_id: Annotated[
+        int | None,
+        Header(ge=0, le=_LARGEST, description="Of a stream that was cut off: number of the last event that came."),
+    ] = None,
+) -> Response:
+    """States, progress and ε: the numbers of the job and of its account, nothing about records.
+
+    The stream ends with the job. Each event has its number as `id`; `Last-Event-ID` goes on behind it.
+    """
+    job = jobs.get(opened.database, job_id)
+    delta = float(job.plan["delta"])
+    if MEDIA_TYPE in request.headers.get("accept", ""):
+        last = after if last_event_id is None else last_event_id
+        lines = stream(opened.database, job_id, delta, last, opened.stopping)
+        return StreamingResponse(lines, media_type=MEDIA_TYPE, headers=HEADERS)
+    found = events.list_events(opened.database, job_id, after=after, limit=limit + 1)
+    more = len(found) > limit
+    page = EventPage(
+        items=[EventRead.of(event, delta) for event in found[:limit]],
+        has_more=more,
+        next_cursor=found[limit - 1].seq if more else None,
+    )
+    return JSONResponse(page.model_dump(mode="json"))

@@ -1,0 +1,153 @@
+"""Generators: draw more from them, take them along, bring them in."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Query, Request, Response, status
+
+from api import imports
+from api import service_examples as examples
+from api.deps import After, Caller, Limit, ObjectId, ServicesDep, caller
+from api.files import file_response
+from api.openapi import file_content, form_body, ok, problems
+from api.release_schemas import GeneratorForm, GeneratorRead
+from api.routes.downloads import FormatName
+from api.schemas import Page
+from api.synthetic import CARD, GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES
+from api.uploads import FILE_FIELD, GeneratorUploadDep
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import StateConflict
+from datalens_service.store import datasets, generators, jobs
+
+router = APIRouter(
+    prefix="/v1/generators",
+    tags=["generators"],
+    dependencies=[Depends(caller)],
+    responses=problems("unauthorized", "store-unavailable", "internal-error"),
+)
+_ONE: Final = problems("not-found", "invalid-input")
+_FORM: Final[dict[str, Any]] = form_body(
+    GeneratorForm, FILE_FIELD, "A generator as `GET /v1/generators/{id}/file` gives it.", examples.GENERATOR_FORM
+)
+
+
+@router.get(
+    "",
+    operation_id="listGenerators",
+    summary="List generators, newest first",
+    responses={**ok(200, "A portion of the list."), **problems("invalid-input")},
+)
+def list_generators(opened: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[GeneratorRead]:
+    """Those that jobs made and those that were imported; cards are left out."""
+    found = generators.list_generators(opened.database, key.tenant_id, limit=limit, cursor=after)
+    items = [GeneratorRead.of(generator, None) for generator in found.items]
+    return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
+
+
+@router.post(
+    "",
+    operation_id="importGenerator",
+    summary="Bring a generator along",
+    status_code=status.HTTP_201_CREATED,
+    response_model=GeneratorRead,
+    openapi_extra=_FORM,
+    responses={
+        **ok(201, "It can be drawn from.", headers=("Location",)),
+        **problems("invalid-input", "payload-too-large", "unsupported-media-type", "worker-unavailable"),
+    },
+)
+def import_generator(upload: GeneratorUploadDep, opened: ServicesDep, key: Caller, response: Response) -> GeneratorRead:
+    """Numbers are read from it and no code is run. No account here covers it, and everything drawn from it says so."""
+    made = imports.register(opened.database, opened.settings.data_dir, upload.path, key.tenant_id, upload.form.name)
+    response.headers["Location"] = f"/v1/generators/{made.id}"
+    return GeneratorRead.of(made, made.card)
+
+
+@router.get(
+    "/{generator_id}",
+    operation_id="getGenerator",
+    summary="Read a generator and its card",
+    responses={**ok(200, "The generator."), **_ONE},
+)
+def get_generator(generator_id: ObjectId, opened: ServicesDep) -> GeneratorRead:
+    """The card of one that a job made is that of the job: what it cost, and by which mechanisms."""
+    found = generators.get(opened.database, generator_id)
+    if found.job_id is None:
+        return GeneratorRead.of(found, found.card)
+    card = opened.artifacts.releasable(found.job_id, CARD).path.read_text()
+    return GeneratorRead.of(found, json.loads(card))
+
+
+@router.get(
+    "/{generator_id}/file",
+    operation_id="getGeneratorFile",
+    summary="Take a generator along",
+    responses={**file_content("safetensors.", "application/octet-stream"), **_ONE, **problems("range-not-satisfiable")},
+    response_class=Response,
+)
+def get_file(generator_id: ObjectId, request: Request, opened: ServicesDep) -> Response:
+    """Numbers and public settings; `POST /v1/generators` takes it in again, here or elsewhere."""
+    found = generators.get(opened.database, generator_id)
+    if found.job_id is None:
+        path, sha256 = imports.file_of(opened.settings.data_dir, found.id), found.sha256 or ""
+    else:
+        artifact = opened.artifacts.releasable(found.job_id, GENERATOR)
+        path, sha256 = artifact.path, artifact.sha256
+    name = f"{found.id}.safetensors"
+    return file_response(request, path, sha256, media_type="application/octet-stream", name=name)
+
+
+@router.get(
+    "/{generator_id}/samples",
+    operation_id="createGeneratorSamples",
+    summary="Draw synthetic images",
+    responses={
+        **file_content(
+            "A file that says it is synthetic and carries the card.",
+            "application/vnd.apache.parquet",
+            "application/octet-stream",
+            "application/zip",
+        ),
+        **_ONE,
+        **problems("range-not-satisfiable", "worker-unavailable"),
+    },
+    response_class=Response,
+)
+def get_samples(
+    generator_id: ObjectId,
+    request: Request,
+    opened: ServicesDep,
+    n: Annotated[int, Query(ge=1, le=MAXIMUM_IMAGES, description="Images.")] = 1000,
+    seed: Annotated[int, Query(ge=0, lt=2**63, description="The same seed gives the same images.")] = 0,
+    format: FormatName = "parquet",
+) -> Response:
+    """Costs no ε: it reads the generator, never the records."""
+    found = generators.get(opened.database, generator_id)
+    if found.job_id is None:
+        schema = Schema.model_validate((found.card or {})["schema"])
+        file, card = (
+            imports.file_of(opened.settings.data_dir, found.id),
+            imports.card_of(opened.settings.data_dir, found.id),
+        )
+        made = opened.synthetic.drawn(found.id, file, card, schema, format, n, seed)
+    else:
+        job = jobs.get(opened.database, found.job_id)
+        made = opened.synthetic.get(job, datasets.get(opened.database, job.dataset_id).schema, format, n, seed)
+    name = f"{found.id}-synthetic.{SUFFIXES.get(format, format)}"
+    media_type = MEDIA_TYPES.get(format, "application/octet-stream")
+    return file_response(request, made.path, made.sha256, media_type=media_type, name=name)
+
+
+@router.delete(
+    "/{generator_id}",
+    operation_id="deleteGenerator",
+    summary="Forget an imported generator",
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses={204: {"description": "Its file is gone."}, **_ONE, **problems("state-conflict")},
+)
+def delete_generator(generator_id: ObjectId, opened: ServicesDep) -> None:
+    """One that a job made is a release: it stays, as what was spent on it stays spent."""
+    if not imports.remove(opened.database, opened.settings.data_dir, generator_id):
+        raise StateConflict("A job made this generator; what was released stays.")

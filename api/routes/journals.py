@@ -1,0 +1,55 @@
+"""What the caller's tenant has used, and who did what in it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Query
+
+from api.access_schemas import AuditPage, AuditRead, UsageRead
+from api.deps import MAXIMUM_PAGE, Caller, ServicesDep, caller
+from api.openapi import ok, problems
+from datalens_service.store import audit, usage
+
+router = APIRouter(
+    prefix="/v1",
+    tags=["access"],
+    dependencies=[Depends(caller)],
+    responses=problems("unauthorized", "store-unavailable", "internal-error"),
+)
+_LARGEST: Final = 2**63 - 1
+
+
+@router.get(
+    "/usage",
+    operation_id="getUsage",
+    summary="See what was used",
+    responses=ok(200, "Counts, bytes and seconds."),
+)
+def get_usage(opened: ServicesDep, key: Caller) -> UsageRead:
+    """What budgets were spent is in the account of each data set: ε of different people does not add up."""
+    return UsageRead(**usage.of_tenant(opened.database, key.tenant_id))
+
+
+@router.get(
+    "/audit",
+    operation_id="listAuditEntries",
+    summary="Read the audit journal",
+    responses={**ok(200, "A portion of the journal, oldest first."), **problems("invalid-input")},
+)
+def list_audit(
+    opened: ServicesDep,
+    key: Caller,
+    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last entry that is known.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion.")] = 100,
+) -> AuditPage:
+    """Who did what to which object. Ids and statuses, nothing of what was in them."""
+    found, head = audit.list_entries(opened.database, key.tenant_id, after=after, limit=limit + 1)
+    more = len(found) > limit
+    return AuditPage(
+        items=[AuditRead.of(entry) for entry in found[:limit]],
+        has_more=more,
+        next_cursor=found[limit - 1].seq if more else None,
+        tenant_id=key.tenant_id,
+        head_hash=head,
+    )

@@ -1,0 +1,102 @@
+"""API keys of the caller's tenant: make, narrow, let expire, rotate, revoke."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Depends, Response, status
+
+from api import service_examples as examples
+from api.access_schemas import KeyCreate, KeyCreated, KeyList, KeyRead, KeyRotation
+from api.deps import Caller, ObjectId, ServicesDep, caller
+from api.openapi import ok, problems
+from datalens_service.errors import InvalidInput
+from datalens_service.store import keys
+from datalens_service.store.chain import utc_now
+
+router = APIRouter(
+    prefix="/v1/api-keys",
+    tags=["access"],
+    dependencies=[Depends(caller)],
+    responses=problems("unauthorized", "store-unavailable", "internal-error"),
+)
+
+
+@router.post(
+    "",
+    operation_id="createApiKey",
+    summary="Make an API key",
+    status_code=status.HTTP_201_CREATED,
+    responses={**ok(201, "The key, shown this once.", headers=("Location",)), **problems("invalid-input")},
+)
+def create_key(
+    wanted: Annotated[KeyCreate, Body(openapi_examples=examples.KEYS)],
+    opened: ServicesDep,
+    key: Caller,
+    response: Response,
+) -> KeyCreated:
+    """For the caller's own tenant."""
+    if wanted.expires_at is not None and wanted.expires_at <= utc_now():
+        raise InvalidInput("expires_at lies in the past.")
+    made, plain = keys.create(opened.database, wanted.for_tenant(key.tenant_id))
+    return _created(response, made, plain)
+
+
+@router.get(
+    "",
+    operation_id="listApiKeys",
+    summary="List API keys",
+    responses=ok(200, "All keys of the tenant."),
+)
+def list_keys(opened: ServicesDep, key: Caller) -> KeyList:
+    """Revoked and expired ones stay in the list."""
+    return KeyList(items=[KeyRead.of(one) for one in keys.list_keys(opened.database, key.tenant_id)])
+
+
+@router.get(
+    "/{key_id}",
+    operation_id="getApiKey",
+    summary="Read what is kept of an API key",
+    responses={**ok(200, "Its name, role, scopes and end."), **problems("not-found", "invalid-input")},
+)
+def get_key(key_id: ObjectId, opened: ServicesDep) -> KeyRead:
+    """The key itself is kept nowhere."""
+    return KeyRead.of(keys.get(opened.database, key_id))
+
+
+@router.post(
+    "/{key_id}:rotate",
+    operation_id="rotateApiKey",
+    summary="Replace an API key by a new one like it",
+    status_code=status.HTTP_201_CREATED,
+    responses={
+        **ok(201, "The new key, shown this once.", headers=("Location",)),
+        **problems("not-found", "state-conflict", "invalid-input"),
+    },
+)
+def rotate_key(
+    key_id: ObjectId,
+    opened: ServicesDep,
+    response: Response,
+    wanted: Annotated[KeyRotation | None, Body(openapi_examples=examples.ROTATIONS)] = None,
+) -> KeyCreated:
+    """The old one goes on working for `overlap_seconds`, so that nobody is locked out meanwhile."""
+    overlap = timedelta(seconds=(wanted or KeyRotation()).overlap_seconds)
+    return _created(response, *keys.rotate(opened.database, key_id, overlap))
+
+
+@router.delete(
+    "/{key_id}",
+    operation_id="revokeApiKey",
+    summary="Revoke an API key",
+    responses={**ok(200, "It is useless from now on."), **problems("not-found", "invalid-input")},
+)
+def revoke_key(key_id: ObjectId, opened: ServicesDep) -> KeyRead:
+    """At once, with all download addresses it asked for. Repeatable."""
+    return KeyRead.of(keys.revoke(opened.database, key_id))
+
+
+def _created(response: Response, made: keys.ApiKey, plain: str) -> KeyCreated:
+    response.headers["Location"] = f"/v1/api-keys/{made.id}"
+    return KeyCreated(key=KeyRead.of(made), api_key=plain)

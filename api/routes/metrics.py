@@ -1,0 +1,26 @@
+"""For Prometheus."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends, Response
+
+from api import metrics
+from api.deps import ServicesDep, caller
+from api.openapi import problems
+from datalens_service.store.overview import overview
+
+router = APIRouter(tags=["health"], dependencies=[Depends(caller)], default_response_class=Response)
+
+
+@router.get(
+    "/metrics",
+    operation_id="getMetrics",
+    summary="Read the metrics of the whole service",
+    responses={
+        200: {"description": "Text format of Prometheus.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **problems("unauthorized", "store-unavailable", "internal-error"),
+    },
+)
+def get_metrics(opened: ServicesDep) -> Response:
+    """Jobs, queues, pace and budgets, from the database; Prometheus sends the key as a bearer token."""
+    return Response(metrics.exposition(overview(opened.database)), media_type=metrics.MEDIA_TYPE)

@@ -1,0 +1,256 @@
+"""The pages: data sets, planning a job, jobs, reports. They show; what changes something goes to `/v1`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+from uuid import uuid4
+
+from fastapi import APIRouter, Body, Depends, Query, Request, Response
+from fastapi.responses import HTMLResponse
+
+from api import pricing
+from api.dashboard import figures, journal, shares, stages
+from api.dashboard.planning import CHOICES, PlanForm
+from api.dashboard.rendering import PageRoute, page
+from api.deps import After, ObjectId, Services, ServicesDep, caller
+from api.files import file_response
+from api.intake_schemas import ValidationRead
+from api.job_schemas import JobRead
+from api.permissions import check_scope
+from api.schemas import BudgetRead, DatasetRead
+from api.sessions import session_of
+from datalens_service.data.export import WRITERS
+from datalens_service.errors import DatalensError, NotFound, StateConflict
+from datalens_service.spec import TrainingSpec
+from datalens_service.store import audit, datasets, intakes, jobs, statement, tenants
+from datalens_service.store.datasets import DatasetState, StoredDataset
+from datalens_service.store.intakes import Intake
+from datalens_service.store.jobs import Job, JobState
+from datalens_service.store.keys import ApiKey
+from datalens_service.store.roles import Scope
+from datalens_service.store.sessions import Session
+
+_RECENT: Final = 6
+_PORTION: Final = 25
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Somebody who has signed in, looking at a page.
+
+    Attributes:
+        request: Of the page.
+        session: Of their browser.
+        key: That they signed in with; checked as for every request of the API.
+    """
+
+    request: Request
+    session: Session
+    key: ApiKey
+
+    @property
+    def tenant_id(self) -> str:
+        """Whose objects they see."""
+        return self.key.tenant_id
+
+    def page(self, template: str, **facts: Any) -> HTMLResponse:
+        """A page for them."""
+        return page(self.request, template, self.session, **facts)
+
+
+def visitor(request: Request, opened: ServicesDep, key: Annotated[ApiKey, Depends(caller)]) -> Visitor:
+    """Who looks at the page.
+
+    Raises:
+        Unauthorized: Nobody has signed in.
+        Forbidden: The key lacks the scope of the page.
+        NotFound: The page is about an object of another tenant.
+    """
+    return Visitor(request, session_of(request, opened.database), key)
+
+
+VisitorDep = Annotated[Visitor, Depends(visitor)]
+
+
+@router.get("/", operation_id="showDatasets")
+def overview(who: VisitorDep, opened: ServicesDep, after: After = None) -> Response:
+    """All data sets, and the newest jobs."""
+    found = intakes.listed(opened.database, who.tenant_id, limit=_PORTION, cursor=after)
+    recent = jobs.list_jobs(opened.database, limit=_RECENT, tenant_id=who.tenant_id).items
+    return who.page(
+        "overview",
+        datasets=[_card(opened, dataset) for dataset in found.items],
+        next_cursor=found.next_cursor,
+        first_portion=after is None,
+        jobs=_listed(opened, recent),
+    )
+
+
+@router.get("/datasets/new", operation_id="showUploadForm")
+def upload_page(who: VisitorDep, opened: ServicesDep) -> Response:
+    """The form of an upload."""
+    return who.page("upload", limit=opened.settings.max_upload_bytes)
+
+
+@router.get("/datasets/{dataset_id}", operation_id="showDataset")
+def dataset_page(dataset_id: ObjectId, who: VisitorDep, opened: ServicesDep) -> Response:
+    """A data set, its budget, its jobs and the journal of its account; a receipt once it was deleted."""
+    try:
+        dataset = datasets.get(opened.database, dataset_id)
+    except NotFound:
+        return _intake_page(who, opened, dataset_id)
+    with opened.database.session() as session:
+        entries = statement.entries(session, dataset_id)
+    shown = _shown(opened, dataset)
+    return who.page(
+        "dataset",
+        **shown,
+        jobs=_listed(opened, jobs.list_jobs(opened.database, dataset_id=dataset_id, limit=_PORTION).items),
+        rows=journal.rows(entries, shown["dataset"].privacy.delta),
+        linked=datasets.linked(opened.database, dataset_id),
+    )
+
+
+def _intake_page(who: Visitor, opened: Services, dataset_id: str) -> Response:
+    """An upload that is being read, or of which nothing became."""
+    check_scope(who.key, Scope.DATASETS_WRITE)
+    found = intakes.get(opened.database, dataset_id)
+    if found.report is not None:
+        _note(opened, who, dataset_id)
+    return who.page("intake", intake=ValidationRead.of(found), name=found.form.get("name") or dataset_id)
+
+
+@router.get("/datasets/{dataset_id}/new-job", operation_id="showPlanForm")
+def plan_page(
+    dataset_id: ObjectId,
+    who: VisitorDep,
+    opened: ServicesDep,
+    like: Annotated[str | None, Query(max_length=64)] = None,
+) -> Response:
+    """The form of a job, as somebody begins who knows nothing yet, or as another job was."""
+    shown = _shown(opened, _ready(opened, dataset_id))
+    form = PlanForm.first(shown["dataset"].privacy)
+    if like is not None:
+        tenants.check_owned(opened.database, who.tenant_id, {"job_id": like})
+        form = PlanForm.repeating(TrainingSpec.model_validate(jobs.get(opened.database, like).spec))
+    return who.page("plan", **shown, form=form, like=like, choices=CHOICES)
+
+
+@router.post("/datasets/{dataset_id}/plan", operation_id="showPlan")
+def plan_part(
+    dataset_id: ObjectId, filled: Annotated[dict[str, Any], Body()], who: VisitorDep, opened: ServicesDep
+) -> Response:
+    """What the form costs, as a part of its page, with the very request that the button sends."""
+    dataset = _ready(opened, dataset_id)
+    try:
+        wanted = PlanForm.filled(filled).request(dataset_id, dataset.schema)
+        quote = pricing.quote(opened.database, who.tenant_id, dataset_id, wanted.spec)
+    except DatalensError as error:
+        return who.page("parts/plan_refused", detail=error.detail)
+    plan = quote.as_plan()
+    return who.page(
+        "parts/plan_cost",
+        plan=plan,
+        gauge=shares.of_budget(plan.budget, plan.cost.units),
+        wanted=wanted,
+        # One key per price: pressing twice submits once.
+        idempotency_key=str(uuid4()),
+    )
+
+
+@router.get("/jobs", operation_id="showJobs")
+def jobs_page(who: VisitorDep, opened: ServicesDep, after: After = None) -> Response:
+    """All jobs."""
+    found = jobs.list_jobs(opened.database, limit=_PORTION, cursor=after, tenant_id=who.tenant_id)
+    return who.page(
+        "jobs", jobs=_listed(opened, found.items), next_cursor=found.next_cursor, first_portion=after is None
+    )
+
+
+@router.get("/jobs/{job_id}", operation_id="showJob")
+def job_page(job_id: ObjectId, who: VisitorDep, opened: ServicesDep) -> Response:
+    """A job: where it stands, what it spent, what it made."""
+    return who.page("job", **_job_facts(opened, jobs.get(opened.database, job_id)))
+
+
+@router.get("/jobs/{job_id}/samples.png", operation_id="showJobSamples")
+def samples_so_far(job_id: ObjectId, request: Request, who: VisitorDep, opened: ServicesDep) -> Response:
+    """The sample grid of a job that may still run."""
+    check_scope(who.key, Scope.RELEASES_READ)
+    found = opened.artifacts.releasable(job_id, "samples.png")
+    return file_response(request, found.path, found.sha256, media_type=found.media_type, name=found.name, inline=True)
+
+
+@router.get("/jobs/{job_id}/report", operation_id="showJobReport")
+def report_page(
+    job_id: ObjectId,
+    who: VisitorDep,
+    opened: ServicesDep,
+    audience: Annotated[str, Query(pattern="^(owner|releasable)$")] = "releasable",
+) -> Response:
+    """The report of a succeeded job, framed by the way back."""
+    job = jobs.get(opened.database, job_id)
+    if job.state is not JobState.SUCCEEDED:
+        raise StateConflict(f"There is no report: the job is {job.state}, not succeeded.")
+    dataset = datasets.get(opened.database, job.dataset_id)
+    return who.page("report", job=JobRead.of(job), dataset=dataset, audience=audience)
+
+
+@router.get("/keys", operation_id="showApiKeys")
+def keys_page(who: VisitorDep) -> Response:
+    """Keys; the page fetches them itself, as it also makes and revokes them."""
+    return who.page("keys")
+
+
+def _ready(opened: Services, dataset_id: str) -> StoredDataset:
+    dataset = datasets.get(opened.database, dataset_id)
+    if dataset.state is DatasetState.DELETED:
+        raise StateConflict("The records of this data set were deleted, so no job can train on it.")
+    return dataset
+
+
+def _card(opened: Services, found: StoredDataset | Intake) -> dict[str, Any]:
+    if isinstance(found, Intake):
+        return {"dataset": DatasetRead.of_intake(found), "gauge": None}
+    return _shown(opened, found)
+
+
+def _note(opened: Services, who: Visitor, dataset_id: str) -> None:
+    """That somebody saw what depends on the records, before they see it."""
+    audit.note(opened.database, who.tenant_id, actor=who.key.id, action="seeDataset", object_id=dataset_id, outcome=200)
+
+
+def _shown(opened: Services, dataset: StoredDataset) -> dict[str, Any]:
+    """A data set with its gauge."""
+    with opened.database.session() as session:
+        account = statement.statement(session, dataset.id)
+    return {"dataset": DatasetRead.of(dataset, account), "gauge": shares.of_budget(BudgetRead.of(account))}
+
+
+def _listed(opened: Services, found: tuple[Job, ...]) -> list[dict[str, Any]]:
+    """Jobs with the names of their data sets."""
+    names = {job.dataset_id for job in found}
+    named = {name: datasets.get(opened.database, name).name for name in names}
+    return [{"job": JobRead.of(job), "name": named[job.dataset_id], "stages": stages.stages(job)} for job in found]
+
+
+def _job_facts(opened: Services, job: Job) -> dict[str, Any]:
+    dataset = datasets.get(opened.database, job.dataset_id)
+    with opened.database.session() as session:
+        account = statement.statement(session, dataset.id)
+    files = opened.artifacts.list_artifacts(job.id)
+    return {
+        "job": JobRead.of(job),
+        "dataset": dataset,
+        "budget": BudgetRead.of(account),
+        "budget_gauge": shares.of_budget(BudgetRead.of(account)),
+        "gauge": shares.of_job(job),
+        "stages": stages.stages(job),
+        "took": figures.between(job.started_at, job.finished_at) if job.started_at and job.finished_at else "",
+        "sizes": {file.name: file.size for file in files},
+        "digests": {file.name: file.sha256 for file in files},
+        "formats": list(WRITERS),
+    }

@@ -1,0 +1,66 @@
+"""The account of a data set: its journal in portions, and the one way to raise its limit."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Body, Depends, Query
+
+from api import service_examples as examples
+from api.deps import MAXIMUM_PAGE, Caller, ObjectId, ServicesDep, caller
+from api.openapi import ok, problems
+from api.privacy_schemas import EntryPage, RaiseRequest
+from api.schemas import BudgetRead
+from datalens_service.store import budgets, statement
+from datalens_service.store.chain import EntryKind
+
+router = APIRouter(
+    prefix="/v1/datasets/{dataset_id}",
+    tags=["datasets"],
+    dependencies=[Depends(caller)],
+    responses=problems("unauthorized", "not-found", "invalid-input", "store-unavailable", "internal-error"),
+)
+_LARGEST: Final = 2**63 - 1
+
+
+@router.get(
+    "/privacy/entries",
+    operation_id="listDatasetPrivacyEntries",
+    summary="Read the journal of a data set's account in portions",
+    responses=ok(200, "A portion of the journal, oldest first."),
+)
+def list_entries(
+    dataset_id: ObjectId,
+    opened: ServicesDep,
+    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last entry that is known.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion.")] = 100,
+    kind: Annotated[EntryKind | None, Query(description="Only entries of this kind, for example `charge`.")] = None,
+) -> EntryPage:
+    """Every reservation, charge, return and raise. With `kind`, seals are not next to each other any more."""
+    with opened.database.session() as session:
+        found = statement.entries_after(session, dataset_id, after, limit + 1, kind)
+    more = len(found) > limit
+    return EntryPage(items=found[:limit], has_more=more, next_cursor=found[limit - 1].seq if more else None)
+
+
+@router.post(
+    "/privacy:raise",
+    operation_id="raiseDatasetPrivacy",
+    summary="Raise the lifetime budget of a data set",
+    responses={
+        **ok(200, "The account, as it is from now on."),
+        **problems("state-conflict", "invalid-spec", "ledger-corrupt"),
+    },
+)
+def raise_privacy(
+    dataset_id: ObjectId,
+    wanted: Annotated[RaiseRequest, Body(openapi_examples=examples.RAISES)],
+    opened: ServicesDep,
+    key: Caller,
+) -> BudgetRead:
+    """Weakens what was promised to the people in the data set, for good: there is no way back.
+
+    The account's journal shows the raise to whoever verifies a job; the audit journal keeps the reason.
+    """
+    reason, epsilon = wanted.reason, wanted.epsilon
+    return BudgetRead.of(budgets.raise_budget(opened.database, dataset_id, epsilon, reason=reason, actor=key.id))

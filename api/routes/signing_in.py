@@ -1,0 +1,60 @@
+"""Signing in to the pages with an API key, and out again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from api import sessions as cookies
+from api.dashboard.rendering import SIGN_IN, PageRoute, page
+from api.deps import ServicesDep
+from datalens_service.errors import Unauthorized
+from datalens_service.store import sessions
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get(SIGN_IN)
+def sign_in_page(request: Request, next: Annotated[str, Query(max_length=500)] = "/") -> Response:
+    """The form."""
+    return page(request, "sign_in", next=_within(next), complaint=None)
+
+
+@router.post(SIGN_IN)
+def sign_in(
+    request: Request,
+    opened: ServicesDep,
+    key: Annotated[str, Form(max_length=200)] = "",
+    next: Annotated[str, Form(max_length=500)] = "/",
+) -> Response:
+    """Exchange a key for a session; the key is not kept."""
+    if cookies.from_elsewhere(request):
+        return _refused(request, next, "Another site sent this form. Type the key here.", 403)
+    try:
+        session = sessions.sign_in(opened.database, key.strip())
+    except Unauthorized as error:
+        return _refused(request, next, error.detail, 401)
+    answer = RedirectResponse(_within(next), 303)
+    cookies.remember(answer, request, session)
+    return answer
+
+
+@router.post("/sign-out")
+def sign_out(request: Request) -> Response:
+    """Forget the session. Nothing else changes, so it needs no token; only other sites may not send it."""
+    answer = RedirectResponse("/" if cookies.from_elsewhere(request) else SIGN_IN, 303)
+    if not cookies.from_elsewhere(request):
+        cookies.forget(answer)
+    return answer
+
+
+def _refused(request: Request, next: str, complaint: str, status: int) -> Response:
+    return page(request, "sign_in", status=status, next=_within(next), complaint=complaint)
+
+
+def _within(next: str) -> str:
+    """A path of this service, and never another site's."""
+    inside = next.startswith("/") and not next.startswith(("//", "/\\"))
+    return next if inside and next.isprintable() else "/"

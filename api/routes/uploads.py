@@ -1,0 +1,199 @@
+"""Resumable uploads: tus 1.0 with creation, checksum, termination and expiration."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+import anyio.to_thread
+from fastapi import APIRouter, Depends, Header, Request, Response, status
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from api import tus
+from api.deps import ObjectId, Services, ServicesDep, caller
+from api.intake_schemas import UploadRead
+from api.openapi import ok, problems
+from datalens_service.errors import UploadOffsetMismatch
+from datalens_service.store import uploads
+from datalens_service.store.keys import ApiKey
+from datalens_service.store.uploads import PartialUpload
+
+router = APIRouter(
+    prefix=tus.PATH, tags=["uploads"], responses=problems("unauthorized", "store-unavailable", "internal-error")
+)
+
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {tus.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}, "example": "bytes"}},
+    }
+}
+_PROGRESS: Final = ("Upload-Offset", "Upload-Expires", "Tus-Resumable")
+
+Version = Annotated[str | None, Header(alias="Tus-Resumable", description="1.0.0")]
+Caller = Annotated[ApiKey, Depends(caller)]
+
+
+@router.options(
+    "",
+    operation_id="getUploadOptions",
+    summary="Ask what the service offers for uploads",
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses={204: {"description": "The headers name version, extensions, largest length and checksums."}},
+)
+def get_upload_options(opened: ServicesDep, _caller: Caller) -> Response:
+    """What a tus client asks first."""
+    headers = {
+        "Tus-Extension": tus.EXTENSIONS,
+        "Tus-Max-Size": str(opened.settings.max_upload_bytes),
+        "Tus-Checksum-Algorithm": ",".join(tus.ALGORITHMS),
+    }
+    return Response(status_code=204, headers=headers)
+
+
+@router.post(
+    "",
+    operation_id="createUpload",
+    summary="Announce a file that will come in pieces",
+    status_code=status.HTTP_201_CREATED,
+    responses={
+        **ok(201, "The upload, still empty.", headers=("Location", *_PROGRESS)),
+        **problems("invalid-input", "payload-too-large", "upload-protocol", "insufficient-storage"),
+    },
+)
+def create_upload(
+    opened: ServicesDep,
+    caller: Caller,
+    response: Response,
+    length: Annotated[int, Header(alias="Upload-Length", ge=1, lt=2**63, description="Bytes of the whole file.")],
+    version: Version = None,
+) -> UploadRead:
+    """`Upload-Metadata` is not read: a file name is nobody's business."""
+    tus.check_version(version)
+    if length > opened.settings.max_upload_bytes:
+        raise HTTPException(413)
+    uploads.remove_expired(opened.database)
+    tus.check_room(tus.folder_of(opened.settings.data_dir), length)
+    upload = uploads.create(opened.database, caller.id, length, _lifetime(opened))
+    response.headers.update({**tus.headers_of(upload), "Location": f"{tus.PATH}/{upload.id}"})
+    return UploadRead.of(upload)
+
+
+@router.head(
+    "/{upload_id}",
+    operation_id="getUploadOffset",
+    summary="Ask how much of an upload is there",
+    response_class=Response,
+    responses={
+        **ok(200, "The headers say it.", headers=_PROGRESS),
+        **problems("not-found", "invalid-input", "upload-protocol"),
+    },
+)
+def get_upload_offset(upload_id: ObjectId, opened: ServicesDep, _caller: Caller, version: Version = None) -> Response:
+    """What a client asks after an interruption."""
+    tus.check_version(version)
+    return Response(headers=tus.headers_of(uploads.get(opened.database, upload_id)))
+
+
+@router.get(
+    "/{upload_id}",
+    operation_id="getUpload",
+    summary="Read an upload",
+    responses={**ok(200, "The upload."), **problems("not-found", "invalid-input")},
+)
+def get_upload(upload_id: ObjectId, opened: ServicesDep, _caller: Caller) -> UploadRead:
+    """The same as JSON."""
+    return UploadRead.of(uploads.get(opened.database, upload_id))
+
+
+@router.patch(
+    "/{upload_id}",
+    operation_id="appendToUpload",
+    summary="Send the next piece of a file",
+    status_code=status.HTTP_204_NO_CONTENT,
+    openapi_extra=_BODY,
+    responses={
+        **ok(204, "The piece is on the disk.", headers=_PROGRESS),
+        **problems(
+            "not-found",
+            "invalid-input",
+            "malformed-request",
+            "upload-offset-mismatch",
+            "upload-locked",
+            "checksum-mismatch",
+            "upload-protocol",
+            "payload-too-large",
+            "unsupported-media-type",
+            "insufficient-storage",
+        ),
+    },
+)
+async def append_to_upload(
+    upload_id: ObjectId,
+    request: Request,
+    opened: ServicesDep,
+    _caller: Caller,
+    offset: Annotated[int, Header(alias="Upload-Offset", ge=0, lt=2**63, description="Where the piece begins.")],
+    checksum: Annotated[
+        str | None, Header(alias="Upload-Checksum", description="`sha256` or `sha1`, a blank, Base64 of the digest.")
+    ] = None,
+    version: Version = None,
+) -> Response:
+    """Any length. With a checksum, all of the piece counts or nothing; without, whatever arrived."""
+    tus.check_version(version)
+    if request.headers.get("content-type", "") != tus.MEDIA_TYPE:
+        raise HTTPException(415)
+    expected = tus.checksum_of(checksum)
+    known = await anyio.to_thread.run_sync(uploads.get, opened.database, upload_id)
+    with tus.locked_file(tus.folder_of(opened.settings.data_dir) / known.id) as file:
+        upload = await anyio.to_thread.run_sync(uploads.get, opened.database, upload_id)
+        if offset != upload.received:
+            raise UploadOffsetMismatch(f"The next piece begins at {upload.received}, not at {offset}.")
+        piece = tus.Piece(file, upload, expected)
+        received = await _received(request, opened, upload, piece)
+    return Response(status_code=204, headers=tus.headers_of(received))
+
+
+@router.delete(
+    "/{upload_id}",
+    operation_id="deleteUpload",
+    summary="Give an upload up",
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses={
+        204: {"description": "What had arrived is gone."},
+        **problems("not-found", "invalid-input", "upload-locked", "upload-protocol"),
+    },
+)
+def delete_upload(upload_id: ObjectId, opened: ServicesDep, _caller: Caller, version: Version = None) -> Response:
+    """Data sets that were made from it stay."""
+    tus.check_version(version)
+    path = tus.folder_of(opened.settings.data_dir) / uploads.get(opened.database, upload_id).id
+    with tus.locked_file(path):
+        uploads.remove(opened.database, upload_id)
+        path.unlink(missing_ok=True)
+    return Response(status_code=204)
+
+
+async def _received(request: Request, opened: Services, upload: PartialUpload, piece: tus.Piece) -> PartialUpload:
+    """Take the body, and note how far the upload is then."""
+    try:
+        async for data in request.stream():
+            await anyio.to_thread.run_sync(piece.write, data)
+        end = await anyio.to_thread.run_sync(piece.finish)
+    except ClientDisconnect:
+        end = await anyio.to_thread.run_sync(piece.interrupt)
+        await anyio.to_thread.run_sync(_note, opened, upload.id, end)
+        raise
+    except BaseException:
+        piece.discard()
+        raise
+    return await anyio.to_thread.run_sync(_note, opened, upload.id, end)
+
+
+def _note(opened: Services, upload_id: str, end: int) -> PartialUpload:
+    return uploads.advance(opened.database, upload_id, end, _lifetime(opened))
+
+
+def _lifetime(opened: Services) -> timedelta:
+    return timedelta(hours=opened.settings.upload_hours)

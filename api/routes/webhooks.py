@@ -1,0 +1,135 @@
+"""Webhooks: whom to tell when a job changes, and what became of each message."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Body, Depends, Response, status
+
+from api import service_examples as examples
+from api.deps import After, Caller, Limit, ObjectId, ServicesDep, caller
+from api.hook_schemas import DeliveryRead, HookChange, HookCreate, HookCreated, HookList, HookRead
+from api.hook_sender import check_address
+from api.openapi import ok, problems
+from api.schemas import Page
+from datalens_service.store import webhooks
+
+router = APIRouter(
+    prefix="/v1/webhooks",
+    tags=["webhooks"],
+    dependencies=[Depends(caller)],
+    responses=problems("unauthorized", "store-unavailable", "internal-error"),
+)
+_ONE: Final = problems("not-found", "invalid-input")
+
+
+@router.post(
+    "",
+    operation_id="createWebhook",
+    summary="Have an address told of events",
+    status_code=status.HTTP_201_CREATED,
+    responses={**ok(201, "The webhook and its secret.", headers=("Location",)), **problems("invalid-input")},
+)
+def create_webhook(
+    wanted: Annotated[HookCreate, Body(openapi_examples=examples.HOOKS)],
+    opened: ServicesDep,
+    key: Caller,
+    response: Response,
+) -> HookCreated:
+    """Messages are thin (a type, an instant, ids), signed as Standard Webhooks asks, and repeated for three days."""
+    check_address(wanted.url, inside=opened.settings.webhooks_to_private_addresses)
+    hook, secret = webhooks.create(opened.database, key.tenant_id, wanted.url, wanted.events)
+    response.headers["Location"] = f"/v1/webhooks/{hook.id}"
+    return HookCreated(webhook=HookRead.of(hook), secret=secret)
+
+
+@router.get(
+    "",
+    operation_id="listWebhooks",
+    summary="List webhooks",
+    responses=ok(200, "All webhooks of the tenant."),
+)
+def list_webhooks(opened: ServicesDep, key: Caller) -> HookList:
+    """Oldest first."""
+    return HookList(items=[HookRead.of(hook) for hook in webhooks.list_webhooks(opened.database, key.tenant_id)])
+
+
+@router.get(
+    "/{webhook_id}",
+    operation_id="getWebhook",
+    summary="Read a webhook",
+    responses={**ok(200, "The webhook."), **_ONE},
+)
+def get_webhook(webhook_id: ObjectId, opened: ServicesDep) -> HookRead:
+    """Without its secret."""
+    return HookRead.of(webhooks.get(opened.database, webhook_id))
+
+
+@router.patch(
+    "/{webhook_id}",
+    operation_id="updateWebhook",
+    summary="Change a webhook",
+    responses={**ok(200, "The webhook as it is now."), **_ONE},
+)
+def update_webhook(
+    webhook_id: ObjectId,
+    wanted: Annotated[HookChange, Body(openapi_examples=examples.HOOK_CHANGES)],
+    opened: ServicesDep,
+) -> HookRead:
+    """A disabled one is told of nothing that happens meanwhile."""
+    if wanted.url is not None:
+        check_address(wanted.url, inside=opened.settings.webhooks_to_private_addresses)
+    return HookRead.of(
+        webhooks.change(opened.database, webhook_id, url=wanted.url, events=wanted.events, enabled=wanted.enabled)
+    )
+
+
+@router.delete(
+    "/{webhook_id}",
+    operation_id="deleteWebhook",
+    summary="Remove a webhook",
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses={204: {"description": "It and its messages are gone."}, **_ONE},
+)
+def delete_webhook(webhook_id: ObjectId, opened: ServicesDep) -> None:
+    """With everything that waits to be sent to it."""
+    webhooks.delete(opened.database, webhook_id)
+
+
+@router.post(
+    "/{webhook_id}:test",
+    operation_id="testWebhook",
+    summary="Send a message that tells of nothing",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses={**ok(202, "The message; its delivery says what became of it."), **_ONE},
+)
+def test_webhook(webhook_id: ObjectId, opened: ServicesDep) -> DeliveryRead:
+    """To see whether address and signature are right."""
+    return DeliveryRead.of(webhooks.send_test(opened.database, webhook_id))
+
+
+@router.get(
+    "/{webhook_id}/deliveries",
+    operation_id="listWebhookDeliveries",
+    summary="See what became of messages",
+    responses={**ok(200, "A portion of the list, newest first."), **_ONE},
+)
+def list_deliveries(
+    webhook_id: ObjectId, opened: ServicesDep, limit: Limit = 20, after: After = None
+) -> Page[DeliveryRead]:
+    """Attempts, the last status, and when it is tried again."""
+    found = webhooks.list_deliveries(opened.database, webhook_id, limit=limit, cursor=after)
+    items = [DeliveryRead.of(delivery) for delivery in found.items]
+    return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
+
+
+@router.post(
+    "/{webhook_id}/deliveries/{delivery_id}:redeliver",
+    operation_id="redeliverWebhookDelivery",
+    summary="Send a message once more",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses={**ok(202, "It is sent again, under the same id."), **_ONE},
+)
+def redeliver(webhook_id: ObjectId, delivery_id: ObjectId, opened: ServicesDep) -> DeliveryRead:
+    """Whatever became of it before."""
+    return DeliveryRead.of(webhooks.redeliver(opened.database, webhook_id, delivery_id))

@@ -1,0 +1,32 @@
+// Buttons and dialogs that change one thing: data-opens, data-closes, and forms with data-send="METHOD /path".
+import { send } from "./service.js";
+
+export function startActions() {
+  document.addEventListener("click", (event) => {
+    const opener = event.target.closest("[data-opens]");
+    if (opener) document.getElementById(opener.dataset.opens)?.showModal();
+    if (event.target.closest("[data-closes]")) event.target.closest("dialog").close();
+  });
+  document.addEventListener("submit", (event) => {
+    if (!event.target.dataset.send) return;
+    event.preventDefault();
+    run(event.target);
+  });
+}
+
+async function run(form) {
+  const [method, path] = form.dataset.send.split(" ");
+  const button = form.querySelector('button[type="submit"]');
+  const problem = form.querySelector("[data-problem]");
+  button.disabled = true;
+  problem.hidden = true;
+  try {
+    await send(method, path);
+    if (form.dataset.then === "reload") location.reload();
+    else location.assign(form.dataset.then);
+  } catch (error) {
+    problem.textContent = error.message;
+    problem.hidden = false;
+    button.disabled = false;
+  }
+}

@@ -1,0 +1,18 @@
+// Starts what the page at hand needs.
+import { startActions } from "./actions.js";
+import { startLive } from "./live.js";
+import { startPlan } from "./plan.js";
+import { startPrivate } from "./private.js";
+import { startTheme } from "./theme.js";
+import { localTimes } from "./times.js";
+import { startUpload } from "./upload.js";
+import { startKeys } from "./keys.js";
+
+startTheme();
+localTimes(document);
+startActions();
+startLive();
+startPlan();
+startPrivate();
+startUpload();
+startKeys();

@@ -1,0 +1,80 @@
+// The form of a job: every change asks for the price; the button sends exactly what was priced.
+import { band } from "./bands.js";
+import { part, send } from "./service.js";
+
+const WAIT_MILLISECONDS = 250;
+
+export function startPlan() {
+  const form = document.getElementById("plan");
+  if (!form) return;
+  const price = document.getElementById("price-part");
+  const { epsilon, method } = form.elements;
+  const range = document.getElementById("epsilon-range");
+  let latest = 0;
+  let waiting;
+
+  range.addEventListener("input", () => (epsilon.value = range.value));
+  epsilon.addEventListener("input", () => (range.value = epsilon.value));
+  form.addEventListener("change", (event) => {
+    // Parameters of one choice are not those of another.
+    if (event.target.name === "preset" && event.target.value !== "own") method.value = "";
+  });
+  form.addEventListener("input", () => {
+    clearTimeout(waiting);
+    price.setAttribute("aria-busy", "true");
+    disable(price);
+    waiting = setTimeout(ask, WAIT_MILLISECONDS);
+  });
+  form.addEventListener("submit", (event) => event.preventDefault());
+  price.addEventListener("click", (event) => event.target.id === "submit-job" && submit(event.target));
+  ask();
+
+  async function ask() {
+    const number = ++latest;
+    document.getElementById("epsilon-band").textContent = band(Number(epsilon.value));
+    if (!form.checkValidity()) return show(price, sentence(firstInvalid(form)));
+    try {
+      const body = JSON.stringify(Object.fromEntries(new FormData(form)));
+      const found = await part(form.dataset.price, body);
+      // A slower answer to an earlier question must not replace this one.
+      if (number === latest) show(price, ...found.body.childNodes);
+    } catch (error) {
+      if (number === latest) show(price, sentence(error.message));
+    }
+  }
+}
+
+async function submit(button) {
+  const problem = document.getElementById("submit-problem");
+  button.disabled = true;
+  problem.hidden = true;
+  try {
+    const job = await send("POST", "/v1/jobs", button.dataset.body, { "Idempotency-Key": button.dataset.once });
+    location.assign(`/jobs/${job.id}`);
+  } catch (error) {
+    problem.textContent = error.message;
+    problem.hidden = false;
+    button.disabled = false;
+  }
+}
+
+function disable(price) {
+  for (const button of price.querySelectorAll("button")) button.disabled = true;
+}
+
+function show(price, ...nodes) {
+  price.replaceChildren(...nodes);
+  price.removeAttribute("aria-busy");
+}
+
+function sentence(text) {
+  const made = document.createElement("p");
+  made.className = "notice bad";
+  made.textContent = text;
+  return made;
+}
+
+function firstInvalid(form) {
+  const field = form.querySelector(":invalid:not(fieldset)");
+  return `${field.labels[0]?.firstChild.textContent.trim() ?? field.name}: ${field.validationMessage}`;
+}

@@ -1,0 +1,10 @@
+// Instants in the visitor's own time zone.
+
+const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+export function localTimes(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    time.title = time.dateTime;
+    time.textContent = format.format(new Date(time.dateTime));
+  }
+}

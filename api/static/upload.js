@@ -1,0 +1,227 @@
+// An upload: what was chosen, how far it is, what came of it.
+import { band } from "./bands.js";
+import { fact } from "./private.js";
+import { Pieces } from "./pieces.js";
+import { Problem, say, send } from "./service.js";
+
+const LOOK_MILLISECONDS = 700;
+const LISTED_FILES = 20;
+
+export function startUpload() {
+  const form = document.getElementById("upload");
+  if (form) new Upload(form);
+}
+
+class Upload {
+  constructor(form) {
+    this.form = form;
+    this.file = form.elements.file;
+    this.problem = document.getElementById("upload-problem");
+    this.file.addEventListener("change", () => this.chosen());
+    form.elements.epsilon.addEventListener("input", () => this.banded());
+    form.elements.known.addEventListener("change", () => this.known());
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.start();
+    });
+    document.getElementById("upload-stop").addEventListener("click", () => this.pieces?.stop());
+    this.droppable(form.querySelector(".drop"));
+    this.banded();
+    // Disabled until now: without this script the browser would send the form its own way.
+    document.getElementById("upload-submit").disabled = false;
+  }
+
+  droppable(place) {
+    const over = (is) => (event) => {
+      event.preventDefault();
+      place.classList.toggle("over", is);
+    };
+    place.addEventListener("dragover", over(true));
+    place.addEventListener("dragleave", over(false));
+    place.addEventListener("drop", (event) => {
+      over(false)(event);
+      this.file.files = event.dataTransfer.files;
+      this.chosen();
+    });
+  }
+
+  chosen() {
+    const [file] = this.file.files;
+    if (!file) return;
+    const name = document.createElement("b");
+    name.textContent = file.name;
+    document.getElementById("file-name").replaceChildren(name, ` ${size(file.size)}`);
+    const { name: title } = this.form.elements;
+    if (!title.value) title.value = file.name.replace(/\.(npz|zip)$/i, "");
+    this.problem.hidden = true;
+    if (file.size > Number(this.form.dataset.limit)) this.refused(new Problem("This file is larger than the service takes."));
+  }
+
+  banded() {
+    document.getElementById("epsilon-band").textContent = band(Number(this.form.elements.epsilon.value));
+  }
+
+  /** Records that were uploaded before have a budget: naming one would be refused. */
+  known() {
+    const { epsilon, delta, known } = this.form.elements;
+    for (const field of [epsilon, delta]) field.disabled = known.checked;
+  }
+
+  async start() {
+    this.clear();
+    const wrong = [...this.form.elements].find((field) => field.willValidate && !field.checkValidity());
+    if (wrong) return this.wrong(wrong, wrong === this.file ? "Choose a file first." : wrong.validationMessage);
+    const fields = this.fields();
+    this.busy(true);
+    try {
+      const upload_id = await this.sent();
+      this.checking();
+      const made = await send("POST", "/v1/datasets", JSON.stringify({ ...fields, upload_id }));
+      await this.answered(await this.checked(made));
+    } catch (problem) {
+      this.refused(problem);
+    }
+  }
+
+  /** What was declared. Empty fields are left out: each has a meaning of its own when it is not there. */
+  fields() {
+    const given = [...new FormData(this.form)].filter(([name, value]) => name !== "file" && value !== "");
+    return Object.fromEntries(given);
+  }
+
+  sent() {
+    const [file] = this.file.files;
+    const began = performance.now();
+    this.pieces = new Pieces(
+      file,
+      (bytes) => this.progress(bytes, file.size, (performance.now() - began) / 1000),
+      (seconds) => this.phase("Connection lost", `trying again in ${seconds} s`),
+    );
+    return this.pieces.send();
+  }
+
+  progress(sent, whole, seconds) {
+    const left = Math.ceil(((whole - sent) * seconds) / sent);
+    document.getElementById("upload-bar").value = sent / whole;
+    this.phase("Uploading", `${size(sent)} of ${size(whole)}` + (seconds > 2 && left > 0 ? `, about ${left} s left` : ""));
+  }
+
+  phase(name, figures) {
+    document.getElementById("upload-phase").textContent = name;
+    document.getElementById("upload-figures").textContent = figures;
+  }
+
+  checking() {
+    this.phase("Checking the images", "");
+    document.getElementById("upload-bar").removeAttribute("value");
+    document.getElementById("upload-stop").hidden = true;
+    say("Uploaded. The service checks the images.");
+  }
+
+  /** The data set as soon as it was read. */
+  async checked(dataset) {
+    while (dataset.state === "validating") {
+      await new Promise((resolve) => setTimeout(resolve, LOOK_MILLISECONDS));
+      dataset = await send("GET", `/v1/datasets/${dataset.id}`);
+    }
+    return dataset;
+  }
+
+  async answered(dataset) {
+    if (dataset.state === "ready") return this.done(dataset);
+    const report = await send("GET", `/v1/datasets/${dataset.id}/validation`);
+    // It was said here; nobody needs an entry of it in the list.
+    await send("DELETE", `/v1/datasets/${dataset.id}`);
+    this.files(report);
+    this.refused(new Problem(report.detail ?? "This file cannot be used."));
+  }
+
+  files({ bad_files, bad_count }) {
+    const list = document.getElementById("upload-files");
+    list.hidden = bad_files.length === 0;
+    list.replaceChildren(
+      ...bad_files.slice(0, LISTED_FILES).map(({ name, reason }) => entry(name, reason)),
+      ...(bad_count > LISTED_FILES ? [entry("…", `and ${bad_count - LISTED_FILES} more files`)] : []),
+    );
+  }
+
+  done(dataset) {
+    const { schema, privacy } = dataset;
+    const facts = [
+      ["Images that are protected", schema.num_units.toLocaleString() + (schema.unit === "record" ? "" : ` ${schema.unit}s`)],
+      ["Size", `${schema.width} × ${schema.height} pixels, ${schema.channels === 1 ? "grey" : `${schema.channels} channels`}`],
+      ["Classes", `${schema.class_names.length}: ${schema.class_names.slice(0, 12).join(", ")}`],
+      ["Test images", dataset.has_test_split ? "yes, for measuring" : "none"],
+      ["Budget", `ε ${privacy.epsilon_limit} at δ ${Number(privacy.delta.toPrecision(3)).toExponential()}`],
+      ["A job may ask for", `ε ${Math.floor(100 * privacy.epsilon_remaining) / 100}`],
+    ];
+    document.getElementById("upload-facts").replaceChildren(...facts.map(([term, text]) => fact(term, text)));
+    document.getElementById("upload-plan").href = `/datasets/${dataset.id}/new-job`;
+    document.getElementById("upload-open").href = `/datasets/${dataset.id}`;
+    const done = document.getElementById("upload-done");
+    this.form.hidden = true;
+    done.hidden = false;
+    done.focus();
+  }
+
+  refused(problem) {
+    this.busy(false);
+    for (const { pointer, detail } of problem.errors ?? []) {
+      const field = this.form.elements[pointer.replace("#/", "")];
+      if (field) this.mark(field, detail);
+    }
+    this.problem.textContent = problem.message;
+    this.problem.hidden = false;
+    this.problem.focus();
+  }
+
+  wrong(field, sentence) {
+    this.mark(field, sentence);
+    field.closest("details")?.setAttribute("open", "");
+    field.focus();
+  }
+
+  mark(field, sentence) {
+    const made = document.createElement("p");
+    made.className = "wrong";
+    made.id = `${field.id}-wrong`;
+    made.textContent = sentence;
+    field.closest(".field").append(made);
+    field.setAttribute("aria-invalid", "true");
+    field.setAttribute("aria-errormessage", made.id);
+    say(sentence);
+  }
+
+  clear() {
+    this.problem.hidden = true;
+    document.getElementById("upload-files").hidden = true;
+    for (const made of this.form.querySelectorAll(".wrong")) made.remove();
+    for (const field of this.form.querySelectorAll("[aria-invalid]")) {
+      field.removeAttribute("aria-invalid");
+      field.removeAttribute("aria-errormessage");
+    }
+  }
+
+  busy(is) {
+    document.getElementById("upload-fields").disabled = is;
+    document.getElementById("upload-progress").hidden = !is;
+    document.getElementById("upload-submit").hidden = is;
+    document.getElementById("upload-stop").hidden = !is;
+    this.phase("Uploading", "");
+    document.getElementById("upload-bar").value = 0;
+  }
+}
+
+function entry(name, text) {
+  const [item, title, small] = ["li", "b", "small"].map((tag) => document.createElement(tag));
+  title.textContent = name;
+  small.textContent = text;
+  item.append(title, small);
+  return item;
+}
+
+function size(bytes) {
+  const units = ["bytes", "kB", "MB", "GB"];
+  const power = Math.min(Math.floor(Math.log10(Math.max(bytes, 1)) / 3), 3);
+  return `${(bytes / 1000 ** power).toPrecision(3).replace(/\.0+$/, "")} ${units[power]}`;
+}

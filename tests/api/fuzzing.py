@@ -1,0 +1,121 @@
+"""Schemathesis against the application in this process: generated requests, and what the description says of answers.
+
+    scripts/schemathesis [REQUESTS PER OPERATION]
+
+Requests that change something do: the service is a fresh one in a temporary folder.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import api_builders
+import hypothesis
+import schemathesis
+from hypothesis import HealthCheck, strategies
+from schemathesis.checks import not_a_server_error
+from schemathesis.python import asgi
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from api.main import create_app
+from datalens_service.settings import Settings
+from datalens_service.store import generators, keys, webhooks
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+# With a known id, each of these would start a process that draws up to a million images.
+SLOW = {"getJobSynthetic", "getJobDataset", "createGeneratorSamples"}
+
+schemathesis.serializer.alias("application/offset+octet-stream", "application/octet-stream")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A running application with one of everything.
+
+    Attributes:
+        schema: The description, read by Schemathesis.
+        client: Reaches the application.
+        headers: With a key.
+        ids: Of objects that exist, by the parameter that names them.
+    """
+
+    schema: Any
+    client: Any
+    headers: dict[str, str]
+    ids: dict[str, str]
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Target]:
+    """An application on a database of its own."""
+    app = create_app(Settings(data_dir=folder / "data", requests_per_minute=10**9, concurrent_requests=1000))
+    with asgi.get_client(app) as client:
+        services = app.state.services
+        headers = {"Authorization": f"Bearer {keys.create(services.database, 'fuzzing')[1]}"}
+        file = {"file": ("x.npz", api_builders.npz())}
+        dataset = client.post("/v1/datasets", files=file, data={"epsilon": "90"}, headers=headers).json()["id"]
+        job = client.post("/v1/jobs", json=api_builders.training(dataset), headers=headers).json()["id"]
+        api_builders.succeed(services, job, folder)
+        hook, _ = webhooks.create(services.database, "default", "https://example.invalid/", ["job.created"])
+        ids = {
+            "dataset_id": dataset,
+            "job_id": job,
+            "key_id": keys.create(services.database, "other")[0].id,
+            "webhook_id": hook.id,
+            "delivery_id": webhooks.send_test(services.database, hook.id).id,
+            "generator_id": generators.id_of(job),
+        }
+        yield Target(schemathesis.openapi.from_dict(app.openapi()), client, headers, ids)
+
+
+def fuzz(target: Target, requests_per_operation: int) -> Counter[str]:
+    """Send generated requests to every operation; their number by operation.
+
+    Raises:
+        FailureGroup: Of Schemathesis, with the request that shows what is wrong.
+    """
+    sent: Counter[str] = Counter()
+    for result in target.schema.get_all_operations():
+        _one(target, result.ok(), requests_per_operation, sent)
+    return sent
+
+
+def _one(target: Target, operation: Any, requests: int, sent: Counter[str]) -> None:
+    name = operation.definition.raw["operationId"]
+
+    @hypothesis.seed(0)
+    @hypothesis.settings(
+        max_examples=requests, database=None, deadline=None, suppress_health_check=list(HealthCheck), print_blob=False
+    )
+    @hypothesis.given(case=operation.as_strategy(), known=strategies.booleans())
+    def send(case: Any, known: bool) -> None:
+        if known and name not in SLOW and case.path_parameters:
+            case.path_parameters.update({key: target.ids[key] for key in case.path_parameters if key in target.ids})
+        sent[name] += 1
+        reply = case.call(session=target.client, base_url=str(target.client.base_url), headers=target.headers)
+        case.validate_response(reply, checks=CHECKS)
+
+    send()
+
+
+def main() -> None:
+    """Fuzz with as many requests per operation as the command line says."""
+    requests = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as target:
+        sent = fuzz(target, requests)
+    sys.stdout.write(f"{sent.total()} requests to {len(sent)} operations, nothing to complain about.\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Keys over HTTP: made, narrowed, rotated, revoked, expired; how much they may send; what is noted of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_builders import succeed, training
+from sqlalchemy import update
+from starlette.testclient import TestClient
+
+from api.auditing import _object
+from api.deps import Services
+from api.limits import RequestLimits
+from datalens_service.errors import LedgerCorrupt, RateLimited
+from datalens_service.settings import Settings
+from datalens_service.store import audit, keys
+from datalens_service.store.keys import KeyRequest
+from datalens_service.store.service_tables import AuditEntryRow
+from datalens_service.store.tables import ApiKeyRow
+
+
+def made(client: TestClient, **members: Any) -> dict[str, Any]:
+    reply = client.post("/v1/api-keys", json={"name": "partner", "role": "consumer", **members})
+    assert reply.status_code == 201, reply.text
+    found: dict[str, Any] = reply.json()
+    return found
+
+
+def status_with(client: TestClient, plain: str, path: str = "/v1/generators") -> int:
+    return client.get(path, headers={"Authorization": f"Bearer {plain}"}).status_code
+
+
+def test_a_key_is_shown_once_and_works(client: TestClient) -> None:
+    key = made(client)
+    assert status_with(client, key["api_key"]) == 200
+    shown = client.get(f"/v1/api-keys/{key['key']['id']}").json()
+    assert shown == key["key"]
+    assert (shown["role"], shown["scopes"]) == ("consumer", ["releases:read"])
+    assert key["api_key"] not in client.get("/v1/api-keys").text
+    assert [item["name"] for item in client.get("/v1/api-keys").json()["items"]] == ["test", "partner"]
+
+
+def test_a_revoked_key_is_refused_at_once(client: TestClient) -> None:
+    key = made(client)
+    reply = client.delete(f"/v1/api-keys/{key['key']['id']}")
+    assert reply.json()["revoked_at"] is not None
+    assert status_with(client, key["api_key"]) == 401
+    again = client.post(f"/v1/api-keys/{key['key']['id']}:rotate")
+    assert (again.status_code, again.json()["code"]) == (409, "state-conflict")
+
+
+def test_an_expired_key_is_refused(client: TestClient, services: Services) -> None:
+    key = made(client, expires_at=(datetime.now(UTC) + timedelta(hours=1)).isoformat())
+    assert status_with(client, key["api_key"]) == 200
+    with services.database.transaction() as session:
+        past = datetime.now(UTC) - timedelta(seconds=1)
+        session.execute(update(ApiKeyRow).where(ApiKeyRow.id == key["key"]["id"]).values(expires_at=past))
+    assert status_with(client, key["api_key"]) == 401
+    reply = client.post("/v1/api-keys", json={"name": "x", "role": "owner", "expires_at": "2020-01-01T00:00:00Z"})
+    assert reply.status_code == 422
+
+
+def test_rotation_leaves_both_for_a_while(client: TestClient, services: Services) -> None:
+    key = made(client, requests_per_minute=60)
+    path = f"/v1/api-keys/{key['key']['id']}:rotate"
+    new = client.post(path, json={"overlap_seconds": 60}).json()
+    assert new["key"]["id"] != key["key"]["id"]
+    assert (new["key"]["role"], new["key"]["requests_per_minute"]) == ("consumer", 60)
+    assert (status_with(client, key["api_key"]), status_with(client, new["api_key"])) == (200, 200)
+    old = keys.get(services.database, key["key"]["id"])
+    assert old.expires_at is not None
+    assert old.expires_at <= datetime.now(UTC) + timedelta(seconds=60)
+    at_once = client.post(f"/v1/api-keys/{new['key']['id']}:rotate", json={"overlap_seconds": 0}).json()
+    assert (status_with(client, new["api_key"]), status_with(client, at_once["api_key"])) == (401, 200)
+
+
+def test_a_role_does_not_take_scopes_of_another(client: TestClient) -> None:
+    reply = client.post("/v1/api-keys", json={"name": "x", "role": "consumer", "scopes": ["privacy:raise"]})
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")
+
+
+def test_too_many_requests_are_told_when_to_come_back(client: TestClient) -> None:
+    plain = made(client, requests_per_minute=6)["api_key"]
+    headers = {"Authorization": f"Bearer {plain}"}
+    first = client.get("/v1/generators", headers=headers)
+    assert first.headers["RateLimit-Policy"] == '"default";q=6;w=60'
+    refused = client.get("/v1/generators", headers=headers)
+    assert (refused.status_code, refused.json()["code"]) == (429, "rate-limited")
+    assert refused.headers["Retry-After"] == str(refused.json()["retry_after"]) == "10"
+    # Somebody else is not held up.
+    assert client.get("/v1/generators").status_code == 200
+
+
+def test_a_bucket_fills_with_time_and_serves_so_many_at_once(services: Services) -> None:
+    key, _ = keys.create(services.database, KeyRequest("x", requests_per_minute=60, concurrent_requests=2))
+    now = [0.0]
+    limits = RequestLimits(Settings(), clock=lambda: now[0])
+    with limits.slot(key), limits.slot(key), pytest.raises(RateLimited, match="being served"), limits.slot(key):
+        pass
+    for _ in range(8):
+        with limits.slot(key):
+            pass
+    with pytest.raises(RateLimited) as refused, limits.slot(key):
+        pass
+    assert refused.value.extra == {"retry_after": 1}
+    now[0] = 1.0
+    with limits.slot(key) as allowance:
+        assert allowance.remaining == 0
+
+
+def test_what_touches_private_data_keys_and_releases_is_noted(
+    client: TestClient, services: Services, dataset_id: str, tmp_path: Path
+) -> None:
+    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
+    succeed(services, job_id, tmp_path)
+    client.get(f"/v1/jobs/{job_id}")
+    client.get(f"/v1/jobs/{job_id}/report")
+    key_id = made(client)["key"]["id"]
+    client.get("/v1/jobs/job_of_nobody/report")
+    client.delete(f"/v1/datasets/{dataset_id}")
+    page = client.get("/v1/audit").json()
+    assert [(item["action"], item["object_id"], item["outcome"]) for item in page["items"]] == [
+        ("createDataset", None, 201),
+        ("getJobReport", job_id, 200),
+        ("createApiKey", None, 201),
+        ("getJobReport", "job_of_nobody", 404),
+        ("deleteDataset", dataset_id, 200),
+    ]
+    [actor] = {item["actor"] for item in page["items"]}
+    assert actor == keys.list_keys(services.database)[0].id != key_id
+    assert page["head_hash"] == page["items"][-1]["hash"]
+    assert audit.verify(services.database, "default") == 5
+    rest = client.get("/v1/audit", params={"after": 3, "limit": 1}).json()
+    assert ([item["seq"] for item in rest["items"]], rest["next_cursor"]) == ([4], 4)
+
+
+@pytest.mark.parametrize("change", ["outcome = 200", "actor = 'key_other'", "detail = 'x'"])
+def test_a_journal_that_was_altered_is_noticed(client: TestClient, services: Services, change: str) -> None:
+    made(client)
+    made(client)
+    with services.database.transaction() as session:
+        session.connection().exec_driver_sql("DROP TRIGGER audit_entries_no_update")
+        session.connection().exec_driver_sql(f"UPDATE audit_entries SET {change} WHERE seq = 1")  # noqa: S608
+    with pytest.raises(LedgerCorrupt, match="Entry 1 "):
+        audit.verify(services.database, "default")
+
+
+def test_a_journal_that_lost_its_end_is_noticed(client: TestClient, services: Services) -> None:
+    made(client)
+    made(client)
+    with services.database.transaction() as session:
+        session.connection().exec_driver_sql("DROP TRIGGER audit_entries_no_delete")
+        session.execute(AuditEntryRow.__table__.delete().where(AuditEntryRow.seq == 2))
+    with pytest.raises(LedgerCorrupt, match="Entry 2 "):
+        audit.verify(services.database, "default")
+
+
+def test_without_the_note_there_is_no_answer(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError
+
+    monkeypatch.setattr(audit, "note", fail)
+    reply = client.post("/v1/api-keys", json={"name": "partner", "role": "consumer"})
+    assert reply.status_code == 500
+    assert "dlk_" not in reply.text
+
+
+def test_the_last_object_of_a_path_is_the_one_that_is_meant() -> None:
+    assert _object({"webhook_id": "wh_1", "delivery_id": "msg_1"}) == "msg_1"
+    assert _object({"slug": "x"}) is None
+    assert _object({"job_id": "j" * 64}) == "j" * 40
+
+
+def test_usage_counts_what_there_is(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> None:
+    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
+    succeed(services, job_id, tmp_path)
+    client.post("/v1/jobs", json=training(dataset_id))
+    shown = client.get("/v1/usage").json()
+    assert (shown["datasets"], shown["jobs"], shown["generators"], shown["api_keys"]) == (
+        1,
+        {"succeeded": 1, "queued": 1},
+        1,
+        1,
+    )
+    sizes = [item["size"] for item in client.get(f"/v1/jobs/{job_id}/artifacts").json()["items"]]
+    assert shown["artifact_bytes"] == sum(sizes) > 0
+    assert shown["job_seconds"] >= 0

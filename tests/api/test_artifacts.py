@@ -1,0 +1,113 @@
+"""Files one by one, parts of them, and addresses that need no key."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from api_builders import succeed, training
+from starlette.testclient import TestClient
+
+from api import signing
+from api.deps import Services
+from datalens_service.store import keys
+from datalens_service.store.chain import utc_now
+
+NAME = "generator.safetensors"
+
+
+@pytest.fixture
+def job_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
+    found = str(client.post("/v1/jobs", json=training(dataset_id)).json()["id"])
+    succeed(services, found, tmp_path)
+    return found
+
+
+def signed(client: TestClient, job_id: str, name: str = NAME, **body: Any) -> Any:
+    return client.post(f"/v1/jobs/{job_id}/artifacts/{name}:sign", json=body)
+
+
+def without_key(client: TestClient, url: str, **arguments: Any) -> Any:
+    return TestClient(client.app, base_url="http://service").get(url, **arguments)
+
+
+def test_list_says_what_the_bytes_are(client: TestClient, job_id: str) -> None:
+    items = client.get(f"/v1/jobs/{job_id}/artifacts").json()["items"]
+    assert {"generator.safetensors", "synthetic.npz", "card.json", "report.json"} <= {item["name"] for item in items}
+    for item in items:
+        reply = client.get(item["url"])
+        assert (len(reply.content), hashlib.sha256(reply.content).hexdigest()) == (item["size"], item["sha256"])
+        assert reply.headers["ETag"] == f'"{item["sha256"]}"'
+        digest = base64.b64encode(bytes.fromhex(item["sha256"])).decode()
+        assert reply.headers["Repr-Digest"] == f"sha-256=:{digest}:"
+
+
+def test_parts_and_conditions(client: TestClient, job_id: str) -> None:
+    url = f"/v1/jobs/{job_id}/artifacts/{NAME}"
+    whole = client.get(url)
+    part = client.get(url, headers={"Range": "bytes=8-15"})
+    assert (part.status_code, part.content) == (206, whole.content[8:16])
+    fresh = client.get(url, headers={"Range": "bytes=8-15", "If-Range": whole.headers["ETag"]})
+    assert fresh.status_code == 206
+    stale = client.get(url, headers={"Range": "bytes=8-15", "If-Range": '"other"'})
+    assert (stale.status_code, stale.content) == (200, whole.content)
+    assert client.get(url, headers={"If-None-Match": whole.headers["ETag"]}).status_code == 304
+    assert client.get(url, headers={"Range": "bytes=999999999-"}).status_code == 416
+
+
+def test_a_signed_address_needs_no_key_and_is_noted(client: TestClient, job_id: str) -> None:
+    reply = signed(client, job_id, expires_in=60)
+    assert reply.status_code == 201
+    address = reply.json()
+    found = without_key(client, address["url"])
+    assert found.status_code == 200
+    assert found.content == client.get(f"/v1/jobs/{job_id}/artifacts/{NAME}").content
+    assert found.headers["Content-Disposition"].startswith("attachment")
+    assert without_key(client, address["url"], headers={"Range": "bytes=0-7"}).status_code == 206
+    noted = [item["action"] for item in client.get("/v1/audit").json()["items"]]
+    assert noted.count("getDownload") == 2
+
+
+@pytest.mark.parametrize("name", ["report.json", "privacy.json"])
+def test_what_is_for_the_owner_is_never_signed(client: TestClient, job_id: str, name: str) -> None:
+    reply = signed(client, job_id, name)
+    assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")
+
+
+@pytest.mark.parametrize("field", ["tenant_id", "key_id", "job_id", "name", "sha256", "method", "until"])
+def test_whatever_is_changed_in_an_address_breaks_it(client: TestClient, job_id: str, field: str) -> None:
+    url = urlsplit(signed(client, job_id).json()["url"])
+    granted = url.path.rpartition("/")[2]
+    claims = json.loads(base64.urlsafe_b64decode(granted + "=" * (-len(granted) % 4)))
+    claims[field] = claims[field] + 1 if field == "until" else claims[field] + "0"
+    changed = base64.urlsafe_b64encode(json.dumps(claims, separators=(",", ":")).encode()).decode().rstrip("=")
+    reply = without_key(client, f"/v1/downloads/{changed}?{url.query}")
+    assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")
+
+
+@pytest.mark.parametrize("signature", ["AAAA", "A", "%20", ""])
+def test_a_forged_signature_is_refused(client: TestClient, job_id: str, signature: str) -> None:
+    url = urlsplit(signed(client, job_id).json()["url"])
+    assert without_key(client, f"{url.path}?signature={signature}").status_code in (403, 422)
+
+
+def test_an_address_ends_in_time(client: TestClient, services: Services, job_id: str) -> None:
+    artifact = services.artifacts.releasable(job_id, NAME)
+    [key] = keys.list_keys(services.database)
+    url = signing.sign(services.database, key, artifact, utc_now())
+    assert without_key(client, url).status_code == 403
+    assert signed(client, job_id, expires_in=3601).status_code == 422
+
+
+def test_an_address_ends_with_its_key(client: TestClient, job_id: str) -> None:
+    other = client.post("/v1/api-keys", json={"name": "x", "role": "operator"}).json()
+    headers = {"Authorization": f"Bearer {other['api_key']}"}
+    url = client.post(f"/v1/jobs/{job_id}/artifacts/{NAME}:sign", headers=headers).json()["url"]
+    assert without_key(client, url).status_code == 200
+    client.delete(f"/v1/api-keys/{other['key']['id']}")
+    assert without_key(client, url).status_code == 403

@@ -1,0 +1,197 @@
+"""Both clients against a real server: uploads over interruptions, events, waiting, what an error says."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from api_builders import npz, succeed, training
+from test_server import Service
+
+from api import tus
+from api.examples import ANSWERS
+from datalens_service.client import AsyncClient, Client, ClientError, ServiceUnreachable, calls
+from datalens_service.client.transport import Transport
+from datalens_service.errors import StoreUnavailable
+from datalens_service.settings import Settings
+
+SPEC = training("")["spec"]
+
+
+@pytest.fixture
+def service(settings: Settings) -> Iterator[Service]:
+    running = Service(settings)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An upload of several pieces."""
+    monkeypatch.setattr(calls, "PIECE_BYTES", 4096)
+    path = tmp_path / "digits.npz"
+    path.write_bytes(npz())
+    assert path.stat().st_size > 2 * 4096
+    return path
+
+
+def test_pieces_over_interruptions(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two pieces one is lost on its way, and of one the answer; each is sent until it is there, once."""
+    request, losses = Transport.request, iter(["before", "", "after", "", ""])
+
+    def lossy(self: Transport, method: str, address: str, **options: Any) -> Any:
+        lost = next(losses, "") if method == "PATCH" else ""
+        if lost == "before":
+            raise ServiceUnreachable("lost")
+        reply = request(self, method, address, **options)
+        if lost == "after":
+            raise ServiceUnreachable("lost")
+        return reply
+
+    monkeypatch.setattr(Transport, "request", lossy)
+    told: list[int] = []
+    with Client(service.url, service.key) as client:
+        upload_id = client.upload(file, on_bytes=lambda _id, there, _all: told.append(there))
+    stored = tus.folder_of(service.services.settings.data_dir) / upload_id
+    assert hashlib.sha256(stored.read_bytes()).digest() == hashlib.sha256(file.read_bytes()).digest()
+    assert told == sorted(told)
+    assert told[-1] == file.stat().st_size
+
+
+def test_an_upload_goes_on_in_another_process(service: Service, file: Path) -> None:
+    content = file.read_bytes()
+    with Client(service.url, service.key) as client:
+        begun = client._do(calls.begin_upload(len(content)))
+        client._do(calls.send_piece(begun.id, 0, content[:5000]))
+    with Client(service.url, service.key) as client:
+        dataset = client.upload_dataset(file, epsilon=10, upload_id=begun.id)
+    assert (dataset.state, dataset.image_schema and dataset.image_schema.num_units) == ("ready", 200)
+
+
+def test_a_refused_upload_names_its_files_in_the_error(service: Service, file: Path) -> None:
+    file.write_bytes(b"nothing of the kind" * 1000)
+    with Client(service.url, service.key) as client, pytest.raises(ClientError, match="neither an NPZ") as caught:
+        client.upload_dataset(file, epsilon=10)
+    assert caught.value.slug == "dataset-invalid"
+    assert caught.value.problem["bad_files"] == []
+
+
+def test_what_will_not_pass_is_not_repeated(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr("time.sleep", asked.append)
+    with Client(service.url, service.key) as client, pytest.raises(ClientError) as caught:
+        client.upload(file, upload_id="upl_unknown")
+    assert (caught.value.slug, asked) == ("not-found", [])
+
+
+def test_an_error_says_where_it_comes_from(service: Service) -> None:
+    with Client(service.url, service.key) as client, pytest.raises(ClientError) as caught:
+        client.get_job("job_unknown")
+    assert caught.value.request == "GET /v1/jobs/job_unknown"
+    assert caught.value.request_id == caught.value.problem["instance"].removeprefix("urn:uuid:")
+    assert caught.value.request_id in caught.value.__notes__[0]
+    assert service.key not in str(caught.value.__notes__)
+
+
+def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) -> None:
+    with Client(service.url, service.key) as client:
+        dataset = client.upload_dataset(file, epsilon=10)
+        job = client.submit(dataset.id, {**SPEC, "synthetic_images": 20})
+        succeed(service.services, job.id, tmp_path, ANSWERS["getJobBundle"]["card"])
+        events = list(job.events())
+        assert (events[0].type, events[-1].type) == ("job.created", "job.succeeded")
+        assert [event.id for event in events] == list(range(1, len(events) + 1))
+        assert [event.id for event in job.events(after=1)] == [event.id for event in events[1:]]
+        assert job.wait().state == job.refresh().state == "succeeded"
+        assert job.download(tmp_path / "a.parquet", format="parquet").read_bytes()[:4] == b"PAR1"
+        assert client.download_bundle(job.id, tmp_path / "b.zip", license="CC0-1.0").read_bytes()[:2] == b"PK"
+        assert [found.id for found in client.jobs()] == [job.id]
+        assert client.validation(dataset.id).counts is not None
+        assert client.download_preview(dataset.id, tmp_path / "c.png").read_bytes()[1:4] == b"PNG"
+        receipt = client.delete_dataset(dataset.id)
+        assert receipt.entry is not None
+        assert receipt.entry["kind"] == "delete"
+
+
+def test_events_bridge_a_broken_connection(
+    service: Service, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, known = Transport.lines, []
+
+    def breaking(self: Transport, address: str, headers: dict[str, str]) -> Iterator[str]:
+        known.append(int(headers["Last-Event-ID"]))
+        for number, line in enumerate(lines(self, address, headers)):
+            if number == 6 and len(known) < 3:
+                raise ServiceUnreachable("broken off")
+            yield line
+
+    monkeypatch.setattr(Transport, "lines", breaking)
+    with Client(service.url, service.key) as client:
+        job = client.submit(client.upload_dataset(file, epsilon=10).id, SPEC)
+        succeed(service.services, job.id, tmp_path)
+        found = [event.id for event in job.events()]
+    assert found == list(range(1, len(found) + 1))
+    assert known[0] == 0
+    assert known == sorted(known)
+    assert len(known) > 1
+
+
+def test_the_same_for_asyncio(service: Service, file: Path, tmp_path: Path) -> None:
+    async def everything() -> list[str]:
+        async with AsyncClient(service.url, service.key) as client:
+            dataset = await client.upload_dataset(file, epsilon=10)
+            job = await client.submit(dataset.id, {**SPEC, "synthetic_images": 20})
+            await asyncio.to_thread(succeed, service.services, job.id, tmp_path)
+            events = [event.type async for event in job.events()]
+            assert (await job.wait()).state == (await job.refresh()).state == "succeeded"
+            path = await job.download(tmp_path / "a.npz", format="npz")
+            assert path.read_bytes()[:2] == b"PK"
+            assert [found.id async for found in client.jobs()] == [job.id]
+            assert [found.id async for found in client.datasets()] == [dataset.id]
+            with pytest.raises(ClientError, match="no such"):
+                await client.dataset("ds_unknown")
+            assert (await client.delete_dataset(dataset.id)).entry
+            return events
+
+    assert asyncio.run(everything())[-1] == "job.succeeded"
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    assert {name for name in vars(Client) if name[0] != "_"} == {name for name in vars(AsyncClient) if name[0] != "_"}
+
+
+def test_patience_ends(monkeypatch: pytest.MonkeyPatch, file: Path, service: Service) -> None:
+    def unavailable(*_: object) -> None:
+        raise StoreUnavailable("for long")
+
+    monkeypatch.setattr("datalens_service.client.patience._LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr("datalens_service.client.client.Patience.__init__.__defaults__", (0.2, 0.01))
+    monkeypatch.setattr("api.routes.uploads.tus.Piece", unavailable)
+    with Client(service.url, service.key) as client, pytest.raises(ClientError) as caught:
+        client.upload(file)
+    assert caught.value.slug == "store-unavailable"
+
+
+def test_memory_stays_flat_while_a_long_piece_arrives(settings: Settings) -> None:
+    """32 MiB in one piece; what is in memory at once does not depend on that."""
+    service = Service(settings.model_copy(update={"max_upload_bytes": 2**27}))
+    block, blocks = bytes(2**18), 2**7
+    headers = {**service.headers, "Tus-Resumable": "1.0.0"}
+    try:
+        announced = {**headers, "Upload-Length": str(len(block) * blocks)}
+        place = service.url + httpx2.post(f"{service.url}/v1/uploads", headers=announced).headers["Location"]
+        sent = {**headers, "Upload-Offset": "0", "Content-Type": tus.MEDIA_TYPE}
+        tracemalloc.start()
+        reply = httpx2.patch(place, headers=sent, content=iter([block] * blocks), timeout=300)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    finally:
+        service.stop()
+    assert (reply.status_code, reply.headers["Upload-Offset"]) == (204, str(len(block) * blocks))
+    assert peak < 8 * 2**20

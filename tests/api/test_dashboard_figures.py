@@ -1,0 +1,121 @@
+"""What pages say about numbers: rounded towards privacy, adding up where they are drawn."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from api.dashboard import figures, journal, shares, stages
+from datalens_service.privacy.accounting import epsilon_of_units, limit_units
+from datalens_service.store.chain import Entry
+from datalens_service.store.jobs import Job, JobState, Progress
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+DELTA = 1e-5
+
+
+def entry(seq: int, kind: str, units: int, job_id: str | None = None, label: str = "") -> Entry:
+    return Entry(
+        account_id="acc",
+        seq=seq,
+        kind=kind,
+        units=units,
+        job_id=job_id,
+        label=label,
+        at=NOW,
+        previous_hash="0" * 64,
+        hash=f"{seq:064d}",
+    )
+
+
+def job(state: JobState, phase: str | None = None, value: int = 0, maximum: int = 0, **more: Any) -> Job:
+    facts = {
+        "id": "job_1",
+        "tenant_id": "default",
+        "dataset_id": "ds_1",
+        "spec": {},
+        "plan": {},
+        "reserved_units": 0,
+        "charged_units": 0,
+        "lease_token": 1,
+        "attempts": 0,
+        "cancel_requested": False,
+        "pause_requested": False,
+        "error": None,
+        "created_at": NOW,
+        "started_at": NOW if state is not JobState.QUEUED else None,
+        "finished_at": None,
+        **more,
+    }
+    return Job(state=state, progress=Progress(phase, value, maximum), **facts)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "spent", "left"),
+    [(1.0, "1", "1"), (1.2301, "1.24", "1.23"), (0.0, "0", "0"), (0.05001, "0.0501", "0.05"), (1e-9, "0.0001", "0")],
+)
+def test_spent_is_rounded_up_and_left_is_rounded_down(epsilon: float, spent: str, left: str) -> None:
+    assert (figures.spent(epsilon), figures.left(epsilon)) == (spent, left)
+
+
+def test_sizes_and_spans_have_units() -> None:
+    assert [figures.size(n) for n in (0, 999, 1000, 162_400, 4 * 2**30)] == [
+        "0 bytes",
+        "999 bytes",
+        "1 kB",
+        "162 kB",
+        "4.29 GB",
+    ]
+    assert [figures.duration(s) for s in (0.2, 59, 61, 3599, 3601)] == ["1 s", "59 s", "2 min", "60 min", "2 h"]
+
+
+def test_equal_releases_are_one_row_and_the_total_runs() -> None:
+    limit = limit_units(10.0, DELTA)
+    entries = [entry(1, "open", limit), entry(2, "reserve", 500, "a")]
+    entries += [entry(seq, "charge", 100, "a", "votes") for seq in (3, 4, 5)]
+    entries += [entry(6, "charge", 50, "a", "means"), entry(7, "settle", 150, "a"), entry(8, "settle", 0, "b")]
+    rows = journal.rows(entries, DELTA)
+    assert [(row.first, row.last, row.count) for row in rows] == [
+        (8, 8, 1),
+        (7, 7, 1),
+        (6, 6, 1),
+        (3, 5, 3),
+        (2, 2, 1),
+        (1, 1, 1),
+    ]
+    assert sum(row.count for row in rows) == len(entries)
+    assert rows[3].share == pytest.approx(100 * 300 / limit)
+    assert rows[0].epsilon_after >= epsilon_of_units(350, DELTA)
+    assert rows[3].epsilon_after >= epsilon_of_units(300, DELTA)
+    assert rows[-1].epsilon_after == 0
+    assert rows[0].meaning != rows[1].meaning
+
+
+def test_an_empty_journal_is_an_empty_table() -> None:
+    assert journal.rows([], DELTA) == []
+
+
+def test_shares_never_leave_the_gauge() -> None:
+    over = shares.Shares(spent=60.0, reserved=30.0, planned=10.0)
+    assert over.left == 0
+    assert shares.Shares(spent=99.99, reserved=0.02).left == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (job(JobState.QUEUED), ["current", "todo", "todo", "todo"]),
+        (job(JobState.RUNNING), ["done", "current", "todo", "todo"]),
+        (job(JobState.RUNNING, "training", 1, 4), ["done", "current", "todo", "todo"]),
+        (job(JobState.RUNNING, "packaging", 1, 4), ["done", "done", "done", "current"]),
+        (job(JobState.PAUSED, "training", 1, 4), ["done", "paused", "todo", "todo"]),
+        (job(JobState.PAUSED, started_at=None), ["paused", "todo", "todo", "todo"]),
+        (job(JobState.FAILED, "evaluating", 1, 4), ["done", "done", "stopped", "todo"]),
+        (job(JobState.CANCELLED, started_at=None), ["stopped", "todo", "todo", "todo"]),
+        (job(JobState.SUCCEEDED, "packaging", 4, 4), ["done"] * 4),
+    ],
+)
+def test_a_job_is_in_one_stage(found: Job, expected: list[str]) -> None:
+    assert [stage.state for stage in stages.stages(found)] == expected

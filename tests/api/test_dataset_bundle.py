@@ -1,0 +1,62 @@
+"""The data set as a zip that is ready to be published: complete, repeatable, nothing for the owner alone in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from api_builders import report, succeed, training
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from api.examples import ANSWERS
+from datalens_service.data.export import WRITERS
+
+
+@pytest.fixture
+def job_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
+    found: str = client.post("/v1/jobs", json=training(dataset_id, synthetic_images=40)).json()["id"]
+    succeed(services, found, tmp_path, ANSWERS["getJobBundle"]["card"])
+    return found
+
+
+def opened(content: bytes) -> zipfile.ZipFile:
+    return zipfile.ZipFile(io.BytesIO(content))
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_every_format_comes_with_everything(client: TestClient, job_id: str, kind: str) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/dataset", params={"format": kind, "license": "CC0-1.0"})
+    assert reply.status_code == 200, reply.text
+    assert reply.headers["Content-Type"] == "application/zip"
+    names = set(opened(reply.content).namelist())
+    assert {"README.md", "croissant.json", "datasheet.md", "privacy.json", "SHA256SUMS", "report.html"} < names
+    again = client.get(f"/v1/jobs/{job_id}/dataset", params={"format": kind, "license": "CC0-1.0"})
+    assert again.headers["ETag"] == reply.headers["ETag"]
+
+
+def test_what_is_for_the_owner_stays_out(client: TestClient, job_id: str) -> None:
+    found = opened(client.get(f"/v1/jobs/{job_id}/dataset").content)
+    contents = {name: found.read(name) for name in found.namelist()}
+    assert contents["report.json"] == report("releasable")
+    assert report("owner") not in contents.values()
+    assert b"<p>owner</p>" not in contents.values()
+    # The proof of this job is for the owner (as after a join): the card stands for it.
+    assert json.loads(contents["privacy.json"])["privacy"]["mechanisms"]
+    assert "generator.safetensors" not in contents
+
+
+def test_title_and_number(client: TestClient, job_id: str) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/dataset", params={"n": 10, "title": "Ten digits"})
+    found = opened(reply.content)
+    assert "# Ten digits" in found.read("README.md").decode()
+    assert "10 synthetic images" in json.loads(found.read("croissant.json"))["description"]
+
+
+@pytest.mark.parametrize("params", [{"license": "WTFPL"}, {"format": "zip"}, {"n": 0}, {"title": "x" * 201}])
+def test_bad_requests(client: TestClient, job_id: str, params: dict[str, str]) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/dataset", params=params)
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")

@@ -1,0 +1,164 @@
+"""Events of a job as a list and as a stream, and what pauses, resumes and repeats a job over HTTP."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from api_builders import training
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from datalens_service.store import jobs, leases, ledger
+from datalens_service.store.jobs import JobState
+
+STREAM = {"Accept": "text/event-stream"}
+
+
+def submitted(client: TestClient, dataset_id: str, **spec: Any) -> dict[str, Any]:
+    reply = client.post("/v1/jobs", json=training(dataset_id, **spec))
+    assert reply.status_code == 202, reply.text
+    found: dict[str, Any] = reply.json()
+    return found
+
+
+def finished(services: Services, job_id: str) -> None:
+    """A job that spent a third, was cancelled, and told of it: created, started, progress, cancelled."""
+    lease = leases.claim(services.database, job_id, "test", 30)
+    assert lease is not None
+    with services.database.transaction() as session:
+        ledger.charge(session, job_id, lease.token, 0, "test", jobs.get(services.database, job_id).reserved_units // 3)
+    leases.progress(services.database, lease, "training", 1, 3)
+    leases.finish(services.database, lease, JobState.CANCELLED)
+
+
+def blocks(text: str) -> list[dict[str, str]]:
+    """The events of a stream: comments and the retry time left out."""
+    parts = [part.splitlines() for part in text.strip().split("\n\n")]
+    return [dict(line.split(": ", 1) for line in part) for part in parts if part[0].startswith("id: ")]
+
+
+def test_list_and_stream_tell_the_same(client: TestClient, services: Services, dataset_id: str) -> None:
+    job = submitted(client, dataset_id)
+    finished(services, job["id"])
+    page = client.get(job["links"]["events"]).json()
+    assert [item["type"] for item in page["items"]] == ["job.created", "job.started", "job.progress", "job.cancelled"]
+    assert [item["id"] for item in page["items"]] == [1, 2, 3, 4]
+    assert page["items"][0]["epsilon_spent"] == 0
+    assert page["items"][3]["epsilon_spent"] == client.get(job["links"]["self"]).json()["privacy"]["epsilon_spent"] > 0
+    reply = client.get(job["links"]["events"], headers=STREAM)
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    assert "retry: 3000" in reply.text
+    sent = blocks(reply.text)
+    assert [json.loads(block["data"]) for block in sent] == page["items"]
+    assert [(int(block["id"]), block["event"]) for block in sent] == [
+        (item["id"], item["type"]) for item in page["items"]
+    ]
+
+
+def test_list_comes_in_portions(client: TestClient, services: Services, dataset_id: str) -> None:
+    job = submitted(client, dataset_id)
+    finished(services, job["id"])
+    first = client.get(job["links"]["events"], params={"limit": 3}).json()
+    assert (len(first["items"]), first["has_more"], first["next_cursor"]) == (3, True, 3)
+    rest = client.get(job["links"]["events"], params={"after": first["next_cursor"]}).json()
+    assert ([item["id"] for item in rest["items"]], rest["has_more"], rest["next_cursor"]) == ([4], False, None)
+
+
+def test_a_stream_that_was_cut_off_goes_on_behind_the_last_event(
+    client: TestClient, services: Services, dataset_id: str
+) -> None:
+    job = submitted(client, dataset_id)
+    finished(services, job["id"])
+    reply = client.get(job["links"]["events"], headers={**STREAM, "Last-Event-ID": "2"})
+    assert [int(block["id"]) for block in blocks(reply.text)] == [3, 4]
+
+
+def test_a_stream_waits_for_what_comes(client: TestClient, services: Services, dataset_id: str) -> None:
+    job = submitted(client, dataset_id)
+    worker = threading.Thread(target=finished, args=(services, job["id"]))
+    worker.start()
+    reply = client.get(job["links"]["events"], headers=STREAM)
+    worker.join()
+    assert [int(block["id"]) for block in blocks(reply.text)] == [1, 2, 3, 4]
+
+
+def test_a_stream_ends_with_the_service(client: TestClient, services: Services, dataset_id: str) -> None:
+    job = submitted(client, dataset_id)
+    services.stopping.set()
+    assert client.get(job["links"]["events"], headers=STREAM).status_code == 200
+
+
+def test_events_of_nobody_are_not_found(client: TestClient) -> None:
+    for headers in ({}, STREAM):
+        assert client.get("/v1/jobs/job_of_nobody/events", headers=headers).status_code == 404
+
+
+def test_events_hold_public_numbers_and_nothing_else(client: TestClient, services: Services, dataset_id: str) -> None:
+    job = submitted(client, dataset_id)
+    finished(services, job["id"])
+    members = {"id", "type", "state", "phase", "value", "maximum", "epsilon_spent", "delta", "created_at"}
+    for item in client.get(job["links"]["events"]).json()["items"]:
+        assert item.keys() == members
+        # Whole seconds: finer times would tell how long steps on private records take.
+        assert len(item["created_at"]) == len("2026-01-01T00:00:00Z")
+
+
+def test_pause_and_resume(client: TestClient, services: Services, dataset_id: str) -> None:
+    job = submitted(client, dataset_id)
+    paused = client.post(job["links"]["pause"])
+    assert (paused.status_code, paused.json()["state"]) == (202, "paused")
+    assert paused.json()["links"]["pause"] is None
+    assert client.get("/v1/jobs", params={"state": "paused"}).json()["items"] == [paused.json()]
+    reserved = client.get(f"/v1/datasets/{dataset_id}").json()["privacy"]["units"]["reserved"]
+    assert reserved == job["cost"]["units"]
+    resumed = client.post(paused.json()["links"]["resume"])
+    assert (resumed.status_code, resumed.json()["state"]) == (202, "queued")
+    again = client.post(f"/v1/jobs/{job['id']}:resume")
+    assert (again.status_code, again.json()["code"]) == (409, "state-conflict")
+
+
+def test_clone_is_the_same_request_with_changes(client: TestClient, dataset_id: str) -> None:
+    job = submitted(client, dataset_id, seed=7)
+    reply = client.post(job["links"]["clone"], json={"epsilon": 0.5})
+    copy = reply.json()
+    assert (reply.status_code, reply.headers["Location"]) == (202, f"/v1/jobs/{copy['id']}")
+    assert copy["id"] != job["id"]
+    assert copy["spec"] == {**job["spec"], "epsilon": 0.5}
+    bare = client.post(job["links"]["clone"], headers={"Idempotency-Key": "k"})
+    assert bare.json()["spec"] == job["spec"]
+    assert client.post(job["links"]["clone"], headers={"Idempotency-Key": "k"}).json()["id"] == bare.json()["id"]
+    assert client.post(job["links"]["clone"], json={"epsilom": 1}).status_code == 422
+    assert client.post("/v1/jobs/job_of_nobody:clone").status_code == 404
+
+
+def test_list_is_narrowed(client: TestClient, dataset_id: str) -> None:
+    first, second = submitted(client, dataset_id), submitted(client, dataset_id)
+    client.post(first["links"]["cancel"])
+
+    def found(**params: str) -> list[str]:
+        reply = client.get("/v1/jobs", params=params)
+        assert reply.status_code == 200, reply.text
+        return [item["id"] for item in reply.json()["items"]]
+
+    assert found(state="cancelled") == [first["id"]]
+    assert found(dataset_id=dataset_id) == [second["id"], first["id"]]
+    assert found(dataset_id="ds_other") == []
+    assert found(created_before=second["created_at"]) == [first["id"]]
+    assert found(created_after=second["created_at"]) == [second["id"]]
+    assert client.get("/v1/jobs", params={"state": "asleep"}).status_code == 422
+
+
+def test_estimate_is_there_once_steps_were_made(client: TestClient, services: Services, dataset_id: str) -> None:
+    job = submitted(client, dataset_id)
+    lease = leases.claim(services.database, job["id"], "test", 30)
+    assert lease is not None
+    leases.progress(services.database, lease, "training", 0, 4)
+    leases.progress(services.database, lease, "training", 2, 4)
+    shown = client.get(job["links"]["self"]).json()
+    assert shown["progress"]["eta_seconds"] >= 1
+    assert shown["estimated_finish_at"] >= shown["created_at"][:19]
+    leases.release(services.database, lease)
+    shown = client.get(job["links"]["self"]).json()
+    assert (shown["progress"]["eta_seconds"], shown["estimated_finish_at"]) == (None, None)

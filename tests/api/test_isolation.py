@@ -1,0 +1,240 @@
+"""Tenants do not see each other, and roles reach as far as they should: for every operation of the description."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_builders import npz, succeed, training
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from api.main import create_app
+from api.permissions import RULES
+from datalens_service.settings import Settings
+from datalens_service.store import fingerprints, generators, keys, tenants, webhooks
+from datalens_service.store.datasets import get as stored_dataset
+from datalens_service.store.keys import KeyRequest
+from datalens_service.store.roles import SCOPES, Role, Scope
+
+# Of paths, beside those that `tenants.OWNED` knows: names within an object that is looked at already.
+WITHIN = {"name": "generator.safetensors"}
+ABSENT = "x" * 32
+
+
+def described() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    document = create_app(Settings(data_dir=Path("never-opened"))).openapi()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if operation.get("security"):
+                yield method, path, operation
+
+
+OPERATIONS = {operation["operationId"]: (method, path, operation) for method, path, operation in described()}
+NAMED = {name: found for name, found in OPERATIONS.items() if "{" in found[1]}
+
+
+@dataclass
+class House:
+    """A tenant with one of everything."""
+
+    ids: dict[str, str]
+
+
+def given(operation: dict[str, Any]) -> dict[str, Any]:
+    """The body of the first example, as arguments of a request."""
+    body = operation.get("requestBody")
+    if body is None:
+        return {}
+    media_type, media = next(iter(body["content"].items()))
+    if media_type == "multipart/form-data":
+        return {"files": {"file": npz()}}
+    if media_type != "application/json":
+        return {"content": b"", "headers": {"Content-Type": media_type, "Upload-Offset": "0"}}
+    return {"json": next(iter(media["examples"].values()))["value"]}
+
+
+def call(client: TestClient, name: str, ids: dict[str, str]) -> Any:
+    method, path, operation = OPERATIONS[name]
+    return client.request(method, path.format_map({**WITHIN, **ids}), **given(operation))
+
+
+@pytest.fixture
+def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> House:
+    """Of the first tenant: a succeeded job with all that hangs on it."""
+    hook, _ = webhooks.create(services.database, "default", "https://example.org/hook", ["job.succeeded"])
+    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
+    succeed(services, job_id, tmp_path)
+    delivery = webhooks.list_deliveries(services.database, hook.id).items[0]
+    key, _ = keys.create(services.database, "second")
+    upload = client.post("/v1/uploads", headers={"Upload-Length": "8", "Tus-Resumable": "1.0.0"})
+    ids = {
+        "dataset_id": dataset_id,
+        "upload_id": upload.json()["id"],
+        "job_id": job_id,
+        "key_id": key.id,
+        "webhook_id": hook.id,
+        "delivery_id": delivery.id,
+        "generator_id": generators.id_of(job_id),
+    }
+    return House(ids)
+
+
+@pytest.fixture
+def stranger(services: Services, client: TestClient) -> TestClient:
+    """An owner of another tenant, on the same service."""
+    other = tenants.create(services.database, "other")
+    _, plain = keys.create(services.database, KeyRequest("stranger", tenant_id=other.id))
+    return TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+
+
+def test_every_operation_has_a_rule_and_every_object_an_owner() -> None:
+    assert set(OPERATIONS) <= set(RULES), "name scope and audit of the new operation in api/permissions.py"
+    parameters = {
+        one["name"] for _, _, operation in NAMED.values() for one in operation["parameters"] if one["in"] == "path"
+    }
+    assert parameters == set(tenants.OWNED) | set(WITHIN), "say in store/tables.py and tenants.py whose it is"
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_an_object_of_another_tenant_does_not_exist(stranger: TestClient, house: House, name: str) -> None:
+    foreign = call(stranger, name, house.ids)
+    absent = call(stranger, name, dict.fromkeys(house.ids, ABSENT))
+    assert (foreign.status_code, absent.status_code) == (404, 404)
+    if NAMED[name][0] == "head":
+        return
+    shown, expected = foreign.json(), absent.json()
+    assert shown.pop("instance") != expected.pop("instance")
+    assert shown == expected, "the answer tells that the object exists"
+
+
+def test_lists_and_counts_hold_nothing_of_another_tenant(stranger: TestClient, house: House) -> None:
+    listing = [name for name in OPERATIONS if name not in NAMED and OPERATIONS[name][0] == "get"]
+    assert len(listing) >= 7
+    for name in listing:
+        reply = call(stranger, name, {})
+        assert reply.status_code == (403 if RULES[name].everybodys else 200), name
+        assert not any(identifier in reply.text for identifier in house.ids.values()), name
+    assert stranger.get("/v1/usage").json()["datasets"] == 0
+    assert stranger.get("/v1/jobs", params={"dataset_id": house.ids["dataset_id"]}).json()["items"] == []
+
+
+def test_a_body_cannot_name_an_upload_of_another_tenant(stranger: TestClient, house: House) -> None:
+    foreign, absent = (
+        stranger.post("/v1/datasets", json={"upload_id": identifier, "epsilon": 1})
+        for identifier in (house.ids["upload_id"], ABSENT)
+    )
+    assert foreign.status_code == absent.status_code == 404
+    assert foreign.json()["detail"] == absent.json()["detail"]
+
+
+PAGES = ("/datasets/{dataset_id}", "/datasets/{dataset_id}/new-job", "/jobs/{job_id}", "/jobs/{job_id}/report")
+
+
+def test_pages_show_nothing_of_another_tenant(client: TestClient, services: Services, house: House) -> None:
+    other = tenants.create(services.database, "other")
+    for role, expected in ((Role.OWNER, 404), (Role.CONSUMER, 403)):
+        _, plain = keys.create(services.database, KeyRequest("stranger", tenant_id=other.id, role=role))
+        browser = TestClient(client.app, base_url="http://service")
+        assert browser.post("/sign-in", data={"key": plain}, follow_redirects=False).status_code == 303
+        for path in PAGES:
+            assert browser.get(path.format_map(house.ids)).status_code == expected, path
+        for path in ("/", "/jobs"):
+            reply = browser.get(path)
+            assert reply.status_code == (200 if role is Role.OWNER else 403)
+            assert not any(identifier in reply.text for identifier in house.ids.values())
+
+
+@pytest.mark.parametrize("path", ["/v1/plans", "/v1/jobs"])
+def test_a_body_cannot_name_a_data_set_of_another_tenant(stranger: TestClient, house: House, path: str) -> None:
+    foreign = stranger.post(path, json=training(house.ids["dataset_id"]))
+    absent = stranger.post(path, json=training(ABSENT))
+    assert foreign.status_code == absent.status_code == 404
+    assert foreign.json()["detail"] == absent.json()["detail"]
+
+
+def test_a_copy_of_an_own_job_cannot_go_to_a_data_set_of_another_tenant(stranger: TestClient, house: House) -> None:
+    mine = stranger.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10"}).json()["id"]
+    job = stranger.post("/v1/jobs", json=training(mine)).json()
+    reply = stranger.post(job["links"]["clone"], json={"dataset_id": house.ids["dataset_id"]})
+    assert reply.status_code == 404
+
+
+def test_the_same_records_in_two_houses_do_not_meet(
+    stranger: TestClient, services: Services, client: TestClient, dataset_id: str
+) -> None:
+    """An upload must not tell whether somebody else has the same record: the account is a new one."""
+    reply = stranger.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "3"})
+    assert reply.status_code == 201
+    account = stranger.get(f"/v1/datasets/{reply.json()['id']}/privacy").json()
+    assert (account["epsilon_limit"], account["linked_datasets"]) == (3, [])
+    mine, theirs = (stored_dataset(services.database, one) for one in (dataset_id, reply.json()["id"]))
+    assert mine.account_id != theirs.account_id
+    assert client.get(f"/v1/datasets/{dataset_id}/privacy").json()["linked_datasets"] == []
+
+
+def test_the_first_tenant_keeps_its_fingerprints() -> None:
+    assert fingerprints.tenant_key(b"k" * 32, "default") == b"k" * 32
+    assert fingerprints.tenant_key(b"k" * 32, "ten_1") not in (b"k" * 32, fingerprints.tenant_key(b"k" * 32, "ten_2"))
+
+
+def test_tenants_do_not_meet_in_an_idempotency_key(stranger: TestClient, client: TestClient, dataset_id: str) -> None:
+    mine = stranger.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10"}).json()["id"]
+    headers = {"Idempotency-Key": "k"}
+    first = client.post("/v1/jobs", json=training(dataset_id), headers=headers)
+    second = stranger.post("/v1/jobs", json=training(mine), headers=headers)
+    assert (first.status_code, second.status_code) == (202, 202)
+    assert stranger.post("/v1/jobs", json=training(mine), headers=headers).json()["id"] == second.json()["id"]
+
+
+@pytest.mark.parametrize("role", [Role.OPERATOR, Role.CONSUMER])
+def test_a_role_reaches_its_operations_and_no_others(
+    client: TestClient, services: Services, house: House, role: Role
+) -> None:
+    _, plain = keys.create(services.database, KeyRequest("narrow", role=role))
+    narrow = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+    for name in OPERATIONS:
+        refused = call(narrow, name, dict.fromkeys(house.ids, ABSENT)).status_code == 403
+        assert refused == (RULES[name].scope not in SCOPES[role]), name
+
+
+def test_a_consumer_gets_what_is_releasable_and_nothing_else(
+    client: TestClient, services: Services, house: House
+) -> None:
+    _, plain = keys.create(services.database, KeyRequest("partner", role=Role.CONSUMER))
+    partner = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+    base = f"/v1/jobs/{house.ids['job_id']}"
+    assert partner.get(f"{base}/synthetic", params={"format": "npz"}).status_code == 200
+    assert partner.get(f"{base}/report", params={"audience": "releasable"}).status_code == 200
+    assert partner.get(f"{base}/report").status_code == 403
+    # This bundle tells of a shared record.
+    assert partner.get(f"{base}/bundle").status_code == 404
+    shown = partner.get(f"{base}/artifacts").json()["items"]
+    assert shown
+    assert all(item["releasable"] for item in shown)
+    every = client.get(f"{base}/artifacts").json()["items"]
+    hidden = [item for item in every if not item["releasable"]]
+    assert hidden
+    for item in hidden:
+        assert client.get(item["url"]).status_code == 200
+        assert partner.get(item["url"]).status_code == 404
+
+
+def test_a_key_can_be_narrowed_below_its_role(client: TestClient, services: Services) -> None:
+    _, plain = keys.create(services.database, KeyRequest("looks", role=Role.OWNER, scopes=[Scope.JOBS_READ]))
+    narrow = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+    assert narrow.get("/v1/jobs").status_code == 200
+    refused = narrow.get("/v1/datasets")
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert "datasets:read" in refused.json()["detail"]
+
+
+def test_the_description_names_the_scope_of_every_operation() -> None:
+    for name, (_, _, operation) in OPERATIONS.items():
+        assert operation["x-scope"] == RULES[name].scope
+        assert {"401", "403", "429"} <= operation["responses"].keys()
+        assert json.dumps(operation["responses"]["429"]).count("Retry-After")

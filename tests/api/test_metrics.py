@@ -1,0 +1,82 @@
+"""What Prometheus reads, and that nothing in it depends on private records."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import httpx2
+import pytest
+from api_builders import training
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from datalens_service.store import leases, statement
+from datalens_service.store.account import JobAccount
+from datalens_service.store.chain import EntryKind
+from datalens_service.store.jobs import JobState
+from datalens_service.store.overview import overview
+
+Samples = dict[tuple[str, str], float]
+
+
+def scraped(client: TestClient) -> Samples:
+    """Value by name and label."""
+    reply = client.get("/metrics")
+    assert reply.status_code == 200
+    assert reply.headers["content-type"].startswith("text/plain")
+    families = text_string_to_metric_families(reply.text)
+    samples = [sample for family in families for sample in family.samples]
+    return {(sample.name, "".join(sample.labels.values())): sample.value for sample in samples}
+
+
+def submitted(client: TestClient, dataset_id: str, epsilon: float) -> str:
+    reply = client.post("/v1/jobs", json=training(dataset_id, epsilon=epsilon))
+    return str(reply.json()["id"])
+
+
+def test_every_state_is_there_before_the_first_job(client: TestClient) -> None:
+    found = scraped(client)
+    assert {name: found["datalens_jobs", name] for name in JobState} == dict.fromkeys(JobState, 0.0)
+    assert found["datalens_steps_per_second", ""] == 0
+    assert found["datalens_accounts_frozen", ""] == 0
+    assert found["process_resident_memory_bytes", ""] > 0
+
+
+def test_jobs_queue_and_budget_follow_the_database(client: TestClient, services: Services, dataset_id: str) -> None:
+    first, _ = submitted(client, dataset_id, 1.0), submitted(client, dataset_id, 2.0)
+    before = scraped(client)
+    assert before["datalens_jobs", "queued"] == before["datalens_queue_jobs", ""] == 2
+    assert before["datalens_queue_oldest_seconds", ""] >= 0
+    assert before["datalens_epsilon_spent", dataset_id] == 0
+
+    lease = leases.claim(services.database, first, "test", 30)
+    assert lease is not None
+    account = JobAccount(services.database, first, lease.token)
+    account.charge(0, "moments", 10**12)
+    account.charge(1, "moments", 10**12)
+
+    after = scraped(client)
+    assert (after["datalens_jobs", "queued"], after["datalens_jobs", "running"]) == (1, 1)
+    assert after["datalens_ledger_entries_total", ""] == before["datalens_ledger_entries_total", ""] + 2
+    budget = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
+    for name in ("limit", "reserved", "spent", "remaining"):
+        assert after[f"datalens_epsilon_{name}", dataset_id] == budget[f"epsilon_{name}"]
+    # Whole minutes, as in the journal: a finer pace would tell how long steps on private records took.
+    with services.database.session() as session:
+        minutes = {entry.at for entry in statement.entries(session, dataset_id) if entry.kind == EntryKind.CHARGE}
+    assert len(minutes) <= 2
+    paces = [overview(services.database, now=minute + timedelta(seconds=61)).steps_per_second for minute in minutes]
+    assert sum(paces) == pytest.approx(2 / 60)
+    assert overview(services.database, now=max(minutes) + timedelta(minutes=2)).steps_per_second == 0
+
+
+def test_deleted_data_sets_are_left_out(client: TestClient, dataset_id: str) -> None:
+    assert ("datalens_epsilon_limit", dataset_id) in scraped(client)
+    client.delete(f"/v1/datasets/{dataset_id}")
+    assert ("datalens_epsilon_limit", dataset_id) not in scraped(client)
+
+
+def test_metrics_are_not_for_strangers(client: TestClient) -> None:
+    reply: httpx2.Response = client.get("/metrics", headers={"Authorization": "Bearer dlk_wrong"})
+    assert (reply.status_code, reply.json()["code"]) == (401, "unauthorized")

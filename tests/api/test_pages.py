@@ -1,0 +1,271 @@
+"""The pages as a visitor gets them: each in each of its states, and nothing in them that is not theirs to show."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_builders import npz, succeed, training
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from api.sessions import FORM_TOKEN_HEADER
+from datalens_service.store import keys, leases
+from datalens_service.store.jobs import JobState
+from datalens_service.store.keys import KeyRequest
+from datalens_service.store.roles import Role
+
+HOSTILE = '<script>alert("x")</script> & "name"'
+
+
+@pytest.fixture
+def visitor(client: TestClient, services: Services, dataset_id: str) -> TestClient:
+    """A signed-in browser on a service with one data set."""
+    assert dataset_id
+    del client.headers["Authorization"]
+    client.post("/sign-in", data={"key": keys.create(services.database, "visitor")[1]})
+    page = client.get("/").text
+    client.headers[FORM_TOKEN_HEADER] = re.search(r'name="form-token" content="(\w+)"', page)[1]
+    return client
+
+
+def submit(visitor: TestClient, dataset_id: str, **spec: Any) -> str:
+    answer = visitor.post("/v1/jobs", json=training(dataset_id, **spec))
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["id"])
+
+
+def plan(visitor: TestClient, dataset_id: str, **form: str) -> str:
+    filled = {"preset": "fast", "epsilon": "1", "seed": "0", "synthetic_images": "40", "method": "", **form}
+    return str(visitor.post(f"/datasets/{dataset_id}/plan", json=filled).text)
+
+
+def text_of(page: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def test_pages_load_nothing_but_our_own_files(visitor: TestClient, dataset_id: str) -> None:
+    job_id = submit(visitor, dataset_id)
+    for path in ("/", "/datasets/new", f"/datasets/{dataset_id}", f"/datasets/{dataset_id}/new-job", f"/jobs/{job_id}"):
+        page = visitor.get(path)
+        assert page.status_code == 200, path
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=|https?://", page.text), path
+        for file in re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text):
+            assert visitor.get(file).status_code == 200, file
+
+
+def test_an_empty_service_says_what_to_do_first(client: TestClient, services: Services) -> None:
+    client.post("/sign-in", data={"key": keys.create(services.database, "visitor")[1]})
+    assert "Upload your first data set" in client.get("/").text
+    assert "No jobs yet" in client.get("/jobs").text
+
+
+def test_names_are_text_and_nothing_else(visitor: TestClient) -> None:
+    rolled = npz(images=npz_images())
+    made = visitor.post("/v1/datasets", files={"file": rolled}, data={"epsilon": "1", "name": HOSTILE}).json()
+    job_id = submit(visitor, made["id"], epsilon=0.5)
+    for path in ("/", f"/datasets/{made['id']}", f"/datasets/{made['id']}/new-job", "/jobs", f"/jobs/{job_id}"):
+        page = visitor.get(path).text
+        assert "<script>alert" not in page
+        assert html.escape(HOSTILE) in page.replace("&#34;", "&quot;")
+
+
+def npz_images() -> Any:
+    import numpy as np
+
+    return np.random.default_rng(7).integers(0, 256, (200, 8, 8), dtype=np.uint8)
+
+
+def test_the_price_is_the_api_s_and_the_button_sends_what_was_priced(visitor: TestClient, dataset_id: str) -> None:
+    shown = plan(visitor, dataset_id, epsilon="2")
+    body = json.loads(html.unescape(re.search(r'data-body="([^"]+)"', shown)[1]))
+    priced = visitor.post("/v1/plans", json=body).json()
+    remaining = priced["budget_after"]["epsilon_remaining"]
+    assert f"This job leaves you ε = {int(remaining * 100) / 100:g}" in text_of(shown)
+    assert "disabled" not in shown
+    once = re.search(r'data-once="([^"]+)"', shown)[1]
+    first = visitor.post("/v1/jobs", json=body, headers={"Idempotency-Key": once})
+    second = visitor.post("/v1/jobs", json=body, headers={"Idempotency-Key": once})
+    assert first.json()["id"] == second.json()["id"]
+    assert body["spec"]["epsilon"] == 2
+    assert body["spec"]["evaluation"]["enabled"] is False
+
+
+def test_a_price_above_the_budget_cannot_be_submitted(visitor: TestClient, dataset_id: str) -> None:
+    shown = plan(visitor, dataset_id, epsilon="50")
+    assert "More than is left" in shown
+    assert re.search(r'id="submit-job" disabled', shown)
+
+
+@pytest.mark.parametrize(
+    ("form", "sentence"),
+    [
+        ({"epsilon": "0"}, "epsilon: Must be greater than 0."),
+        ({"epsilon": ""}, "epsilon: Must be a number."),
+        ({"preset": "wonderful"}, "There is no preset"),
+        ({"method": "{"}, "not valid JSON"),
+        ({"method": '{"name": "nothing"}'}, "The name must be one of"),
+        ({"method": '{"name": "moments", "clip_norm": 7}'}, "Must be at most 1"),
+        ({"more": "1"}, "There is no member of this name"),
+    ],
+)
+def test_a_form_that_cannot_be_priced_says_why(
+    visitor: TestClient, dataset_id: str, form: dict[str, str], sentence: str
+) -> None:
+    shown = plan(visitor, dataset_id, **form)
+    assert sentence in text_of(shown)
+    assert "data-body" not in shown
+
+
+def test_a_job_can_be_planned_like_an_earlier_one(visitor: TestClient, dataset_id: str) -> None:
+    job_id = submit(visitor, dataset_id, epsilon=0.25, seed=11, method={"name": "moments", "subspace_dimensions": 7})
+    form = visitor.get(f"/datasets/{dataset_id}/new-job?like={job_id}").text
+    assert 'value="0.25"' in form
+    assert 'value="11"' in form
+    assert "&#34;subspace_dimensions&#34;: 7" in form
+
+
+def test_a_job_in_each_of_its_states(visitor: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> None:
+    job_id = submit(visitor, dataset_id, synthetic_images=40)
+    queued = visitor.get(f"/jobs/{job_id}").text
+    assert "in the queue" in queued
+    assert 'data-again="2"' in queued
+    assert "Cancel this job?" in queued
+    succeed(services, job_id, tmp_path)
+    succeeded = visitor.get(f"/jobs/{job_id}").text
+    assert "data-again" not in succeeded
+    assert "Download synthetic images" in succeeded
+    assert "Cancel this job?" not in succeeded
+    assert visitor.get(f"/jobs/{job_id}/report").status_code == 200
+    assert "audience=owner" in visitor.get(f"/jobs/{job_id}/report?audience=owner").text
+
+    other = submit(visitor, dataset_id)
+    visitor.post(f"/v1/jobs/{other}:cancel")
+    assert "Stopped on request" in visitor.get(f"/jobs/{other}").text
+    assert visitor.get(f"/jobs/{other}/report").status_code == 409
+
+    failed = submit(visitor, dataset_id)
+    lease = leases.claim(services.database, failed, "test", 30)
+    assert lease is not None
+    leases.finish(services.database, lease, JobState.FAILED, {"type": "/problems/out-of-memory"})
+    assert "memory does not suffice" in visitor.get(f"/jobs/{failed}").text
+
+
+def test_samples_of_a_running_job_are_shown_if_they_are_releasable(
+    visitor: TestClient, services: Services, dataset_id: str
+) -> None:
+    job_id = submit(visitor, dataset_id)
+    lease = leases.claim(services.database, job_id, "test", 30)
+    assert lease is not None
+    assert "Samples so far" not in visitor.get(f"/jobs/{job_id}").text
+    assert visitor.get(f"/jobs/{job_id}/samples.png").status_code == 404
+    services.artifacts.put(lease, "samples.png", b"\x89PNG", releasable=True, media_type="image/png")
+    assert "Samples so far" in visitor.get(f"/jobs/{job_id}").text
+    assert visitor.get(f"/jobs/{job_id}/samples.png").content == b"\x89PNG"
+    services.artifacts.put(lease, "samples.png", b"\x89PNG", releasable=False, media_type="image/png")
+    assert visitor.get(f"/jobs/{job_id}/samples.png").status_code == 404
+
+
+def test_the_ledger_has_every_entry_and_ends_at_what_was_spent(
+    visitor: TestClient, services: Services, dataset_id: str, tmp_path: Path
+) -> None:
+    succeed(services, submit(visitor, dataset_id, synthetic_images=40), tmp_path)
+    page = text_of(visitor.get(f"/datasets/{dataset_id}").text)
+    account = visitor.get(f"/v1/datasets/{dataset_id}/privacy").json()
+    assert [entry["kind"] for entry in account["entries"]] == ["open", "reserve", "settle"]
+    for meaning in ("Budget opened", "Set aside for a job", "Job ended, the rest returned"):
+        assert meaning in page
+
+
+def test_a_deleted_data_set_shows_its_receipt(visitor: TestClient, dataset_id: str) -> None:
+    assert visitor.delete(f"/v1/datasets/{dataset_id}").status_code in (200, 204)
+    page = visitor.get(f"/datasets/{dataset_id}").text
+    last = visitor.get(f"/v1/datasets/{dataset_id}/privacy").json()["entries"][-1]
+    assert last["kind"] == "delete"
+    assert "Receipt of the deletion" in page
+    assert last["hash"] in page
+    assert "Plan a job" not in page
+    assert visitor.get(f"/datasets/{dataset_id}/new-job").status_code == 409
+
+
+def test_an_upload_that_cannot_be_used_says_why(visitor: TestClient) -> None:
+    made = visitor.post("/v1/uploads", headers={"Tus-Resumable": "1.0.0", "Upload-Length": "9"}).json()["id"]
+    piece = {"Tus-Resumable": "1.0.0", "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
+    assert visitor.patch(f"/v1/uploads/{made}", content=b"no images", headers=piece).status_code == 204
+    begun = visitor.post("/v1/datasets", json={"upload_id": made, "epsilon": 1, "name": HOSTILE}).json()
+    page = visitor.get(f"/datasets/{begun['id']}").text
+    assert "being read" in page or "cannot be used" in page
+    deadline = time.monotonic() + 60
+    while visitor.get(f"/v1/datasets/{begun['id']}").json()["state"] == "validating":
+        assert time.monotonic() < deadline, "was not read in time"
+        time.sleep(0.05)
+    page = visitor.get(f"/datasets/{begun['id']}").text
+    assert "This upload cannot be used" in page
+    assert "data-again" not in page
+    assert "<script>alert" not in page
+    assert "Not usable" in visitor.get("/").text
+    visitor.delete(f"/v1/datasets/{begun['id']}")
+    assert "were deleted" in visitor.get(f"/datasets/{begun['id']}").text
+
+
+def test_what_was_found_in_the_records_is_not_in_the_page(visitor: TestClient, dataset_id: str) -> None:
+    """It is fetched from the API, which audits it, when its owner opens it."""
+    page = visitor.get(f"/datasets/{dataset_id}").text
+    found = visitor.get(f"/v1/datasets/{dataset_id}/validation").json()["counts"]
+    assert found["classes"]["0"] == 50
+    assert "0: 50" not in text_of(page)
+    assert f'data-found="/v1/datasets/{dataset_id}/validation"' in page
+
+
+def test_an_operator_sees_no_more_than_their_key_may(
+    visitor: TestClient, services: Services, dataset_id: str, tmp_path: Path
+) -> None:
+    job_id = submit(visitor, dataset_id, synthetic_images=40)
+    succeed(services, job_id, tmp_path)
+    _, plain = keys.create(services.database, KeyRequest("operator", role=Role.OPERATOR))
+    visitor.post("/sign-in", data={"key": plain})
+    dataset, job = visitor.get(f"/datasets/{dataset_id}").text, visitor.get(f"/jobs/{job_id}").text
+    for left_out in ("For you alone", "Delete the images", 'href="/keys"'):
+        assert left_out not in dataset
+    assert "Owner’s report" not in job
+    assert visitor.get(f"/datasets/{dataset_id}/new-job").status_code == 200
+    assert visitor.get("/datasets/new").status_code == 403
+    assert visitor.get("/keys").status_code == 403
+    _, plain = keys.create(services.database, KeyRequest("consumer", role=Role.CONSUMER))
+    visitor.post("/sign-in", data={"key": plain})
+    for path in ("/", "/jobs", f"/datasets/{dataset_id}", f"/jobs/{job_id}"):
+        assert visitor.get(path).status_code == 403, path
+
+
+def test_errors_are_pages_with_a_way_back(visitor: TestClient) -> None:
+    for path, status in (("/datasets/ds_none", 404), ("/jobs/job_none", 404), ("/jobs/%00", 404)):
+        page = visitor.get(path)
+        assert page.status_code == status
+        assert page.headers["content-type"].startswith("text/html")
+        assert 'href="/"' in page.text
+
+
+def test_lists_go_on_where_they_ended(visitor: TestClient, dataset_id: str) -> None:
+    made = [submit(visitor, dataset_id, epsilon=0.01) for _ in range(26)]
+    first = visitor.get("/jobs").text
+    older = re.search(r'href="(/jobs\?after=[^"]+)"', first)[1]
+    second = visitor.get(html.unescape(older)).text
+    assert made[-1] in first
+    assert made[0] not in first
+    assert made[0] in second
+
+
+def test_the_theme_comes_with_the_page(visitor: TestClient) -> None:
+    assert "data-theme" not in visitor.get("/").text
+    visitor.cookies.set("datalens-theme", "dark")
+    assert '<html lang="en" data-theme="dark">' in visitor.get("/").text
+    visitor.cookies.set("datalens-theme", '"><script>')
+    assert "data-theme" not in visitor.get("/").text

@@ -1,0 +1,167 @@
+"""Signing in with a key: what the browser gets instead of it, and what that is good for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from api_builders import npz, training
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from api.sessions import COOKIE, FORM_TOKEN_HEADER
+from datalens_service.errors import Unauthorized
+from datalens_service.store import keys, sessions
+
+
+@pytest.fixture
+def browser(client: TestClient, dataset_id: str) -> TestClient:
+    """A client without a key of its own, that does not follow redirects, on a service with a data set."""
+    assert dataset_id
+    del client.headers["Authorization"]
+    client.follow_redirects = False
+    return client
+
+
+@pytest.fixture
+def key(services: Services) -> tuple[str, str]:
+    """Id and plain text."""
+    made, plain = keys.create(services.database, "visitor")
+    return made.id, plain
+
+
+def sign_in(browser: TestClient, plain: str, **more: Any) -> Any:
+    return browser.post("/sign-in", data={"key": plain, **more})
+
+
+def form_token(browser: TestClient) -> str:
+    found = re.search(r'<meta name="form-token" content="([0-9a-f]{64})">', browser.get("/").text)
+    assert found is not None
+    return found[1]
+
+
+def test_a_key_becomes_a_cookie_that_scripts_and_other_sites_do_not_get(
+    browser: TestClient, key: tuple[str, str]
+) -> None:
+    answer = sign_in(browser, f" {key[1]}\n")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=strict", "Path=/", "Max-Age=43200"} <= set(cookie.split("; ")[1:])
+    assert key[1] not in cookie
+    assert key[1][4:12] not in cookie
+    page = browser.get("/")
+    assert page.status_code == 200
+    assert key[1] not in page.text
+    assert page.headers["cache-control"] == "no-store"
+
+
+def test_the_cookie_is_for_https_alone_where_there_is_https(browser: TestClient, key: tuple[str, str]) -> None:
+    browser.base_url = browser.base_url.copy_with(scheme="https")
+    assert "Secure" in sign_in(browser, key[1]).headers["set-cookie"].split("; ")
+
+
+@pytest.mark.parametrize("plain", ["", "dlk_nonsense", "dlk_" + "a" * 36 + "_00000000"])
+def test_a_wrong_key_is_told_and_not_repeated(browser: TestClient, plain: str) -> None:
+    answer = sign_in(browser, plain)
+    assert answer.status_code == 401
+    assert 'role="alert"' in answer.text
+    assert "set-cookie" not in answer.headers
+    assert not plain or plain not in answer.text
+
+
+def test_another_site_cannot_sign_somebody_in_or_out(browser: TestClient, key: tuple[str, str]) -> None:
+    browser.headers["Sec-Fetch-Site"] = "cross-site"
+    refused = sign_in(browser, key[1])
+    assert refused.status_code == 403
+    assert "set-cookie" not in refused.headers
+    del browser.headers["Sec-Fetch-Site"]
+    sign_in(browser, key[1])
+    assert "set-cookie" not in browser.post("/sign-out", headers={"Sec-Fetch-Site": "cross-site"}).headers
+    assert browser.get("/").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/datasets/new", "/datasets/ds_1", "/jobs", "/jobs/job_1", "/jobs/job_1/report"])
+def test_a_visitor_without_a_session_is_led_to_the_form(browser: TestClient, path: str) -> None:
+    answer = browser.get(path)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/sign-in?next={path}")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "place"),
+    [("/jobs", "/jobs"), ("//evil.example", "/"), ("/\\evil.example", "/"), ("https://evil.example", "/"), ("", "/")],
+)
+def test_signing_in_leads_to_a_page_of_this_service(
+    browser: TestClient, key: tuple[str, str], wanted: str, place: str
+) -> None:
+    assert sign_in(browser, key[1], next=wanted).headers["location"] == place
+
+
+def test_a_session_reads_the_api_and_changes_something_only_with_its_form_token(
+    browser: TestClient, key: tuple[str, str], dataset_id: str
+) -> None:
+    sign_in(browser, key[1])
+    assert browser.get(f"/v1/datasets/{dataset_id}").status_code == 200
+    body = training(dataset_id)
+    assert browser.post("/v1/jobs", json=body).status_code == 401
+    assert browser.post("/v1/jobs", json=body, headers={FORM_TOKEN_HEADER: "0" * 64}).status_code == 401
+    assert browser.delete(f"/v1/datasets/{dataset_id}").status_code == 401
+    refused = browser.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "1"})
+    assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
+    token = form_token(browser)
+    assert browser.post("/v1/jobs", json=body, headers={FORM_TOKEN_HEADER: token}).status_code == 202
+
+
+def test_form_tokens_differ_between_sessions(browser: TestClient, key: tuple[str, str], dataset_id: str) -> None:
+    sign_in(browser, key[1])
+    first = form_token(browser)
+    sign_in(browser, key[1])
+    assert form_token(browser) != first
+    answer = browser.post("/v1/jobs", json=training(dataset_id), headers={FORM_TOKEN_HEADER: first})
+    assert answer.status_code == 401
+
+
+def test_signing_out_ends_it(browser: TestClient, key: tuple[str, str]) -> None:
+    sign_in(browser, key[1])
+    assert browser.post("/sign-out").headers["location"] == "/sign-in"
+    assert COOKIE not in browser.cookies
+    assert browser.get("/").status_code == 303
+
+
+def test_a_session_ends_with_its_key(browser: TestClient, services: Services, key: tuple[str, str]) -> None:
+    sign_in(browser, key[1])
+    keys.revoke(services.database, key[0])
+    assert browser.get("/").status_code == 303
+    assert browser.get("/v1/jobs").status_code == 401
+
+
+def test_a_session_ends_after_twelve_hours(
+    services: Services, key: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = sessions.sign_in(services.database, key[1])
+    now = sessions.time.time()
+    monkeypatch.setattr(sessions.time, "time", lambda: now + sessions.LIFETIME_SECONDS - 1)
+    assert sessions.resume(services.database, session.token).key.id == key[0]
+    monkeypatch.setattr(sessions.time, "time", lambda: now + sessions.LIFETIME_SECONDS + 1)
+    with pytest.raises(Unauthorized, match="sign in again"):
+        sessions.resume(services.database, session.token)
+
+
+def test_an_altered_token_is_no_session(services: Services, key: tuple[str, str]) -> None:
+    token = sessions.sign_in(services.database, key[1]).token
+    name, expires, nonce, seal = token.split(".")
+    other = keys.create(services.database, "other")[0].id
+    altered = [
+        f"{other}.{expires}.{nonce}.{seal}",
+        f"{name}.{int(expires) + 1}.{nonce}.{seal}",
+        f"{name}.{expires}.{nonce[::-1]}.{seal}",
+        f"{name}.{expires}.{nonce}.{'0' * 64}",
+        f"key_{'0' * 32}.{expires}.{nonce}.{seal}",
+        token[:-1],
+        "",
+        "é",
+    ]
+    for one in altered:
+        with pytest.raises(Unauthorized):
+            sessions.resume(services.database, one)
+    assert sessions.resume(services.database, token).key.id == key[0]

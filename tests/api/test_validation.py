@@ -1,0 +1,198 @@
+"""Uploads that are read after the answer: ready or invalid, with a report for the owner alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+import zipfile
+from typing import Any
+
+import pytest
+from api_builders import arrays, npz, training
+from PIL import Image, PngImagePlugin
+from starlette.testclient import TestClient
+from test_uploads import TUS, begin, piece
+
+from api import tus
+from api.deps import Services
+from api.main import create_app
+from datalens_service.settings import Settings
+from datalens_service.store import datasets, keys
+from datalens_service.store.chain import Entry
+from datalens_service.store.datasets import DatasetState
+
+SECRET = "patient-4711"  # noqa: S105
+PATIENCE = 120
+
+
+def uploaded(client: TestClient, content: bytes) -> str:
+    place = begin(client, len(content))
+    assert client.patch(place, headers=piece(0), content=content).status_code == 204
+    return place.rpartition("/")[2]
+
+
+def register(client: TestClient, content: bytes, **form: Any) -> str:
+    reply = client.post("/v1/datasets", json={"upload_id": uploaded(client, content), "epsilon": 10, **form})
+    assert (reply.status_code, reply.json()["state"]) == (202, "validating"), reply.text
+    assert reply.headers["Location"] == f"/v1/datasets/{reply.json()['id']}"
+    return str(reply.json()["id"])
+
+
+def settled(client: TestClient, dataset_id: str) -> dict[str, Any]:
+    until = time.monotonic() + PATIENCE
+    while (found := client.get(f"/v1/datasets/{dataset_id}").json())["state"] == "validating":
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return dict(found)
+
+
+def folder(*damaged: int) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for number in range(8):
+            image = io.BytesIO()
+            Image.new("L", (8, 8), number).save(image, "PNG")
+            content = image.getvalue()[:-30] if number in damaged else image.getvalue()
+            archive.writestr(f"{SECRET}-{number % 2}/{number}.png", content)
+    return buffer.getvalue()
+
+
+def test_a_good_upload_becomes_a_data_set(client: TestClient, settings: Settings) -> None:
+    dataset_id = register(client, npz(), name="Digits", classes=["a", "b", "c", "d"])
+    found = settled(client, dataset_id)
+    assert (found["state"], found["name"], found["format"]) == ("ready", "Digits", "npz")
+    assert found["privacy"]["epsilon_limit"] == 10
+    report = client.get(f"/v1/datasets/{dataset_id}/validation").json()
+    assert report["counts"] == {"train": 200, "test": 0, "classes": dict.fromkeys("abcd", 50), "duplicates": 0}
+    assert report["audience"] == "owner"
+    assert list(tus.folder_of(settings.data_dir).iterdir()) == []
+    assert client.post("/v1/jobs", json=training(dataset_id)).status_code == 202
+
+
+def test_bad_files_are_named_to_the_owner_and_nowhere_else(
+    client: TestClient, settings: Settings, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dataset_id = register(client, folder(3, 6))
+    found = settled(client, dataset_id)
+    assert (found["state"], found["privacy"], found["schema"]) == ("invalid", None, None)
+    reply = client.get(f"/v1/datasets/{dataset_id}/validation")
+    assert reply.headers["Cache-Control"] == "private, no-store"
+    report = reply.json()
+    assert [file["name"] for file in report["bad_files"]] == [f"{SECRET}-0/6.png", f"{SECRET}-1/3.png"]
+    assert all("complete PNG" in file["reason"] for file in report["bad_files"])
+    assert (report["code"], report["bad_count"], report["checked"]) == ("dataset-invalid", 2, 8)
+    assert SECRET not in json.dumps([found, client.get("/v1/datasets").json()])
+    logged = capfd.readouterr()
+    assert SECRET not in logged.out + logged.err
+    assert client.post("/v1/jobs", json=training(dataset_id)).status_code == 404
+    assert list(tus.folder_of(settings.data_dir).iterdir()) == []
+
+
+def test_a_direct_upload_has_a_report_and_a_refused_one_leaves_nothing(client: TestClient) -> None:
+    doubled = arrays()
+    doubled["images"][150:] = doubled["images"][:50]
+    reply = client.post("/v1/datasets", files={"file": npz(**doubled)}, data={"epsilon": "1"})
+    report = client.get(f"{reply.headers['Location']}/validation").json()
+    assert (report["state"], report["counts"]["duplicates"]) == ("ready", 50)
+    refused = client.post("/v1/datasets", files={"file": folder(3)}, data={"epsilon": "1"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "dataset-invalid")
+    assert SECRET not in refused.text
+    assert [item["id"] for item in client.get("/v1/datasets").json()["items"]] == [reply.json()["id"]]
+
+
+def test_what_has_no_budget_is_refused_after_reading(client: TestClient) -> None:
+    dataset_id = register(client, npz(), delta=0.5)
+    assert settled(client, dataset_id)["state"] == "invalid"
+    assert client.get(f"/v1/datasets/{dataset_id}/validation").json()["code"] == "invalid-delta"
+
+
+def test_unfinished_uploads_are_not_taken(client: TestClient) -> None:
+    place = begin(client, 100)
+    client.patch(place, headers=piece(0), content=b"x" * 99)
+    reply = client.post("/v1/datasets", json={"upload_id": place.rpartition("/")[2], "epsilon": 1})
+    assert (reply.status_code, reply.json()["code"]) == (409, "state-conflict")
+    assert client.head(place, headers=TUS).headers["Upload-Offset"] == "99"
+
+
+def test_an_upload_is_taken_once(client: TestClient) -> None:
+    upload_id = uploaded(client, npz())
+    body = {"upload_id": upload_id, "epsilon": 10}
+    first, second = (client.post("/v1/datasets", json=body) for _ in range(2))
+    assert (first.status_code, second.status_code) == (202, 404)
+    assert settled(client, first.json()["id"])["state"] == "ready"
+
+
+def test_a_list_has_everything_once(client: TestClient) -> None:
+    bad = register(client, b"nothing" * 9)
+    good = register(client, npz())
+    for dataset_id in (bad, good):
+        settled(client, dataset_id)
+    client.delete(f"/v1/datasets/{bad}")
+    first = client.get("/v1/datasets", params={"limit": 1}).json()
+    second = client.get("/v1/datasets", params={"limit": 1, "after": first["next_cursor"]}).json()
+    assert [item["id"] for item in first["items"] + second["items"]] == [good, bad]
+    assert [item["state"] for item in first["items"] + second["items"]] == ["ready", "deleted"]
+    assert second["next_cursor"] is None
+
+
+def test_reading_goes_on_after_a_restart(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = threading.Event()
+
+    def until_stopped(*_: object, stopping: Any, **_options: object) -> None:
+        reading.set()
+        while not stopping():
+            time.sleep(0.01)
+        from datalens_service.errors import StoreUnavailable
+
+        raise StoreUnavailable("stopped")
+
+    with TestClient(create_app(settings), base_url="http://service") as http:
+        _, plain = keys.create(http.app.state.services.database, "test")
+        http.headers["Authorization"] = f"Bearer {plain}"
+        monkeypatch.setattr("api.intake.decode", until_stopped)
+        dataset_id = register(http, npz())
+        assert reading.wait(PATIENCE)
+    monkeypatch.undo()
+    with TestClient(create_app(settings), base_url="http://service", headers=http.headers) as again:
+        assert settled(again, dataset_id)["state"] == "ready"
+
+
+def test_a_receipt_names_the_journals_word(client: TestClient, dataset_id: str) -> None:
+    receipt = client.delete(f"/v1/datasets/{dataset_id}").json()
+    journal = client.get(f"/v1/datasets/{dataset_id}/privacy").json()["entries"]
+    assert receipt["entry"] == journal[-1]
+    entry = Entry.model_validate(receipt["entry"])
+    assert (entry.kind, entry.dataset_id, entry.computed_hash()) == ("delete", dataset_id, entry.hash)
+    assert "the records" in receipt["removed"]
+    assert client.delete(f"/v1/datasets/{dataset_id}").json() == receipt
+    report = client.get(f"/v1/datasets/{dataset_id}/validation").json()
+    assert (report["state"], report["counts"]) == ("deleted", None)
+
+
+def test_an_invalid_upload_can_be_deleted_with_its_report(client: TestClient) -> None:
+    dataset_id = register(client, folder(1))
+    settled(client, dataset_id)
+    receipt = client.delete(f"/v1/datasets/{dataset_id}").json()
+    assert (receipt["entry"], receipt["account_id"]) == (None, None)
+    assert SECRET not in client.get(f"/v1/datasets/{dataset_id}/validation").text
+    assert client.get(f"/v1/datasets/{dataset_id}").json()["state"] == "deleted"
+
+
+def test_the_preview_is_private(client: TestClient, services: Services, dataset_id: str) -> None:
+    reply = client.get(f"/v1/datasets/{dataset_id}/preview")
+    assert reply.status_code == 200
+    assert reply.headers["Cache-Control"] == "private, no-store"
+    assert reply.headers["X-Datalens-Audience"] == "owner"
+    picture = Image.open(io.BytesIO(reply.content))
+    assert isinstance(picture, PngImagePlugin.PngImageFile)
+    assert "owner only" in picture.text["Comment"]
+    assert b"trainedAlgorithmicMedia" not in reply.content
+    assert picture.getpixel((2, 2)) == arrays()["images"][0, 0, 0]
+    anonymous = client.get(f"/v1/datasets/{dataset_id}/preview", headers={"Authorization": ""})
+    assert anonymous.status_code == 401
+    client.delete(f"/v1/datasets/{dataset_id}")
+    gone = client.get(f"/v1/datasets/{dataset_id}/preview")
+    assert (gone.status_code, gone.json()["code"]) == (409, "state-conflict")
+    assert datasets.get(services.database, dataset_id).state is DatasetState.DELETED

@@ -1,0 +1,237 @@
+"""Webhooks: what is sent, how it is signed, when it is repeated, and where it must not go."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from api_builders import training
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+from starlette.testclient import TestClient
+
+from api import hook_sender
+from api.deps import Services
+from api.hook_sender import attempt, check_address
+from datalens_service.errors import InvalidInput
+from datalens_service.store import leases, webhooks
+from datalens_service.store.jobs import JobState
+
+URL = "https://example.org/hook"
+LATER = timedelta(days=30)
+
+
+class Receiver:
+    """An address that keeps what it gets and answers as told."""
+
+    def __init__(self) -> None:
+        self.status = 204
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.got.append((dict(self.headers.items()), body))
+                self.send_response(receiver.status)
+                if receiver.status == 302:
+                    self.send_header("Location", "http://127.0.0.1:9/")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook?for=me"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    found = Receiver()
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def _no_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages stay where they are until a test sends them."""
+    monkeypatch.setattr(hook_sender.HookSender, "_round", lambda *_: False)
+
+
+def made(client: TestClient, **members: Any) -> dict[str, Any]:
+    reply = client.post("/v1/webhooks", json={"url": URL, **members})
+    assert reply.status_code == 201, reply.text
+    found: dict[str, Any] = reply.json()
+    return found
+
+
+def deliveries(client: TestClient, hook: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.get(f"/v1/webhooks/{hook['webhook']['id']}/deliveries").json()["items"]
+    return found
+
+
+def test_events_that_are_wanted_become_thin_messages(client: TestClient, services: Services, dataset_id: str) -> None:
+    hook = made(client, events=["job.created", "job.cancelled"])
+    other = made(client)
+    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
+    lease = leases.claim(services.database, job_id, "test", 30)
+    assert lease is not None
+    leases.progress(services.database, lease, "training", 1, 3)
+    leases.finish(services.database, lease, JobState.CANCELLED)
+    found = deliveries(client, hook)
+    assert [item["event"] for item in found] == ["job.cancelled", "job.created"]
+    assert [item["event"] for item in deliveries(client, other)] == ["job.cancelled"]
+    payload = found[0]["payload"]
+    assert payload.keys() == {"type", "timestamp", "data"}
+    assert payload["data"] == {"job_id": job_id, "dataset_id": dataset_id, "state": "cancelled"}
+    assert datetime.fromisoformat(payload["timestamp"]).tzinfo is not None
+
+
+def test_a_message_is_signed_as_standard_webhooks_asks(
+    client: TestClient, services: Services, receiver: Receiver
+) -> None:
+    hook = made(client)
+    services_hook = webhooks.change(services.database, hook["webhook"]["id"], url=receiver.url)
+    assert services_hook.url == receiver.url
+    sent = client.post(f"/v1/webhooks/{hook['webhook']['id']}:test").json()
+    [claimed] = webhooks.claim_due(services.database)
+    assert attempt(claimed, inside=True) == (204, None)
+    [(headers, body)] = receiver.got
+    assert Webhook(hook["secret"]).verify(body, headers) == sent["payload"]
+    assert {name.lower(): value for name, value in headers.items()}["webhook-id"] == sent["id"]
+    with pytest.raises(WebhookVerificationError):
+        Webhook(hook["secret"]).verify(body + b" ", headers)
+
+
+@pytest.mark.parametrize("status", [200, 204])
+def test_a_message_that_arrived_is_done(
+    client: TestClient, services: Services, receiver: Receiver, status: int
+) -> None:
+    hook = made(client)
+    webhooks.change(services.database, hook["webhook"]["id"], url=receiver.url)
+    client.post(f"/v1/webhooks/{hook['webhook']['id']}:test")
+    receiver.status = status
+    _send(services)
+    [shown] = deliveries(client, hook)
+    assert (shown["state"], shown["attempts"], shown["status"]) == ("delivered", 1, status)
+    assert webhooks.claim_due(services.database, now=datetime.now(UTC) + LATER) == ()
+
+
+@pytest.mark.parametrize("status", [500, 404, 302])
+def test_a_message_that_failed_is_repeated_with_growing_pauses_and_given_up(
+    client: TestClient, services: Services, receiver: Receiver, status: int
+) -> None:
+    hook = made(client)
+    webhooks.change(services.database, hook["webhook"]["id"], url=receiver.url)
+    client.post(f"/v1/webhooks/{hook['webhook']['id']}:test")
+    receiver.status = status
+    now = datetime.now(UTC)
+    pauses = []
+    for _ in webhooks.BACK_OFF_SECONDS:
+        _send(services, now)
+        following = datetime.fromisoformat(deliveries(client, hook)[0]["next_attempt_at"])
+        pauses.append(round((following - now).total_seconds()))
+        now = following
+    assert tuple(pauses) == webhooks.BACK_OFF_SECONDS == tuple(sorted(webhooks.BACK_OFF_SECONDS))
+    _send(services, now)
+    [shown] = deliveries(client, hook)
+    assert (shown["state"], shown["attempts"], shown["status"]) == ("failed", len(pauses) + 1, status)
+    assert len({dict(headers)["webhook-id"] for headers, _ in receiver.got}) == 1
+    # By hand it is sent once more.
+    receiver.status = 204
+    path = f"/v1/webhooks/{hook['webhook']['id']}/deliveries/{shown['id']}:redeliver"
+    assert client.post(path).status_code == 202
+    _send(services)
+    assert deliveries(client, hook)[0]["state"] == "delivered"
+
+
+def test_a_claimed_message_is_left_alone_by_others(client: TestClient, services: Services) -> None:
+    hook = made(client)
+    client.post(f"/v1/webhooks/{hook['webhook']['id']}:test")
+    assert len(webhooks.claim_due(services.database)) == 1
+    assert webhooks.claim_due(services.database) == ()
+    assert len(webhooks.claim_due(services.database, now=datetime.now(UTC) + timedelta(seconds=61))) == 1
+
+
+def test_a_name_that_stands_for_an_address_inside_is_refused(
+    client: TestClient, services: Services, receiver: Receiver
+) -> None:
+    hook = made(client, url="https://localhost/hook")
+    client.post(f"/v1/webhooks/{hook['webhook']['id']}:test")
+    [claimed] = webhooks.claim_due(services.database)
+    status, error = attempt(claimed, inside=False)
+    assert (status, error) == (None, "The host has an address inside the house.")
+    assert not receiver.got
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.org/",
+        "ftp://example.org/",
+        "https://user:secret@example.org/",
+        "https:///path",
+        "https://example.org:99999/",
+        "https://127.0.0.1/",
+        "https://[::1]/",
+        "https://10.0.0.1/",
+        "https://192.168.1.1/",
+        "https://169.254.169.254/latest/meta-data",
+        "https://100.64.0.1/",
+        "https://0.0.0.0/",
+        "https://[::ffff:127.0.0.1]/",
+        "https://[2002:7f00:1::]/",
+        "https://[64:ff9b::7f00:1]/",
+        "https://[fe80::1]/",
+        "https://224.0.0.1/",
+        "https://exämple.org/",
+        "nonsense",
+    ],
+)
+def test_addresses_that_cannot_be_used_are_refused(client: TestClient, url: str) -> None:
+    reply = client.post("/v1/webhooks", json={"url": url})
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")
+
+
+def test_the_operator_can_allow_the_house() -> None:
+    assert check_address("http://127.0.0.1:9/x", inside=True).port == 9
+    with pytest.raises(InvalidInput):
+        check_address("ftp://127.0.0.1/", inside=True)
+
+
+def test_a_disabled_webhook_is_told_nothing(client: TestClient, dataset_id: str) -> None:
+    hook = made(client, events=["job.created"])
+    path = f"/v1/webhooks/{hook['webhook']['id']}"
+    assert client.patch(path, json={"enabled": False}).json()["enabled"] is False
+    client.post("/v1/jobs", json=training(dataset_id))
+    assert deliveries(client, hook) == []
+    assert client.get(path).json()["events"] == ["job.created"]
+    assert client.patch(path, json={"url": "https://10.0.0.1/"}).status_code == 422
+
+
+def test_a_removed_webhook_takes_its_messages_along(client: TestClient, services: Services) -> None:
+    hook = made(client)
+    client.post(f"/v1/webhooks/{hook['webhook']['id']}:test")
+    assert client.delete(f"/v1/webhooks/{hook['webhook']['id']}").status_code == 204
+    assert client.get("/v1/webhooks").json()["items"] == []
+    assert webhooks.claim_due(services.database, now=datetime.now(UTC) + LATER) == ()
+
+
+def test_the_secret_is_shown_once(client: TestClient) -> None:
+    hook = made(client)
+    assert hook["secret"].startswith("whsec_")
+    for path in ("/v1/webhooks", f"/v1/webhooks/{hook['webhook']['id']}"):
+        assert hook["secret"] not in client.get(path).text
+    assert json.dumps(hook).count(hook["secret"]) == 1
+
+
+def _send(services: Services, now: datetime | None = None) -> None:
+    for claimed in webhooks.claim_due(services.database, now=now):
+        status, error = attempt(claimed, inside=True)
+        webhooks.settle(services.database, claimed.delivery.id, status=status, error=error, now=now)
