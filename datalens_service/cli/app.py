@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from datalens_service import __version__
-from datalens_service.cli import datasets, demo, jobs, keys, output, plan, serve, train, verify
+from datalens_service.cli import datasets, demo, jobs, keys, output, plan, serve, tenants, train, verify
 from datalens_service.cli.exits import HELP, ExitCode, exit_code_of
 from datalens_service.cli.options import AsJson
 from datalens_service.client import ClientError
@@ -62,6 +62,7 @@ app.command()(verify.verify)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(keys.app, name="keys")
+app.add_typer(tenants.app, name="tenants")
 
 
 @app.command()

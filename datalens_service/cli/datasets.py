@@ -8,16 +8,17 @@ from typing import Annotated
 import typer
 
 from datalens_service.cli import options, output
+from datalens_service.cli.progress import UploadBar
 from datalens_service.cli.service import connect
 from datalens_service.cli.specs import class_names
-from datalens_service.client import DatasetInfo, ImageSchema
+from datalens_service.client import Budget, DatasetInfo, ImageSchema
 
 app = typer.Typer(help="Data sets of a service and their privacy budgets.", no_args_is_help=True)
 
 
 @app.command()
 def upload(
-    path: Annotated[Path, typer.Argument(help="NPZ with labelled images, or a zip of class folders.", exists=True)],
+    path: Annotated[Path, typer.Argument(help="NPZ, Parquet, or a zip or tar of labelled images.", exists=True)],
     epsilon: Annotated[
         float | None, typer.Option("--epsilon", help="Lifetime ε of these records; all jobs together stay below it.")
     ] = None,
@@ -27,12 +28,16 @@ def upload(
     records_per_unit: options.RecordsPerUnit = None,
     classes_per_unit: options.ClassesPerUnit = None,
     unit: options.Unit = None,
+    public_test: options.PublicTest = False,
+    upload_id: Annotated[
+        str | None, typer.Option("--resume", metavar="UPLOAD", help="Go on with an upload that was interrupted, upl_….")
+    ] = None,
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Upload a data set and give it its lifetime budget."""
-    with connect(url, api_key) as client:
+    """Upload a data set and give it its lifetime budget. Large files go in pieces, over interruptions."""
+    with connect(url, api_key) as client, UploadBar() as bar:
         dataset = client.upload_dataset(
             path,
             epsilon=epsilon,
@@ -42,6 +47,9 @@ def upload(
             records_per_unit=records_per_unit,
             classes_per_unit=classes_per_unit,
             unit=unit,
+            public_test=public_test,
+            upload_id=upload_id,
+            on_bytes=bar.observe,
         )
     output.show(dataset, output.facts(_facts(dataset)), as_json=as_json)
 
@@ -53,9 +61,7 @@ def list_(
     """List data sets, newest first."""
     with connect(url, api_key) as client:
         found = list(client.datasets())
-    rows = [
-        (item.id, item.name, item.state, item.privacy.epsilon_limit, item.privacy.epsilon_remaining) for item in found
-    ]
+    rows = [(item.id, item.name, item.state, *_budget(item.privacy)) for item in found]
     items = [item.model_dump(mode="json", by_alias=True) for item in found]
     output.show({"items": items}, output.listing(("id", "name", "state", "ε limit", "ε left"), rows), as_json=as_json)
 
@@ -82,16 +88,66 @@ def delete(
 ) -> None:
     """Delete the records of a data set; what was spent on them stays on the books."""
     with connect(url, api_key) as client:
-        client.delete_dataset(dataset_id)
-    output.show({"id": dataset_id, "deleted": True}, f"{dataset_id} deleted", as_json=as_json)
+        receipt = client.delete_dataset(dataset_id)
+    lines = {
+        "data set": f"{receipt.dataset_id} deleted",
+        "at": receipt.deleted_at.isoformat(timespec="seconds"),
+        "removed": "\n".join(receipt.removed),
+        "kept": "\n".join(receipt.kept),
+        "journal": f"entry {receipt.entry['seq']}, {receipt.entry['hash']}" if receipt.entry else "no budget yet",
+    }
+    output.show(receipt, output.facts(lines), as_json=as_json)
+
+
+@app.command()
+def validation(
+    dataset_id: Annotated[str, typer.Argument(help="Id of the data set, ds_….")],
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Show what came of an upload: counts, or the files that cannot be used. Private: for the owner."""
+    with connect(url, api_key) as client:
+        found = client.validation(dataset_id)
+    lines: dict[str, object] = {"data set": found.dataset_id, "state": found.state}
+    if found.counts is not None:
+        lines |= {name: count for name, count in found.counts.items() if name != "classes"}
+        lines["classes"] = "\n".join(f"{name} {count}" for name, count in found.counts["classes"].items())
+    if found.detail is not None:
+        lines["why"] = found.detail
+        lines["bad files"] = f"{found.bad_count} of {found.checked}"
+        lines["which"] = "\n".join(f"{file.name}: {file.reason}" for file in found.bad_files)
+    output.show(found, output.facts(lines), as_json=as_json)
+
+
+@app.command()
+def preview(
+    dataset_id: Annotated[str, typer.Argument(help="Id of the data set, ds_….")],
+    out: Annotated[Path, typer.Option("--out", help="PNG to write.", dir_okay=False)] = Path("preview-private.png"),
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Write some of the private records as a PNG. For the owner's eyes; not to be passed on."""
+    with connect(url, api_key) as client:
+        client.download_preview(dataset_id, out)
+    out.chmod(0o600)
+    output.show({"path": str(out)}, str(out), as_json=as_json)
+
+
+def _budget(privacy: Budget | None) -> tuple[object, object]:
+    return ("", "") if privacy is None else (privacy.epsilon_limit, privacy.epsilon_remaining)
 
 
 def _facts(dataset: DatasetInfo) -> dict[str, object]:
-    schema, privacy = dataset.image_schema, dataset.privacy
+    lines: dict[str, object] = {"data set": dataset.id, "name": dataset.name, "state": dataset.state}
+    if dataset.image_schema is None or dataset.privacy is None:
+        return lines
+    return lines | _public_facts(dataset, dataset.image_schema, dataset.privacy)
+
+
+def _public_facts(dataset: DatasetInfo, schema: ImageSchema, privacy: Budget) -> dict[str, object]:
     return {
-        "data set": dataset.id,
-        "name": dataset.name,
-        "state": dataset.state,
         "unit": _unit(schema),
         "images": f"{schema.width}×{schema.height}×{schema.channels}",
         "classes": ", ".join(schema.class_names),

@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
     BUDGET_EXCEEDED = 3
     """The remaining privacy budget does not cover the request."""
     NOT_FOUND = 4
-    """No such object, or no valid API key."""
+    """No such object, or no API key that reaches it."""
     UNREACHABLE = 5
     """The service, its database or a worker it needs is not there now; later it may be."""
     INTERRUPTED = 130
@@ -29,12 +29,16 @@ _OF_SLUG: Final = {
     "internal-error": ExitCode.JOB_FAILED,
     "job-stopped": ExitCode.JOB_FAILED,
     "ledger-corrupt": ExitCode.JOB_FAILED,
+    "report-incomplete": ExitCode.JOB_FAILED,
     "stale-lease": ExitCode.JOB_FAILED,
     "privacy-budget-exceeded": ExitCode.BUDGET_EXCEEDED,
     "not-found": ExitCode.NOT_FOUND,
     "unauthorized": ExitCode.NOT_FOUND,
+    "forbidden": ExitCode.NOT_FOUND,
+    "rate-limited": ExitCode.UNREACHABLE,
     "service-unreachable": ExitCode.UNREACHABLE,
     "store-unavailable": ExitCode.UNREACHABLE,
+    "insufficient-storage": ExitCode.UNREACHABLE,
     "unexpected-answer": ExitCode.UNREACHABLE,
     "worker-unavailable": ExitCode.UNREACHABLE,
 }

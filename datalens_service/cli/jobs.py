@@ -14,7 +14,7 @@ from datalens_service.cli.plan import plan_facts
 from datalens_service.cli.progress import PhaseBars
 from datalens_service.cli.service import connect
 from datalens_service.cli.specs import SpecOptions
-from datalens_service.client import Audience, Client, Job, PlanInfo
+from datalens_service.client import Audience, Client, ClientError, Format, Job, LiveJob, PlanInfo
 
 if TYPE_CHECKING:
     from datalens_service.spec import TrainingSpec
@@ -30,9 +30,15 @@ class FileFormat(StrEnum):
     NPZ = "npz"
     PARQUET = "parquet"
     IMAGEFOLDER = "imagefolder"
+    WEBDATASET = "webdataset"
 
 
-_SUFFIX = {FileFormat.NPZ: ".npz", FileFormat.PARQUET: ".parquet", FileFormat.IMAGEFOLDER: ".zip"}
+_SUFFIX = {
+    FileFormat.NPZ: ".npz",
+    FileFormat.PARQUET: ".parquet",
+    FileFormat.IMAGEFOLDER: ".zip",
+    FileFormat.WEBDATASET: ".tar",
+}
 
 
 @app.command()
@@ -123,6 +129,32 @@ def cancel(
 
 
 @app.command()
+def pause(
+    job_id: JobId,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Ask a job to pause; its reservation and what it has reached stay."""
+    with connect(url, api_key) as client:
+        job = client.pause(job_id)
+    _show_job(job, as_json=as_json)
+
+
+@app.command()
+def resume(
+    job_id: JobId,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Let a paused job go on."""
+    with connect(url, api_key) as client:
+        job = client.resume(job_id)
+    _show_job(job, as_json=as_json)
+
+
+@app.command()
 def download(
     job_id: JobId,
     file_format: Annotated[FileFormat, typer.Option("--format", help="Format of the images.")] = FileFormat.NPZ,
@@ -130,6 +162,13 @@ def download(
         int | None, typer.Option("--n", min=1, help="How many; left out, what the job packed. More cost no privacy.")
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeats a draw of its own.")] = None,
+    bundle: Annotated[
+        bool, typer.Option("--bundle", help="A zip that is ready to be published: with card, checksums, proof of ε.")
+    ] = False,
+    title: Annotated[str | None, typer.Option("--title", help="Public name of the data set, with --bundle.")] = None,
+    licence: Annotated[
+        str, typer.Option("--license", help="SPDX id, for example CC-BY-4.0, with --bundle; other chooses none.")
+    ] = "other",
     out: Annotated[
         Path | None, typer.Option("--out", help="File to write; left out, named after the job.", dir_okay=False)
     ] = None,
@@ -138,9 +177,13 @@ def download(
     as_json: options.AsJson = False,
 ) -> None:
     """Download the synthetic images of a succeeded job."""
-    path = out or Path(f"{job_id}{_SUFFIX[file_format]}")
+    path = out or Path(f"{job_id}-{file_format.value}.zip" if bundle else f"{job_id}{_SUFFIX[file_format]}")
+    chosen: Format = file_format.value
     with connect(url, api_key) as client:
-        client.download(job_id, path, format=file_format.value, n=count, seed=seed)
+        if bundle:
+            client.download_bundle(job_id, path, format=chosen, n=count, seed=seed, title=title, license=licence)
+        else:
+            client.download(job_id, path, format=chosen, n=count, seed=seed)
     _show_file(path, as_json=as_json)
 
 
@@ -173,17 +216,17 @@ def _spec(client: Client, dataset_id: str, asked: SpecOptions) -> TrainingSpec:
     from datalens_service.data.dataset import Schema
 
     declared = client.dataset(dataset_id).image_schema
+    if declared is None:
+        raise ClientError("state-conflict", "The object's state forbids this", "The data set is not ready yet.")
     return asked.spec(Schema.model_validate(declared.model_dump()))
 
 
-def _followed(client: Client, job_id: str) -> Job:
+def _followed(client: Client, job_id: str) -> LiveJob:
     with PhaseBars() as bars:
-
-        def draw(job: Job) -> None:
-            if job.phase is not None:
-                bars.observe(job.phase, job.progress.value, job.progress.maximum)
-
-        return client.wait(job_id, draw)
+        for event in client.events(job_id):
+            if event.phase is not None:
+                bars.observe(event.phase, event.value, event.maximum, event.epsilon_spent)
+    return client.get_job(job_id)
 
 
 def _fail_unless_good(job: Job) -> None:

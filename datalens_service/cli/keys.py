@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,20 +19,36 @@ if TYPE_CHECKING:
     from datalens_service.store.database import Database
     from datalens_service.store.keys import ApiKey
 
+
+class RoleName(StrEnum):
+    """Roles of keys, as `store.roles.Role`, which would import the database at every start of a command."""
+
+    OWNER = "owner"
+    OPERATOR = "operator"
+    CONSUMER = "consumer"
+
+
 app = typer.Typer(help="API keys; for the operator, on the machine of the database.", no_args_is_help=True)
 
 
 @app.command()
 def create(
     name: Annotated[str, typer.Option("--name", help="Whose key it is.")],
+    role: Annotated[RoleName, typer.Option("--role", help="What it may do; see docs/api.md.")] = RoleName.OWNER,
+    tenant: Annotated[str, typer.Option("--tenant", help="Name or id of its tenant.")] = "default",
+    days: Annotated[int | None, typer.Option("--days", help="Days until it expires; left out, never.", min=1)] = None,
     data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
     as_json: options.AsJson = False,
 ) -> None:
     """Make an API key and print it, once."""
-    from datalens_service.store import keys
+    from datalens_service.store import keys, tenants
+    from datalens_service.store.roles import Role
 
-    with _database(data_dir) as database:
-        key, plain = keys.create(database, name)
+    end = None if days is None else datetime.now(UTC) + timedelta(days=days)
+    with database_of(data_dir) as database:
+        tenant_id = tenants.find(database, tenant).id
+        wanted = keys.KeyRequest(name=name, tenant_id=tenant_id, role=Role(role.value), expires_at=end)
+        key, plain = keys.create(database, wanted)
     output.show({**_public(key), "api_key": plain}, plain, as_json=as_json)
 
 
@@ -39,9 +57,9 @@ def list_(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: options
     """List API keys, revoked ones included."""
     from datalens_service.store import keys
 
-    with _database(data_dir) as database:
+    with database_of(data_dir) as database:
         found = [_public(key) for key in keys.list_keys(database)]
-    columns = ("id", "name", "prefix", "created_at", "revoked_at")
+    columns = ("id", "name", "prefix", "tenant", "role", "created_at", "expires_at", "revoked_at")
     rows = [[item[column] or "" for column in columns] for item in found]
     output.show({"items": found}, output.listing(columns, rows), as_json=as_json)
 
@@ -55,13 +73,14 @@ def revoke(
     """Make an API key useless from now on."""
     from datalens_service.store import keys
 
-    with _database(data_dir) as database:
+    with database_of(data_dir) as database:
         key = _public(keys.revoke(database, key_id))
     output.show(key, f"{key_id} revoked", as_json=as_json)
 
 
 @contextmanager
-def _database(data_dir: Path) -> Generator[Database]:
+def database_of(data_dir: Path) -> Generator[Database]:
+    """The database of the service whose data folder is `data_dir`."""
     from datalens_service.store.startup import connect
 
     settings = service_settings(data_dir)
@@ -80,6 +99,9 @@ def _public(key: ApiKey) -> dict[str, Any]:
         "id": key.id,
         "name": key.name,
         "prefix": key.prefix,
+        "tenant": key.tenant_id,
+        "role": key.role.value,
         "created_at": key.created_at.isoformat(),
+        "expires_at": key.expires_at.isoformat() if key.expires_at else None,
         "revoked_at": key.revoked_at.isoformat() if key.revoked_at else None,
     }

@@ -28,7 +28,8 @@ from datalens_service.cli.settings import embedded_settings
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.data.stored import load_dataset, save_dataset
 from datalens_service.data.upload import Upload
-from datalens_service.errors import InvalidInput, StateConflict
+from datalens_service.errors import InvalidInput, RankLost, StateConflict
+from datalens_service.ranks import ALONE, Ranks
 from datalens_service.run import Observer
 from datalens_service.sampling import write_prefix
 from datalens_service.settings import Settings
@@ -91,7 +92,7 @@ class Workbench:
             BudgetExceeded: What remains of the folder's budget does not pay for it.
             InvalidSpec: The method does not fit the data set.
         """
-        priced = quote(self.database, dataset.id, spec)
+        priced = quote(self.database, dataset.tenant_id, dataset.id, spec)
         wanted = priced.spec.model_dump(mode="json")
         there = jobs.list_jobs(self.database, limit=200).items
         for job in there:
@@ -107,11 +108,12 @@ class Workbench:
             max_attempts=_MAXIMUM_ATTEMPTS,
         )
 
-    def work(self, job: Job, observe: Observer) -> Job:
-        """Do the job in this process, from where an earlier one left it.
+    def work(self, job: Job, observe: Observer, ranks: Ranks = ALONE) -> Job:
+        """Do the job in this process and those it leads, from where an earlier one left it.
 
         Raises:
             KeyboardInterrupt: The job waits to be taken up again.
+            RankLost: The same.
         """
         if job.state.terminal:
             return job
@@ -120,8 +122,8 @@ class Workbench:
             return jobs.get(self.database, job.id)
         try:
             with Heartbeat(self.database, lease):
-                return execute(self.database, self.artifacts, self.settings, lease, observe)
-        except (KeyboardInterrupt, ShutdownRequested):
+                return execute(self.database, self.artifacts, self.settings, lease, observe, ranks)
+        except (KeyboardInterrupt, ShutdownRequested, RankLost):
             leases.release(self.database, lease)
             raise
 

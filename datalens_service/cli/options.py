@@ -27,7 +27,7 @@ MethodName = Annotated[
 PresetName = Annotated[
     str | None,
     typer.Option(
-        "--preset", help="fast, balanced (if nothing is named) or paper; see docs/cli.md.", rich_help_panel=_SPEC
+        "--preset", help="auto, fast, balanced (if nothing is named) or paper; see docs/cli.md.", rich_help_panel=_SPEC
     ),
 ]
 Settings = Annotated[
@@ -73,6 +73,14 @@ ClassesPerUnit = Annotated[
 ]
 Unit = Annotated[
     str | None, typer.Option("--unit", help="Word for one group, for example patient.", rich_help_panel=_UNIT)
+]
+
+PublicTest = Annotated[
+    bool,
+    typer.Option(
+        "--public-test",
+        help="The test split is public: figures measured on it may stand in the report that others get.",
+    ),
 ]
 
 Data = Annotated[

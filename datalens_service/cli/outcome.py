@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import BaseModel
 from rich.console import Group, RenderableType
 
-from api.schemas import JobPrivacy
+from api.job_schemas import JobPrivacy
 from datalens_service.cli import output
 from datalens_service.cli.local import Workbench
 from datalens_service.evaluation import METRICS
-from datalens_service.evaluation.measures import STATUS_LABELS
+from datalens_service.evaluation.measures import STATUS_LABELS, written
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets import StoredDataset
 from datalens_service.store.jobs import Job, JobState
@@ -77,11 +77,11 @@ def _privacy(outcome: Outcome) -> dict[str, object]:
 
 
 def _accuracies(outcome: Outcome) -> RenderableType:
-    """One line per figure; all of them were measured on the owner's test images."""
+    """One line per figure."""
     if not outcome.measures:
-        return "No accuracy was measured: the data set has no test split, or --no-evaluate was given."
+        return "Nothing was measured: the data set has no test split, or --no-evaluate was given."
     rows = [
-        (METRICS[measure["name"]].title, f"{measure['value']:.1f} %", STATUS_LABELS[measure["status"]])
+        (METRICS[measure["name"]].title, written(measure["value"], measure["unit"]), STATUS_LABELS[measure["status"]])
         for measure in outcome.measures
     ]
-    return output.listing(("accuracy on real test images", "", ""), rows)
+    return output.listing(("accuracy on real test images, and fidelity", "", ""), rows)

@@ -128,6 +128,8 @@ def _server(settings: Settings, announce: Callable[[], None]) -> uvicorn.Server:
 
     from api.main import create_app
 
+    application = create_app(settings)
+
     class Server(uvicorn.Server):
         """Says where it is once it answers."""
 
@@ -136,8 +138,13 @@ def _server(settings: Settings, announce: Callable[[], None]) -> uvicorn.Server:
             if self.started:
                 announce()
 
-    # The application logs requests itself.
-    config = uvicorn.Config(create_app(settings), log_level="warning", access_log=False, server_header=False)
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Streams of events would keep their connections open for hours."""
+            application.state.stopping.set()
+            await super().shutdown(sockets)
+
+    # The application logs requests itself, and gives what uvicorn says the same form.
+    config = uvicorn.Config(application, log_config=None, log_level="warning", access_log=False, server_header=False)
     return Server(config)
 
 

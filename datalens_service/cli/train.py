@@ -9,7 +9,9 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.settings import embedded_settings
 from datalens_service.cli.specs import SpecOptions, class_names, unit_declaration
+from datalens_service.ranks import ALONE, Ranks, joined
 
 if TYPE_CHECKING:
     from datalens_service.data.upload import Upload
@@ -37,23 +39,34 @@ def train(
     records_per_unit: options.RecordsPerUnit = None,
     classes_per_unit: options.ClassesPerUnit = None,
     unit: options.Unit = None,
+    public_test: options.PublicTest = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Train on a data set of this machine and write the synthetic images.
 
     The same command again goes on where an interrupted one stopped, and shows the results of one that ended; neither
     spends anything twice. The first run's --epsilon is the budget of the folder: a further run with other settings
-    gets what is left of it. Two folders for the same records are two budgets, which add up.
+    gets what is left of it. Two folders for the same records are two budgets, which add up. Processes that torchrun
+    starts with this command share the teachers.
     """
     from datalens_service.data import detect, read_upload
+    from datalens_service.data.upload import with_public_test
 
     units = unit_declaration(records_per_unit, classes_per_unit, unit)
     asked = SpecOptions(epsilon, delta, method, preset, settings or (), seed, synthetic_images, evaluate)
     upload = read_upload(data, class_names=class_names(classes), units=units)
-    train_upload(upload, detect(data), asked, out, as_json=as_json)
+    if public_test:
+        upload = with_public_test(upload)
+    with joined(embedded_settings(out).rank_timeout_seconds) as ranks:
+        if ranks.rank:
+            _assist(ranks, upload)
+        else:
+            train_upload(upload, detect(data), asked, out, as_json=as_json, ranks=ranks)
 
 
-def train_upload(upload: Upload, format_name: str, asked: SpecOptions, out: Path, *, as_json: bool) -> None:
+def train_upload(
+    upload: Upload, format_name: str, asked: SpecOptions, out: Path, *, as_json: bool, ranks: Ranks = ALONE
+) -> None:
     """Train in an output folder, with a progress bar, and show what there is afterwards.
 
     Args:
@@ -62,6 +75,7 @@ def train_upload(upload: Upload, format_name: str, asked: SpecOptions, out: Path
         asked: What to train.
         out: The folder.
         as_json: How to show the outcome.
+        ranks: Processes that share the teachers, of which this one leads.
 
     Raises:
         InvalidSpec: The request does not fit the data set.
@@ -81,8 +95,14 @@ def train_upload(upload: Upload, format_name: str, asked: SpecOptions, out: Path
         if job.state.terminal:
             output.say(f"This run has ended before; nothing was spent again. Its results are in {out}.")
         with PhaseBars() as bars:
-            job = bench.work(job, bars.observe)
+            job = bench.work(job, bars.observe, ranks)
         outcome = outcome_of(bench, dataset, job)
     output.show(outcome, outcome_view(outcome), as_json=as_json)
     if outcome.error is not None:
         raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def _assist(ranks: Ranks, upload: Upload) -> None:
+    from datalens_service.methods.voters import assist
+
+    assist(ranks, upload)

@@ -48,9 +48,50 @@ class DatasetInfo(Reply):
     name: str
     state: str
     created_at: datetime
-    image_schema: ImageSchema = Field(alias="schema")
+    image_schema: ImageSchema | None = Field(alias="schema")
     has_test_split: bool
-    privacy: Budget
+    privacy: Budget | None
+
+
+class UploadInfo(Reply):
+    """A file that goes to the service in pieces."""
+
+    id: str
+    length: int
+    offset: int
+    complete: bool
+    expires_at: datetime
+
+
+class BadFile(Reply):
+    """A file of an upload that cannot be used. Private."""
+
+    name: str
+    reason: str
+
+
+class ValidationInfo(Reply):
+    """What came of an upload. Private: for the owner of the data alone."""
+
+    dataset_id: str
+    state: str
+    counts: dict[str, Any] | None = None
+    code: str | None = None
+    detail: str | None = None
+    bad_files: tuple[BadFile, ...] = ()
+    bad_count: int = 0
+    checked: int = 0
+
+
+class Receipt(Reply):
+    """What a deletion removed, and what stays."""
+
+    dataset_id: str
+    deleted_at: datetime
+    removed: tuple[str, ...]
+    kept: tuple[str, ...]
+    account_id: str | None
+    entry: dict[str, Any] | None
 
 
 class Cost(Reply):
@@ -89,6 +130,25 @@ class JobPrivacy(Reply):
     epsilon_limit: float
     delta: float
     mu: float
+
+
+class Event(Reply):
+    """Something that happened to a job, in public numbers."""
+
+    id: int
+    type: str
+    state: str
+    phase: str | None
+    value: int
+    maximum: int
+    epsilon_spent: float
+    delta: float
+    created_at: datetime
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is the last one."""
+        return self.state in ENDED
 
 
 class Job(Reply):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 from pydantic import ValidationError
@@ -25,10 +25,20 @@ class ClientError(Exception):
         detail: What to change.
         status: HTTP status; None if there was no answer.
         problem: The whole problem document; empty if there was none.
+        request: Method and path that were refused; empty if nothing was sent.
+        request_id: Names the request in the service's log; None if it has no name.
     """
 
     def __init__(
-        self, slug: str, title: str, detail: str, *, status: int | None = None, problem: dict[str, Any] | None = None
+        self,
+        slug: str,
+        title: str,
+        detail: str,
+        *,
+        status: int | None = None,
+        problem: dict[str, Any] | None = None,
+        request: str = "",
+        request_id: str | None = None,
     ) -> None:
         super().__init__(detail)
         self.slug = slug
@@ -36,6 +46,8 @@ class ClientError(Exception):
         self.detail = detail
         self.status = status
         self.problem = problem or {}
+        self.request = request
+        self.request_id = request_id
 
 
 class ServiceUnreachable(ClientError):
@@ -60,48 +72,38 @@ class Transport:
     def __init__(self, url: str, api_key: str, timeout: float) -> None:
         self.url = url.rstrip("/")
         self._timeout = timeout
-        self._http = httpx2.Client(
-            base_url=self.url,
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            # A proxy of the environment would look for loopback on its own machine.
-            trust_env=not is_loopback(self.url),
-        )
+        self._http = httpx2.Client(**client_options(self.url, api_key))
 
     def close(self) -> None:
         """Close all connections."""
         self._http.close()
 
-    def request(
-        self,
-        method: str,
-        address: str,
-        *,
-        params: dict[str, str] | None = None,
-        json: dict[str, Any] | None = None,
-        data: dict[str, str] | None = None,
-        files: dict[str, tuple[str, BinaryIO]] | None = None,
-        headers: dict[str, str] | None = None,
-        timeout: float | None = None,
-    ) -> httpx2.Response:
+    def request(self, method: str, address: str, **options: Any) -> httpx2.Response:
         """The successful answer to one request.
 
         Raises:
             ClientError: The service refused.
             ServiceUnreachable: Nobody answered.
         """
-        with _reaching(self.url):
-            reply = self._http.request(
-                method,
-                address,
-                params=params,
-                json=json,
-                data=data,
-                files=files,
-                headers=headers,
-                timeout=timeout or self._timeout,
-            )
-        _check(reply)
-        return reply
+        with reaching(self.url):
+            reply = self._http.request(method, address, **{"timeout": self._timeout, **options})
+        return checked(reply)
+
+    def lines(self, address: str, headers: dict[str, str]) -> Iterator[str]:
+        """Lines of a stream, until it ends or breaks.
+
+        Raises:
+            ClientError: The service refused.
+            ServiceUnreachable: Nobody answered, or the connection broke.
+        """
+        with (
+            reaching(self.url),
+            self._http.stream("GET", address, headers=headers, timeout=self._timeout) as reply,
+        ):
+            if not reply.is_success:
+                reply.read()
+                checked(reply)
+            yield from reply.iter_lines()
 
     def save(self, address: str, params: dict[str, str], path: Path, *, timeout: float | None = None) -> Path:
         """Stream an answer into a file, which appears complete or not at all.
@@ -113,12 +115,12 @@ class Transport:
         partial = path.with_name(f".{path.name}.partial")
         try:
             with (
-                _reaching(self.url),
+                reaching(self.url),
                 self._http.stream("GET", address, params=params, timeout=timeout or self._timeout) as reply,
             ):
                 if not reply.is_success:
                     reply.read()
-                    _check(reply)
+                    checked(reply)
                 with partial.open("wb") as file:
                     for block in reply.iter_bytes():
                         file.write(block)
@@ -172,8 +174,27 @@ def json_object(reply: httpx2.Response) -> dict[str, Any]:
     return content
 
 
+def client_options(url: str, api_key: str) -> dict[str, Any]:
+    """How connections to a service are opened.
+
+    Raises:
+        ClientError: `url` is not an HTTP address.
+    """
+    return {
+        "base_url": url,
+        "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
+        # A proxy of the environment would look for loopback on its own machine.
+        "trust_env": not is_loopback(url),
+    }
+
+
 @contextmanager
-def _reaching(url: str) -> Generator[None]:
+def reaching(url: str) -> Generator[None]:
+    """Say of a connection that fails what it means.
+
+    Raises:
+        ServiceUnreachable: It did.
+    """
     try:
         yield
     except httpx2.RequestError as error:
@@ -182,19 +203,28 @@ def _reaching(url: str) -> Generator[None]:
         ) from error
 
 
-def _check(reply: httpx2.Response) -> None:
+def checked(reply: httpx2.Response) -> httpx2.Response:
+    """The answer, if it is a successful one.
+
+    Raises:
+        ClientError: It is a problem, or of something else than this service.
+    """
     if reply.is_success:
-        return
+        return reply
     problem = json_object(reply)
     if not {"code", "title", "detail"} <= problem.keys():
         raise _unexpected(reply)
-    raise ClientError(
+    error = ClientError(
         str(problem["code"]),
         str(problem["title"]),
         str(problem["detail"]),
         status=reply.status_code,
         problem=problem,
+        request=f"{reply.request.method} {reply.request.url.path}",
+        request_id=reply.headers.get("X-Request-ID"),
     )
+    error.add_note(f"{error.request} → {error.status} {error.slug}; request {error.request_id} in the log.")
+    raise error
 
 
 def _unexpected(reply: httpx2.Response) -> ClientError:

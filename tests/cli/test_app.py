@@ -19,10 +19,11 @@ from datalens_service.cli.exits import HELP, ExitCode, exit_code_of
 
 Run = Callable[..., Result]
 COMMANDS = {
-    (): ("serve", "demo", "train", "plan", "verify", "version", "jobs", "datasets", "keys"),
+    (): ("serve", "demo", "train", "plan", "verify", "version", "jobs", "datasets", "keys", "tenants"),
     ("jobs",): ("submit", "watch", "show", "list", "cancel", "download", "report"),
     ("datasets",): ("upload", "list", "show", "delete"),
     ("keys",): ("create", "list", "revoke"),
+    ("tenants",): ("create", "list"),
 }
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -67,12 +68,21 @@ def test_exit_codes_are_documented(datalens: Run) -> None:
         (errors.InvalidDataset, 2),
         (errors.StateConflict, 2),
         (errors.CheckpointMismatch, 2),
+        (errors.UploadOffsetMismatch, 2),
+        (errors.UploadLocked, 2),
+        (errors.ChecksumMismatch, 2),
+        (errors.ProtocolMismatch, 2),
         (errors.BudgetExceeded, 3),
         (errors.NotFound, 4),
         (errors.Unauthorized, 4),
+        (errors.Forbidden, 4),
+        (errors.RateLimited, 5),
         (errors.StoreUnavailable, 5),
         (errors.WorkerUnavailable, 5),
+        (errors.RankLost, 5),
+        (errors.InsufficientStorage, 5),
         (errors.LedgerCorrupt, 1),
+        (errors.ReportIncomplete, 1),
         (errors.StaleLease, 1),
         (errors.JobStopped, 1),
         (errors.DatalensError, 1),

@@ -1,0 +1,45 @@
+"""`datalens tenants`: houses of their own within the service whose data folder lies on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from datalens_service.cli import options, output
+from datalens_service.cli.keys import database_of
+
+if TYPE_CHECKING:
+    from datalens_service.store.tenants import Tenant
+
+app = typer.Typer(help="Tenants; for the operator, on the machine of the database.", no_args_is_help=True)
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Name of the tenant.")],
+    data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make a tenant. It has no keys yet: `datalens keys create --tenant NAME`."""
+    from datalens_service.store import tenants
+
+    with database_of(data_dir) as database:
+        tenant = _public(tenants.create(database, name))
+    output.show(tenant, tenant["id"], as_json=as_json)
+
+
+@app.command(name="list")
+def list_(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: options.AsJson = False) -> None:
+    """List tenants."""
+    from datalens_service.store import tenants
+
+    with database_of(data_dir) as database:
+        found = [_public(tenant) for tenant in tenants.list_tenants(database)]
+    columns = ("id", "name", "created_at")
+    rows = [[item[column] for column in columns] for item in found]
+    output.show({"items": found}, output.listing(columns, rows), as_json=as_json)
+
+
+def _public(tenant: Tenant) -> dict[str, Any]:
+    return {"id": tenant.id, "name": tenant.name, "created_at": tenant.created_at.isoformat()}
