@@ -20,12 +20,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from datalens_service.client import Client, ClientError
+    from datalens_service.client import AsyncClient, Client, ClientError
     from datalens_service.data import read_upload
     from datalens_service.data.dataset import Dataset, Schema, Split
     from datalens_service.data.digits import digits
     from datalens_service.errors import DatalensError
-    from datalens_service.methods import DataLens, Mixture, Moments
+    from datalens_service.methods import DataLens, Guided, Mixture, Moments
     from datalens_service.models.generator import Generator
     from datalens_service.presets import preset
     from datalens_service.run import Result, run
@@ -34,12 +34,14 @@ if TYPE_CHECKING:
 __version__ = version("datalens-service")
 
 _HOMES: Final = {
+    "AsyncClient": "client",
     "Client": "client",
     "ClientError": "client",
     "DataLens": "methods",
     "DatalensError": "errors",
     "Dataset": "data.dataset",
     "Generator": "models.generator",
+    "Guided": "methods",
     "Mixture": "methods",
     "Moments": "methods",
     "Result": "run",
@@ -54,12 +56,14 @@ _HOMES: Final = {
 }
 
 __all__ = [
+    "AsyncClient",
     "Client",
     "ClientError",
     "DataLens",
     "DatalensError",
     "Dataset",
     "Generator",
+    "Guided",
     "Mixture",
     "Moments",
     "Result",

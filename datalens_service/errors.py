@@ -9,13 +9,22 @@
     ├── BudgetExceeded              the data set's remaining budget does not cover the request
     ├── NotFound                    no such object, or not yours
     ├── StateConflict               the object is in a state that forbids the operation
+    ├── UploadOffsetMismatch        a piece of an upload does not begin where the file ends
+    ├── UploadLocked                another request is adding to the upload
+    ├── ChecksumMismatch            a piece of an upload is not what its checksum says
+    ├── ProtocolMismatch            the client speaks another version of the upload protocol
+    ├── InsufficientStorage         the disk has no room for it
     ├── Unauthorized                no valid API key
+    ├── Forbidden                   the API key does not reach that far
+    ├── RateLimited                 more requests than the key may send
     ├── StaleLease                  another worker took this job over; stop without releasing anything
     ├── JobStopped                  a cancel request was seen between two steps
     ├── LedgerCorrupt               the account contradicts itself; nothing may be released
     ├── StoreUnavailable            the database cannot be trusted or written now; nothing was released
+    ├── ReportIncomplete            a privacy report lacks a required field; it is not handed out
     ├── CheckpointMismatch          a checkpoint belongs to another job
     └── WorkerUnavailable           the machine lacks what the operation needs (for example torch)
+        └── RankLost                a process that shares the job's teachers is gone; the job can be resumed
 
 Each class carries the `slug` and `title` of its RFC 9457 problem type; `api/problems.py` adds the status.
 A `detail` says what to change and never contains a private value.
@@ -99,11 +108,60 @@ class StateConflict(DatalensError):
     title = "The object's state forbids this"
 
 
+class UploadOffsetMismatch(DatalensError):
+    """The piece does not begin where the upload ends."""
+
+    slug = "upload-offset-mismatch"
+    title = "The piece does not begin where the upload ends"
+
+
+class UploadLocked(DatalensError):
+    """Another request is adding to this upload."""
+
+    slug = "upload-locked"
+    title = "The upload is in use"
+
+
+class ChecksumMismatch(DatalensError):
+    """The piece is not what its checksum says; nothing of it was kept."""
+
+    slug = "checksum-mismatch"
+    title = "The checksum does not match"
+
+
+class ProtocolMismatch(DatalensError):
+    """The request does not name the version of the upload protocol that this service speaks."""
+
+    slug = "upload-protocol"
+    title = "Another version of the upload protocol"
+
+
+class InsufficientStorage(DatalensError):
+    """The disk has no room for it; nothing was half-written."""
+
+    slug = "insufficient-storage"
+    title = "Not enough room on the disk"
+
+
 class Unauthorized(DatalensError):
     """The request carries no valid API key."""
 
     slug = "unauthorized"
     title = "A valid API key is needed"
+
+
+class Forbidden(DatalensError):
+    """The API key, or the signed address, does not reach that far."""
+
+    slug = "forbidden"
+    title = "Not allowed"
+
+
+class RateLimited(DatalensError):
+    """The API key sends more requests than it may."""
+
+    slug = "rate-limited"
+    title = "Too many requests"
 
 
 class StaleLease(DatalensError):
@@ -134,6 +192,13 @@ class StoreUnavailable(DatalensError):
     title = "The database cannot do this now"
 
 
+class ReportIncomplete(DatalensError):
+    """A privacy report lacks a required field or was changed; it is not handed out."""
+
+    slug = "report-incomplete"
+    title = "The privacy report is not complete"
+
+
 class CheckpointMismatch(DatalensError):
     """A checkpoint belongs to another job or another version of it."""
 
@@ -146,3 +211,7 @@ class WorkerUnavailable(DatalensError):
 
     slug = "worker-unavailable"
     title = "No worker can do this now"
+
+
+class RankLost(WorkerUnavailable):
+    """A process that shares the teachers of this job is gone; the job has not ended and can be resumed."""

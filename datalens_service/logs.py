@@ -1,4 +1,7 @@
-"""Logs as JSON lines on standard error, with the request's id where there is one; no private value enters them."""
+"""Logs as JSON lines on standard error, with the ids of request and job; no private value enters them.
+
+What libraries log takes the same form: uvicorn, Celery and SQLAlchemy write through here as well.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,27 @@ def configure(level: str) -> None:
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )
+    logging.basicConfig(handlers=[_Libraries()], level=logging.WARNING)
+    # Celery says which message was taken and how its task ended.
+    logging.getLogger("celery").setLevel(level.upper())
+
+
+def bind_job(job_id: str) -> None:
+    """Have every further line of this thread name the job."""
+    structlog.contextvars.bind_contextvars(job_id=job_id)
+
+
+class _Libraries(logging.Handler):
+    """Lines of libraries in our form.
+
+    With an exception only the fixed part of the message is kept: the rest may quote what the code worked on.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        message = record.getMessage() if error is None else str(record.msg)
+        fields = {} if error is None else outline(error)
+        structlog.get_logger().log(record.levelno, message, logger=record.name, **fields)
 
 
 def outline(error: BaseException) -> dict[str, object]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset
 from datalens_service.errors import BudgetExceeded
 from datalens_service.mechanisms import Account
-from datalens_service.methods import Loop, Plan
+from datalens_service.methods import Loop, Place, Plan
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.spec import PlanSummary, TrainingSpec, summarize
@@ -24,6 +24,20 @@ if TYPE_CHECKING:
 
 Observer = Callable[[str, int, int], None]
 """Called with (phase, value, maximum) before each step; public numbers only. Raises JobStopped to stop."""
+
+
+class Previews(Protocol):
+    """Shows what a run would hand out if it stopped here: released numbers only, so free of further cost."""
+
+    def due(self) -> bool:
+        """Whether enough time has passed since the last one."""
+
+    def show(self, generator: Generator) -> None:
+        """Take the generator after the releases made so far."""
+
+
+HERE = Place()
+"""The processor of this machine, in this process alone."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +66,8 @@ def run(
     account: Account | None = None,
     observe: Observer | None = None,
     checkpoints: Checkpoints | None = None,
-    device: str = "cpu",
+    previews: Previews | None = None,
+    place: Place = HERE,
 ) -> Result:
     """Train a differentially private generator.
 
@@ -65,7 +80,8 @@ def run(
         account: The books; by default in memory and limited to `spec.epsilon`.
         observe: Progress and cancellation.
         checkpoints: Where to keep private state between steps, or None.
-        device: "cpu", "cuda", "cuda:1", …
+        previews: Who sees the generator as it is between steps, or None.
+        place: Where to compute.
 
     Raises:
         InvalidSpec: Spec and data set do not fit together; nothing was charged.
@@ -73,13 +89,15 @@ def run(
     """
     plan = spec.plan(dataset.schema)
     account = account or MemoryAccount(spec.limit_units(dataset.schema))
-    loop = spec.method.start(plan, dataset, TrainingRandomness(spec.seed), device)
-    steps_made = _train(loop, account, observe or _silent, checkpoints)
+    loop = spec.method.start(plan, dataset, TrainingRandomness(spec.seed), place)
+    steps_made = _train(loop, account, observe or _silent, checkpoints, previews)
     cost = summarize(plan, spec.epsilon, spec.delta_at(dataset.schema))
     return Result(loop.generator(), loop.start_generator(), plan, cost, steps_made)
 
 
-def _train(loop: Loop, account: Account, observe: Observer, checkpoints: Checkpoints | None) -> int:
+def _train(
+    loop: Loop, account: Account, observe: Observer, checkpoints: Checkpoints | None, previews: Previews | None
+) -> int:
     step = _resume(loop, checkpoints)
     noise = NoiseSource()
     while step < loop.steps:
@@ -93,6 +111,8 @@ def _train(loop: Loop, account: Account, observe: Observer, checkpoints: Checkpo
         step += 1
         if checkpoints is not None and checkpoints.due():
             checkpoints.save(step, loop.state())
+        if previews is not None and step < loop.steps and loop.may_stop_before(step) and previews.due():
+            previews.show(loop.generator())
     observe("training", loop.steps, loop.steps)
     return step
 

@@ -6,6 +6,7 @@ Nothing here imports torch, so that the API can validate and price a request wit
 from __future__ import annotations
 
 import hashlib
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -27,6 +28,14 @@ from datalens_service.privacy.accounting import (
 )
 
 
+class Device(StrEnum):
+    """Which kind of worker a job wants; what it costs does not depend on it."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    GPU = "gpu"
+
+
 class TrainingSpec(BaseModel):
     """A training job: method, its parameters, the budget it may spend, seed and evaluation."""
 
@@ -42,6 +51,10 @@ class TrainingSpec(BaseModel):
         default=10_000, ge=1, le=1_000_000, description="Images drawn and packed when the job ends; more are free."
     )
     evaluation: EvaluationSettings = EvaluationSettings()
+    device: Device = Field(
+        default=Device.AUTO,
+        description="- `auto`: wherever the service runs jobs\n- `cpu`: never on a GPU\n- `gpu`: only on one",
+    )
 
     def delta_at(self, schema: Schema) -> float:
         """δ as named, or the default for this many units.

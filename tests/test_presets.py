@@ -6,7 +6,7 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import DataLens, Mixture, Moments
+from datalens_service.methods import DataLens, Guided, Mixture, Moments
 from datalens_service.presets import PRESETS, preset, teachers_for
 from datalens_service.spec import TrainingSpec
 
@@ -34,6 +34,7 @@ MNIST = schema(60_000)
         schema(500, num_classes=1),
         schema(100, side=4),
         schema(5, num_classes=7),
+        schema(20_000, side=64, channels=3),
     ],
     ids=lambda found: f"n{found.num_units}c{found.num_classes}d{found.dimensions}",
 )
@@ -95,6 +96,13 @@ def test_fast_is_moments_where_a_mixture_would_drown_in_noise() -> None:
         assert preset("fast", public, epsilon) == Moments()
 
 
+def test_auto_trains_a_labeller_where_the_evidence_pays_for_one() -> None:
+    assert preset("auto", MNIST, 1.0) == Guided(warm_start=Moments())
+    assert preset("auto", MNIST, 10.0) == Guided(warm_start=Mixture(components=10))
+    for public, epsilon in ((schema(1_438, side=8), 5.0), (schema(60_000, num_classes=1), 1.0), (MNIST, 0.1)):
+        assert preset("auto", public, epsilon) == preset("fast", public, epsilon)
+
+
 def test_balanced_starts_from_moments() -> None:
     method = preset("balanced", MNIST, 1.0)
     assert isinstance(method, DataLens)
@@ -102,5 +110,5 @@ def test_balanced_starts_from_moments() -> None:
 
 
 def test_there_is_no_other_preset() -> None:
-    with pytest.raises(InvalidSpec, match="fast, balanced, paper"):
+    with pytest.raises(InvalidSpec, match="auto, fast, balanced, paper"):
         preset("best", MNIST, 1.0)
