@@ -7,105 +7,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import NoReturn
-from uuid import uuid4
 
 import pytest
 import sqlalchemy
 
 from datalens_service.store.database import Database
 from datalens_service.store.mirror import LedgerLog
-
-TEMPLATE = "datalens_template"
-
-
-class Cluster:
-    """A PostgreSQL server of our own in a temporary folder, reached through a Unix socket only."""
-
-    def __init__(self, binaries: Path, folder: Path) -> None:
-        self._binaries = binaries
-        self._folder = folder
-        self._data = folder / "data"
-        # The server refuses to run as root.
-        self._as_postgres = ["--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
-        self._server: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        if self._as_postgres:
-            shutil.chown(self._folder, "postgres", "postgres")
-        options = ["-D", str(self._data), "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8"]
-        subprocess.run(self._command("initdb", *options), check=True, cwd=self._folder, stdout=subprocess.DEVNULL)
-        options = [
-            "-D",
-            str(self._data),
-            "-k",
-            str(self._folder),
-            "-c",
-            "listen_addresses=",
-            "-c",
-            "max_connections=200",
-        ]
-        with (self._folder / "log").open("wb") as log:
-            self._server = subprocess.Popen(
-                self._command("postgres", *options), cwd=self._folder, stderr=log, stdout=log
-            )
-        self._wait_until_ready()
-
-    def stop(self) -> None:
-        assert self._server is not None
-        # SIGQUIT: at once; nobody needs the data.
-        self._server.send_signal(signal.SIGQUIT)
-        self._server.wait()
-
-    def url(self, name: str) -> str:
-        return f"postgresql+psycopg://postgres@/{name}?host={self._folder}"
-
-    def new_database(self, template: str | None = None) -> str:
-        name = f"test_{uuid4().hex}" if template else TEMPLATE
-        self.execute(f"CREATE DATABASE {name} TEMPLATE {template or 'template0'}")
-        return self.url(name)
-
-    def execute(self, statement: str) -> None:
-        engine = sqlalchemy.create_engine(self.url("postgres"), isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            connection.exec_driver_sql(statement)
-        engine.dispose()
-
-    def _command(self, program: str, *arguments: str) -> list[str]:
-        # The server ends with this process, however this process ends.
-        prefix = ["setpriv", *self._as_postgres, "--pdeathsig", "QUIT"]
-        return [*prefix, str(self._binaries / program), *arguments]
-
-    def _wait_until_ready(self) -> None:
-        engine = sqlalchemy.create_engine(self.url("postgres"))
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                engine.connect().close()
-                break
-            except sqlalchemy.exc.OperationalError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-        engine.dispose()
-
-
-def _postgresql_binaries() -> Path | None:
-    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    found = shutil.which("initdb")
-    return versions[-1].parent if versions else Path(found).parent if found else None
-
-
-def _roomy_memory() -> Path | None:
-    """A memory file system: the cluster syncs every commit, which a shared disk makes slow."""
-    memory = Path("/dev/shm")  # noqa: S108
-    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 2**30 else None
+from deployments.postgresql import TEMPLATE, Cluster, postgresql_binaries, roomy_memory
 
 
 @pytest.fixture(scope="session")
@@ -122,11 +34,11 @@ def do_without() -> Callable[[str], NoReturn]:
 
 @pytest.fixture(scope="session")
 def postgresql(do_without: Callable[[str], NoReturn]) -> Iterator[Cluster]:
-    binaries = _postgresql_binaries()
+    binaries = postgresql_binaries()
     if binaries is None:
         do_without("PostgreSQL is not installed (no initdb in /usr/lib/postgresql/*/bin or on the PATH)")
     # Not pytest's folder: the path of a Unix socket must stay below 108 bytes.
-    folder = Path(tempfile.mkdtemp(prefix="dlpg", dir=_roomy_memory()))
+    folder = Path(tempfile.mkdtemp(prefix="dlpg", dir=roomy_memory()))
     cluster = Cluster(binaries, folder)
     cluster.start()
     try:
@@ -151,7 +63,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def store_path() -> Iterator[Path]:
     """A folder for databases and logs, in memory where there is room."""
-    with tempfile.TemporaryDirectory(prefix="dlstore", dir=_roomy_memory()) as folder:
+    with tempfile.TemporaryDirectory(prefix="dlstore", dir=roomy_memory()) as folder:
         yield Path(folder)
 
 

@@ -11,7 +11,9 @@ import numpy as np
 import torch
 
 from datalens_service.mechanisms import (
+    AccuracyCount,
     CountSketch,
+    CrossProductSum,
     KLevel,
     Mechanism,
     OuterProductSum,
@@ -19,6 +21,8 @@ from datalens_service.mechanisms import (
     VectorSum,
     VoteMechanism,
 )
+from datalens_service.mechanisms.accuracy import Answers
+from datalens_service.mechanisms.cross_product import Factors
 from datalens_service.mechanisms.moments import Vectors
 from datalens_service.privacy.accounting import NeighboringRelation
 
@@ -107,10 +111,34 @@ def vectors(groups: int, dimensions: int, records_per_unit: int = 1) -> Callable
     return draw
 
 
-def emptied(rng: np.random.Generator, data: Vectors) -> Vectors:
+def factors(left: int, right: int, records_per_unit: int = 1) -> Callable[[np.random.Generator], Factors]:
+    """Pairs of vectors of all lengths, most too long."""
+
+    def draw(rng: np.random.Generator) -> Factors:
+        pairs = (vectors(1, size, records_per_unit)(rng) for size in (left, right))
+        return Factors(*(pair.values for pair in pairs), np.arange(UNITS) // records_per_unit)
+
+    return draw
+
+
+def emptied(rng: np.random.Generator, data: Any) -> Any:
     """The rows of a unit vanish from every sum."""
     keep = data.units != rng.choice(data.units)
-    return Vectors(data.values[keep], data.groups[keep], data.units[keep])
+    return type(data)(*(array[keep] for array in data))
+
+
+def other_factors(rng: np.random.Generator, data: Factors) -> Factors:
+    """One factor of a unit's records turns round, or both become arbitrary and long."""
+    left, right = data.left.copy(), data.right.copy()
+    rows = np.flatnonzero(data.units == rng.choice(data.units))
+    if rng.random() < 0.5:
+        right[rows] *= -100.0
+    else:
+        left[rows], right[rows] = (
+            50 * rng.standard_normal(left[rows].shape),
+            50 * rng.standard_normal(right[rows].shape),
+        )
+    return Factors(left, right, data.units)
 
 
 def replaced(rng: np.random.Generator, data: Vectors) -> Vectors:
@@ -150,6 +178,20 @@ def one_long_vector(dimensions: int, records_per_unit: int = 1) -> Callable[[], 
     return build
 
 
+def one_long_pair(mechanism: CrossProductSum) -> Callable[[], tuple[Factors, Factors]]:
+    """The same for two factors."""
+
+    def build() -> tuple[Factors, Factors]:
+        sizes = (mechanism.left_dimensions, mechanism.right_dimensions)
+        pairs = [one_long_vector(size, mechanism.records_per_unit)() for size in sizes]
+        (left, bare_left), (right, bare_right) = pairs
+        return Factors(left.values, right.values, left.units), Factors(
+            bare_left.values, bare_right.values, bare_left.units
+        )
+
+    return build
+
+
 def vote(kind: type[VoteMechanism], **changes: object) -> VoteMechanism:
     """A vote mechanism for the inputs above."""
     common: dict[str, Any] = {
@@ -171,6 +213,33 @@ def _votes(
     return Case(mechanism, make, neighbors, all_votes_flip(mechanism.dimensions), tightness)
 
 
+def answers(rng: np.random.Generator) -> Answers:
+    """Units of one to three records, in any order."""
+    units = rng.permutation(np.repeat(np.arange(UNITS), rng.integers(1, 4, size=UNITS)))
+    return Answers(rng.random(len(units)) < 0.7, units)
+
+
+def answers_emptied(rng: np.random.Generator, data: Answers) -> Answers:
+    """A unit takes no part."""
+    keep = data.units != rng.choice(data.units)
+    return Answers(data.right[keep], data.units[keep])
+
+
+def answers_replaced(rng: np.random.Generator, data: Answers) -> Answers:
+    """Other records, sometimes many more of them."""
+    unit, more = rng.choice(data.units), int(rng.choice([0, 9]))
+    right = np.where(data.units == unit, ~data.right, data.right)
+    added = np.full(more, bool(rng.integers(2)))
+    return Answers(np.concatenate([right, added]), np.concatenate([data.units, np.full(more, unit)]))
+
+
+def one_unit_is_right() -> tuple[Answers, Answers]:
+    """A unit of several records, all right, and its absence."""
+    units = np.array([0, 1, 1, 1, 2])
+    there = Answers(units == 1, units)
+    return there, Answers(there.right[units != 1], units[units != 1])
+
+
 def _one_pixel(rng: np.random.Generator) -> list[torch.Tensor]:
     return [gradients(rng)[0][..., :1]]
 
@@ -180,6 +249,12 @@ def _moments(mechanism: VectorSum | OuterProductSum) -> Case:
     make = vectors(mechanism.num_groups, mechanism.dimensions, mechanism.records_per_unit)
     worst = one_long_vector(mechanism.dimensions, mechanism.records_per_unit)
     return Case(mechanism, make, {ZERO_OUT: emptied, REPLACE_ONE: replaced}, worst, Fraction(99, 100))
+
+
+def _cross_products(mechanism: CrossProductSum) -> Case:
+    make = factors(mechanism.left_dimensions, mechanism.right_dimensions, mechanism.records_per_unit)
+    neighbors = {ZERO_OUT: emptied, REPLACE_ONE: other_factors}
+    return Case(mechanism, make, neighbors, one_long_pair(mechanism), Fraction(99, 100))
 
 
 CASES = [
@@ -199,6 +274,16 @@ CASES = [
     _moments(OuterProductSum(num_groups=1, dimensions=9, noise_stddev=10_000_000)),
     _moments(VectorSum(num_groups=3, dimensions=9, count_weight=683, records_per_unit=4, noise_stddev=80_000)),
     _moments(OuterProductSum(num_groups=3, dimensions=9, records_per_unit=4, noise_stddev=40_000_000)),
+    Case(
+        AccuracyCount(num_units=UNITS, noise_stddev=100),
+        answers,
+        {ZERO_OUT: answers_emptied, REPLACE_ONE: answers_replaced},
+        one_unit_is_right,
+    ),
+    _cross_products(CrossProductSum(left_dimensions=9, right_dimensions=5, noise_stddev=10_000_000)),
+    _cross_products(
+        CrossProductSum(left_dimensions=9, right_dimensions=5, records_per_unit=4, noise_stddev=40_000_000)
+    ),
 ]
 
 

@@ -12,6 +12,15 @@ from pathlib import Path
 
 import numpy as np
 from sqlalchemy import make_url
+
+from datalens_service.errors import BudgetExceeded, InvalidDataset, LedgerCorrupt, StaleLease, StateConflict
+from datalens_service.privacy import accounting
+from datalens_service.privacy.randomness import NoiseSource
+from datalens_service.store import datasets, jobs, leases
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import JobState
+from datalens_service.store.mirror import LedgerLog
+from datalens_service.store.recovery import check_against_log
 from store.books import (
     account_of,
     by_hand,
@@ -26,15 +35,6 @@ from store.books import (
     verified,
     without_guards,
 )
-
-from datalens_service.errors import BudgetExceeded, InvalidDataset, LedgerCorrupt, StaleLease, StateConflict
-from datalens_service.privacy import accounting
-from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.store import datasets, jobs, leases
-from datalens_service.store.database import Database
-from datalens_service.store.jobs import JobState
-from datalens_service.store.mirror import LedgerLog
-from datalens_service.store.recovery import check_against_log
 
 from .alarm import expect, refused
 from .cases import CASES

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
 
-from datalens_service.mechanisms import Mechanism, OuterProductSum, VectorSum, VoteMechanism
+from datalens_service.mechanisms import (
+    BoundedSum,
+    CrossProductSum,
+    Mechanism,
+    VoteMechanism,
+)
+from datalens_service.mechanisms.accuracy import Answers
+from datalens_service.mechanisms.cross_product import Factors
 from datalens_service.mechanisms.moments import Vectors
 from datalens_service.privacy.accounting import SMOOTHING_VARIANCE, UNITS_PER_MU_SQUARED
 from datalens_service.privacy.budget import MemoryAccount
@@ -89,7 +97,7 @@ def replaced_units_stay_within_their_figure(rng: np.random.Generator) -> None:
             data = case.make(rng)
             _, together = distances_squared(case.mechanism, data, case.neighbors[REPLACE_ONE](rng, data))
             expect(together <= allowed, f"{case.name}: replaced units stay within the replace-one figure")
-        if not isinstance(case.mechanism, VoteMechanism):
+        if isinstance(case.mechanism, BoundedSum | CrossProductSum):
             _, together = distances_squared(case.mechanism, *_opposite_records(case.mechanism))
             expect(together <= allowed, f"{case.name}: opposite records stay within the replace-one figure")
 
@@ -98,9 +106,9 @@ def sums_are_plain_sums(rng: np.random.Generator) -> None:
     """Nothing happens between the rows and the noise: the sum of two halves is the sum of the whole (B10)."""
     for case in CASES:
         data = case.make(rng)
-        if isinstance(data, Vectors):
-            half = len(data.groups) // 2
-            parts = [Vectors(*(array[rows] for array in data)) for rows in (slice(half), slice(half, None))]
+        if isinstance(data, Vectors | Factors | Answers):
+            half = data.units < np.median(data.units)
+            parts = [type(data)(*(array[rows] for array in data)) for rows in (half, ~half)]
         elif case.mechanism.stochastic:
             continue
         else:
@@ -131,9 +139,13 @@ def _neighbors(rng: np.random.Generator, case: Case) -> Iterator[tuple[object, o
         yield [block], [flipped]
 
 
-def _opposite_records(mechanism: VectorSum | OuterProductSum) -> tuple[Vectors, Vectors]:
+def _opposite_records(mechanism: Any) -> tuple[Any, Any]:
     """A unit whose records point the other way, a little aside for outer products."""
     records = mechanism.records_per_unit
+    if isinstance(mechanism, CrossProductSum):
+        left, right = np.ones((records, mechanism.left_dimensions)), np.ones((records, mechanism.right_dimensions))
+        alike = np.zeros(records, dtype=np.int64)
+        return Factors(left, right, alike), Factors(left, -right, alike)
     first, second = np.zeros((2, records, mechanism.dimensions))
     first[:, 0] = 5.0
     second[:, 0], second[:, -1] = -5.0, 1e-3

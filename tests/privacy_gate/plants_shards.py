@@ -120,7 +120,7 @@ def batches_reach_into_the_next_shard(patch: pytest.MonkeyPatch) -> None:
         numbers = np.random.default_rng([self._seed, step]).random(len(self._sizes))
         first = (torch.from_numpy(numbers) * self._sizes).to(torch.int64)
         places = (self._starts + first)[:, None] + torch.arange(self._batch_size)
-        return self._rows[places.clamp_max(len(self._rows) - 1)]
+        return places.clamp_max(len(self._images) - 1)
 
     patch.setattr(shards.ShardSampler, "_draw", draw)
 
@@ -128,7 +128,7 @@ def batches_reach_into_the_next_shard(patch: pytest.MonkeyPatch) -> None:
 def shards_are_shuffled_with_one_stream(patch: pytest.MonkeyPatch) -> None:
     """Shards are shuffled one after the other: an earlier shard's length moves all later ones."""
 
-    def shuffled(found: Any, seed: int) -> np.ndarray:
+    def shuffled(found: Any, held: Any, seed: int) -> np.ndarray:
         stream = np.random.default_rng(seed)
         return np.concatenate([*(stream.permutation(rows) for rows in found), np.zeros(1, dtype=np.int64)])
 
@@ -138,7 +138,7 @@ def shards_are_shuffled_with_one_stream(patch: pytest.MonkeyPatch) -> None:
 def row_numbers_order_the_batches(patch: pytest.MonkeyPatch) -> None:
     """Each row has a random number by its position in the upload: a record less shifts all that follow."""
 
-    def shuffled(found: Any, seed: int) -> np.ndarray:
+    def shuffled(found: Any, held: Any, seed: int) -> np.ndarray:
         keys = np.random.default_rng(seed).random(1 + max((rows.max(initial=0) for rows in found), default=0))
         return np.concatenate([*(rows[np.argsort(keys[rows])] for rows in found), np.zeros(1, dtype=np.int64)])
 

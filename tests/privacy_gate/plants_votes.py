@@ -10,15 +10,19 @@ import pytest
 import torch
 
 from datalens_service.mechanisms import (
+    AccuracyCount,
+    CrossProductSum,
     OuterProductSum,
     TopAgg,
     VectorSum,
     VoteMechanism,
     count_sketch,
+    cross_product,
     klevel,
     moments,
     topagg,
 )
+from datalens_service.mechanisms.accuracy import Answers
 from datalens_service.mechanisms.count_sketch import CountSketch
 from datalens_service.mechanisms.klevel import KLevel
 from datalens_service.mechanisms.moments import BoundedSum
@@ -198,7 +202,7 @@ def relabelled_units_count_once(patch: pytest.MonkeyPatch) -> None:
 
 def units_cost_like_records(patch: pytest.MonkeyPatch) -> None:
     """Sums are charged for one record of a unit, however many it may have."""
-    for kind in (VectorSum, OuterProductSum):
+    for kind in (VectorSum, OuterProductSum, CrossProductSum):
         sensitivity = kind.sensitivity_squared
 
         def of_one_record(self: Any, relation: NeighboringRelation, sensitivity: Any = sensitivity) -> Fraction:
@@ -209,7 +213,27 @@ def units_cost_like_records(patch: pytest.MonkeyPatch) -> None:
 
 def units_hold_more_than_declared(patch: pytest.MonkeyPatch) -> None:
     """All records of a unit are summed, however many were declared."""
-    patch.setattr(moments, "_place_in_unit", lambda units: np.zeros(len(units), dtype=np.int64))
+    for room in (moments, cross_product):
+        patch.setattr(room, "place_in_unit", lambda units: np.zeros(len(units), dtype=np.int64))
+
+
+def one_factor_is_not_clipped(patch: pytest.MonkeyPatch) -> None:
+    """Only the features of a gradient are clipped, not the errors: no bound of their product."""
+    on_grid = CrossProductSum.on_grid
+
+    def left_only(self: CrossProductSum, values: np.ndarray) -> np.ndarray:
+        if values.shape[1] == self.left_dimensions:
+            return on_grid(self, values)
+        return np.rint(np.nan_to_num(values) * self.grid)
+
+    patch.setattr(CrossProductSum, "on_grid", left_only)
+
+
+def one_factor_is_free(patch: pytest.MonkeyPatch) -> None:
+    """The sensitivity of a product is taken for that of one factor."""
+    patch.setattr(
+        CrossProductSum, "sensitivity_squared", lambda self, relation: Fraction(self.radius(self.left_dimensions) ** 2)
+    )
 
 
 def units_of_many_classes_count_once(patch: pytest.MonkeyPatch) -> None:
@@ -237,6 +261,20 @@ def plans_forget_the_records_of_a_unit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Moments, "plan", lambda self, schema, units: plan(self, schema.model_copy(update=single), units))
 
 
+def every_image_counts(patch: pytest.MonkeyPatch) -> None:
+    """Images are counted instead of units: somebody with many images moves the accuracy by as many."""
+
+    def images(self: AccuracyCount, contributions: Answers) -> np.ndarray:
+        return np.array([np.count_nonzero(contributions.right)], dtype=np.int64)
+
+    patch.setattr(AccuracyCount, "total", images)
+
+
+def accuracy_is_a_share_already(patch: pytest.MonkeyPatch) -> None:
+    """The sensitivity of a share, 1/n, for a count."""
+    patch.setattr(AccuracyCount, "sensitivity_squared", lambda self, relation: Fraction(1, self.num_units**2))
+
+
 PLANTS = (
     Plant("row guard lets everything through", "R5", guard_lets_all_through),
     Plant("row guard overflows", "R5", guard_counts_in_narrow_integers),
@@ -248,10 +286,14 @@ PLANTS = (
     Plant("rows normalised by the largest of all teachers", "R6", normalised_by_the_largest_of_all),
     Plant("top-k after the sum", "B10", top_k_after_the_sum),
     Plant("threshold applied before the noise", "R6", threshold_before_the_noise),
+    Plant("accuracy counts images instead of units", "R26", every_image_counts),
+    Plant("accuracy priced as a share", "R26", accuracy_is_a_share_already),
     Plant("sketches longer than charged for", "R6", sketches_are_not_truncated),
     Plant("sketches charged like one row", "B10", sketches_cost_one_row),
     Plant("row norm of k-level votes not enforced", "R6", levels_without_a_row_norm),
     Plant("long records summed without clipping", "R6", long_records_are_summed),
+    Plant("one factor of a gradient not clipped", "R6", one_factor_is_not_clipped),
+    Plant("gradients charged for one factor", "R6", one_factor_is_free),
     Plant("rounding to the grid left out of the radius", "R6", rounding_is_forgotten),
     Plant("class counts released for free", "R17", counts_are_free),
     Plant("replace-one figure equal to zero-out for sums", "R6", replaced_like_emptied),

@@ -1,0 +1,96 @@
+"""A real service, a real Chromium, and pages that may not complain.
+
+Screenshots go to build/screenshots, which CI keeps.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from datalens_service.data.digits import digits
+from tests.browser.visitor import Visitor
+from tests.cli.service import RunningService
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def chromium(do_without: Callable[[str], NoReturn]) -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        do_without("Chromium is not installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--headless", "--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def screenshots() -> Path:
+    folder = ROOT / "build" / "screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """`datalens serve`, as a person starts it."""
+    running = RunningService(tmp_path_factory.mktemp("service") / "data")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def upload(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Handwritten digits without test images, so that jobs have nothing to measure and end soon."""
+    train = digits().train
+    path = tmp_path_factory.mktemp("upload") / "digits.npz"
+    np.savez_compressed(path, images=train.images, labels=train.labels)
+    return path
+
+
+@pytest.fixture
+def open_browser(chromium: Browser, service: RunningService, screenshots: Path) -> Iterator[Callable[..., Visitor]]:
+    """Visitors, each with a browser of their own; in the end, none of their pages has complained."""
+    visitors: list[Visitor] = []
+
+    def open_one(**context: Any) -> Visitor:
+        made = chromium.new_context(
+            base_url=service.url, viewport={"width": 1280, "height": 860}, reduced_motion="reduce", **context
+        )
+        visitors.append(Visitor(_page(made.new_page()), service, screenshots))
+        return visitors[-1]
+
+    yield open_one
+    complaints = [complaint for visitor in visitors for complaint in visitor.complaints]
+    for visitor in visitors:
+        visitor.page.context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def visitor(open_browser: Callable[..., Visitor]) -> Visitor:
+    return open_browser()
+
+
+@pytest.fixture
+def owner(visitor: Visitor) -> Visitor:
+    """A visitor who has signed in."""
+    visitor.sign_in()
+    return visitor
+
+
+def _page(page: Page) -> Page:
+    # A loaded machine may take long to draw; nothing here measures speed.
+    page.set_default_timeout(60_000)
+    page.set_default_navigation_timeout(60_000)
+    expect.set_options(timeout=60_000)
+    return page

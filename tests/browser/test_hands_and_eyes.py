@@ -1,0 +1,172 @@
+"""Without a mouse, without light, without a connection, without a session."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Route, expect
+
+from tests.browser.visitor import Visitor
+
+pytestmark = pytest.mark.browser
+
+
+def test_everything_up_to_the_price_works_by_keyboard(visitor: Visitor, upload: Path) -> None:
+    page = visitor.page
+    page.goto("/")
+    expect(page.get_by_label("API key")).to_be_focused()
+    page.keyboard.type(visitor.service.api_key)
+    page.keyboard.press("Enter")
+    page.wait_for_url(visitor.service.url + "/")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Upload images").first).to_be_focused()
+    dataset = visitor.upload(upload)
+    page.goto(f"/datasets/{dataset}/new-job")
+    page.get_by_role("radio", name="Fast", exact=True).focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("radio", name="Most useful")).to_be_checked()
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("ε this job may spend", exact=True)).to_be_focused()
+    visitor.priced()
+    expect(page.get_by_role("button", name="Submit job")).to_be_enabled()
+
+
+def test_the_chosen_theme_stays(owner: Visitor) -> None:
+    page = owner.page
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour)
+    page.get_by_role("button", name="Switch between light and dark").click()
+    dark = page.evaluate(colour)
+    assert dark != light
+    page.reload()
+    assert page.evaluate(colour) == dark
+    page.get_by_role("button", name="Switch between light and dark").click()
+    assert page.evaluate(colour) == light
+
+
+def test_the_key_is_nowhere_in_the_browser(owner: Visitor) -> None:
+    page = owner.page
+    assert page.evaluate("[localStorage.length, sessionStorage.length]") == [0, 0]
+    assert "datalens-session" not in page.evaluate("document.cookie")
+    kept = page.context.cookies()
+    assert [cookie["name"] for cookie in kept] == ["datalens-session"]
+    assert kept[0]["httpOnly"]
+    assert kept[0]["sameSite"] == "Strict"
+    assert owner.service.api_key not in str(kept)
+    assert owner.service.api_key not in page.content()
+
+
+def test_a_lost_connection_is_said_and_the_next_try_works(owner: Visitor, upload: Path) -> None:
+    page = owner.page
+    page.goto(f"/datasets/{owner.upload(upload)}/new-job")
+    owner.priced()
+    page.context.set_offline(True)
+    page.get_by_label("ε this job may spend", exact=True).fill("0.5")
+    expect(page.locator("#price-part")).to_contain_text("The service cannot be reached")
+    page.context.set_offline(False)
+    page.get_by_label("ε this job may spend", exact=True).fill("0.6")
+    expect(page.locator(".leaves")).to_be_visible()
+
+
+def test_an_upload_goes_on_after_a_lost_connection(owner: Visitor, upload: Path) -> None:
+    page = owner.page
+    lost: list[str] = []
+
+    def lose_the_first(route: Route) -> None:
+        if route.request.method == "PATCH" and not lost:
+            lost.append(route.request.url)
+            route.abort("connectionreset")
+        else:
+            route.continue_()
+
+    page.route("**/v1/uploads/*", lose_the_first)
+    owner.upload(upload)
+    assert len(lost) == 1
+
+
+def test_files_that_cannot_be_used_are_named(owner: Visitor, tmp_path: Path) -> None:
+    page = owner.page
+    archive = tmp_path / "pets.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for number in range(4):
+            picture = io.BytesIO()
+            Image.new("L", (8, 8), number).save(picture, "PNG")
+            file.writestr(f"cat/{number}.png", picture.getvalue())
+        file.writestr("dog/one.png", b"not a picture")
+        file.writestr("dog/two.png", b"not one either")
+    page.goto("/datasets/new")
+    page.locator("#file").set_input_files(archive)
+    page.get_by_role("button", name="Upload and check").click()
+    expect(page.locator("#upload-problem")).to_be_focused()
+    expect(page.locator("#upload-files")).to_contain_text("dog/one.png")
+    expect(page.locator("#upload-files")).to_contain_text("dog/two.png")
+    page.goto("/")
+    expect(page.get_by_text("pets")).to_have_count(0)
+
+
+def test_an_ended_session_leads_to_the_form_and_back(owner: Visitor, upload: Path) -> None:
+    page = owner.page
+    place = f"/datasets/{owner.upload(upload)}/new-job"
+    page.goto(place)
+    owner.priced()
+    page.context.clear_cookies()
+    page.get_by_label("ε this job may spend", exact=True).fill("0.5")
+    page.wait_for_url("**/sign-in?next=*")
+    page.get_by_label("API key").fill(owner.service.api_key)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**{place}")
+
+
+def test_what_does_not_exist_is_a_page_with_a_way_back(owner: Visitor) -> None:
+    page = owner.page
+    page.goto("/jobs/job_none")
+    expect(page.get_by_role("heading", name="Not found")).to_be_visible()
+    owner.shows("16-not-found")
+    page.get_by_role("link", name="To your data sets").click()
+    page.wait_for_url(owner.service.url + "/")
+
+
+def test_keys_are_made_shown_once_and_revoked(owner: Visitor) -> None:
+    page = owner.page
+    page.get_by_role("link", name="Keys").click()
+    expect(page.get_by_role("row", name="first (yours)")).to_be_visible()
+    page.get_by_role("button", name="New key").click()
+    page.get_by_label("Whose key is it?").fill("Maria")
+    page.get_by_label("Ends after days").fill("30")
+    page.get_by_role("button", name="Make the key").click()
+    expect(page.locator("#key-plain")).to_contain_text("dlk_")
+    expect(page.get_by_role("row", name="Maria")).to_contain_text("operator")
+    owner.shows("17-keys")
+    page.reload()
+    expect(page.get_by_role("row", name="Maria")).to_be_visible()
+    expect(page.locator("#key-made")).to_be_hidden()
+    page.get_by_role("button", name="Revoke Maria…").click()
+    page.get_by_role("button", name="Revoke", exact=True).click()
+    expect(page.get_by_role("row", name="Maria")).to_contain_text("Revoked")
+
+
+def test_what_is_private_comes_when_it_is_opened(owner: Visitor, upload: Path) -> None:
+    page = owner.page
+    page.goto(f"/datasets/{owner.upload(upload)}")
+    expect(page.locator("#private-facts")).to_be_empty()
+    page.get_by_text("For you alone:").click()
+    expect(page.locator("#private-facts")).to_contain_text("1,438")
+    owner.shows("18-private")
+
+
+def test_axe_would_notice(open_browser: Callable[..., Visitor]) -> None:
+    visitor = open_browser()
+    visitor.page.goto("/sign-in")
+    assert visitor.violations() == []
+    visitor.page.evaluate(
+        "document.querySelector('label[for=key]').remove(); document.getElementById('key').placeholder = ''"
+    )
+    assert any(found.startswith("label: ") for found in visitor.violations())

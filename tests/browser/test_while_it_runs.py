@@ -1,0 +1,69 @@
+"""A long job on its page: numbers that move, samples that come, and an end on request."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.visitor import JOB_MILLISECONDS, Visitor
+
+pytestmark = pytest.mark.browser
+
+# More short steps than any machine makes before the test has seen enough.
+LONG = {
+    "name": "datalens",
+    "teacher": "dense",
+    "num_teachers": 20,
+    "images_per_step": 10,
+    "top_k": 8,
+    "teacher_batch": 4,
+    "teacher_warmup_steps": 2,
+    "threshold": "none",
+    "steps": 20000,
+    "warm_start": {"name": "moments", "subspace_dimensions": 8},
+}
+
+
+def test_a_running_job_moves_pauses_and_stops_on_request(owner: Visitor, upload: Path) -> None:
+    page = owner.page
+    dataset = owner.upload(upload)
+    page.goto(f"/datasets/{dataset}/new-job")
+    page.get_by_text("More settings").click()
+    page.get_by_label("Parameters of the method").fill(json.dumps(LONG))
+    page.get_by_label("ε this job may spend", exact=True).fill("5")
+    expect(page.locator("#price-part")).to_contain_text("20,")
+    owner.submit()
+    live = page.locator("#live")
+    expect(live).to_have_attribute("data-state", "Running", timeout=JOB_MILLISECONDS)
+    page.get_by_role("link", name="Plan another like it").focus()
+
+    first = page.locator("#live-preview img")
+    expect(first).to_be_visible(timeout=JOB_MILLISECONDS)
+    before = first.get_attribute("src")
+    expect(page.locator("#live-figures .budget .number")).not_to_have_text("0")
+    expect(page.locator("#live-preview img")).not_to_have_attribute("src", str(before), timeout=JOB_MILLISECONDS)
+    # Refreshing has not taken the focus away.
+    expect(page.get_by_role("link", name="Plan another like it")).to_be_focused()
+    owner.shows("13-job-with-preview")
+
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(live).to_have_attribute("data-state", "Paused", timeout=JOB_MILLISECONDS)
+    owner.shows("14-job-paused")
+    page.get_by_role("button", name="Resume", exact=True).click()
+    expect(live).to_have_attribute("data-state", "Running", timeout=JOB_MILLISECONDS)
+
+    page.get_by_role("button", name="Cancel…").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.get_by_role("button", name="Cancel…").click()
+    page.get_by_role("button", name="Cancel the job").click()
+    expect(live).to_have_attribute("data-state", "Cancelled", timeout=JOB_MILLISECONDS)
+    expect(page.locator("#live-cancelled")).to_contain_text("Stopped on request")
+    owner.shows("15-job-cancelled")
+    page.goto(f"/datasets/{dataset}")
+    expect(page.get_by_role("rowheader", name=re.compile("Spent on a release × "))).to_be_visible()

@@ -1,0 +1,97 @@
+"""Somebody at a browser: what they do often, and what their pages complain about."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import ConsoleMessage, Page, Request, expect
+
+from tests.cli.service import RunningService
+
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+JOB_MILLISECONDS = 240_000
+PHONE = {"width": 360, "height": 740}
+DESK = {"width": 1280, "height": 860}
+
+
+class Visitor:
+    """A page of a browser on a service.
+
+    Attributes:
+        page: Of Playwright.
+        complaints: Errors in scripts, messages about blocked content, and requests to other places.
+    """
+
+    def __init__(self, page: Page, service: RunningService, screenshots: Path) -> None:
+        self.page = page
+        self.service = service
+        self.complaints: list[str] = []
+        self._screenshots = screenshots
+        page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
+        page.on("console", self._heard)
+        page.on("request", self._asked)
+
+    def sign_in(self) -> None:
+        self.page.goto("/sign-in")
+        self.page.get_by_label("API key").fill(self.service.api_key)
+        self.page.get_by_role("button", name="Sign in").click()
+        self.page.wait_for_url(self.service.url + "/")
+
+    def upload(self, path: Path, epsilon: str = "10", name: str = "Digits") -> str:
+        """Upload a file by the form; id of the data set."""
+        self.page.goto("/datasets/new")
+        self.page.locator("#file").set_input_files(path)
+        self.page.get_by_label("Name", exact=True).fill(name)
+        self.page.get_by_label("Lifetime privacy budget ε").fill(epsilon)
+        self.page.get_by_role("button", name="Upload and check").click()
+        expect(self.page.get_by_role("heading", name="Checked and stored")).to_be_visible()
+        return str(self.page.get_by_role("link", name="Look at the data set").get_attribute("href")).split("/")[-1]
+
+    def priced(self) -> None:
+        """Wait until the price on the page is the one of the form."""
+        expect(self.page.locator("#price-part")).not_to_have_attribute("aria-busy", "true")
+
+    def submit(self) -> str:
+        """Submit the job that is planned; its id."""
+        self.priced()
+        self.page.get_by_role("button", name="Submit job").click()
+        self.page.wait_for_url(re.compile("/jobs/job_"))
+        return self.page.url.split("/")[-1]
+
+    def shows(self, name: str) -> None:
+        """Pictures of the page, in light, dark and on a phone; axe finds nothing wrong, and nothing is cut off."""
+        self._looks(f"{name}-light", "light", DESK)
+        self._is_accessible(name)
+        self._looks(f"{name}-dark", "dark", DESK)
+        self._is_accessible(name)
+        self._looks(f"{name}-phone", "light", PHONE)
+        self.page.set_viewport_size(DESK)  # type: ignore[arg-type]
+        self.page.emulate_media(color_scheme="light")
+
+    def violations(self) -> list[str]:
+        """What axe finds wrong with the page as it is."""
+        self.page.evaluate(AXE.read_text() + "; null")
+        found: dict[str, Any] = self.page.evaluate("axe.run({ iframes: false })")
+        return [f"{one['id']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]
+
+    def _looks(self, name: str, scheme: Any, size: Any) -> None:
+        self.page.set_viewport_size(size)
+        self.page.emulate_media(color_scheme=scheme)
+        self.page.screenshot(path=self._screenshots / f"{name}.png", full_page=True)
+        wide, screen = self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert wide <= screen, f"{name} is {wide} wide on {screen}"
+
+    def _is_accessible(self, name: str) -> None:
+        wrong = self.violations()
+        assert not wrong, f"{name}: {wrong}"
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        # Chromium reports every refused request here as well; what the page makes of those is tested.
+        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
+            self.complaints.append(f"console: {message.text}")
+
+    def _asked(self, request: Request) -> None:
+        if not request.url.startswith((self.service.url + "/", "data:", "blob:")):
+            self.complaints.append(f"request to {request.url}")

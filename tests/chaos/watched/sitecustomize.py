@@ -1,0 +1,24 @@
+"""Loaded by every Python process of the service under test: a job process notes each draw of noise before it happens.
+
+The note is a line in a file of its own, so the number of draws is known without asking the database.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+if "workers.run_job" in sys.orig_argv:
+    from datalens_service.privacy.randomness import NoiseSource
+
+    _draw = NoiseSource.discrete_gaussian
+
+    def _noted(source: NoiseSource, *arguments: object, **named: object) -> object:
+        path = Path(os.environ["CHAOS_DRAWS"]) / sys.orig_argv[-1]
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(descriptor, b"draw\n")
+        os.close(descriptor)
+        return _draw(source, *arguments, **named)  # type: ignore[arg-type]
+
+    NoiseSource.discrete_gaussian = _noted  # type: ignore[method-assign]

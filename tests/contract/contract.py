@@ -1,0 +1,134 @@
+"""What the service promises on every stack: the same scenarios, with real processes, through the API.
+
+All scenarios of one stack share it, as the jobs of an installation do: each leaves it running.
+"""
+
+from __future__ import annotations
+
+import json
+
+import httpx2
+import pytest
+
+from datalens_service.store.bundle_verification import verify
+from datalens_service.store.jobs import Job, JobState
+from deployments.deployment import QUICK
+from deployments.deployment import VOTES as LONGER
+from deployments.stack import Stack
+
+VOTES = {**LONGER, "method": {**LONGER["method"], "steps": 60}}
+LONG = {**VOTES, "method": {**VOTES["method"], "steps": 5000, "top_k": 2}}
+"""Never ends by itself while a test runs."""
+
+
+@pytest.mark.timeout(1200)
+class Contract:
+    """Every stack passes all of it; `stack` is a fixture of the subclass's module."""
+
+    def test_submitted_job_succeeds_and_its_cost_can_be_recomputed(self, stack: Stack) -> None:
+        job = stack.order(QUICK)
+        assert succeeded(stack, job).lease_token == 1
+        with stack.client() as client:
+            headers = {"Authorization": f"Bearer {stack.key}"}
+            bundle = httpx2.get(f"{stack.url}/v1/jobs/{job.id}/bundle", headers=headers).content
+            assert client.get_job(job.id).state == "succeeded"
+        assert verify(bundle).holds
+
+    def test_cancel_in_the_queue_and_cancel_running(self, stack: Stack) -> None:
+        running = stack.order(LONG)
+        stack.wait_for_steps(running, 2)
+        waiting = stack.order(QUICK)
+        with stack.client() as client:
+            assert client.cancel(waiting.id).state == "cancelled"
+            client.cancel(running.id)
+        ended = stack.wait_for_end(running)
+        assert ended.state == JobState.CANCELLED
+        assert 0 < ended.charged_units < running.reserved_units
+        assert (stack.job(waiting).charged_units, stack.job(waiting).lease_token) == (0, 0)
+        for job in (running, waiting):
+            stack.assert_balanced(job)
+
+    def test_paused_job_waits_and_goes_on_where_it_was(self, stack: Stack) -> None:
+        job = stack.order(VOTES)
+        stack.wait_for_steps(job, 2)
+        asked(stack, job, "pause")
+        stack.wait(lambda: stack.job(job).state == JobState.PAUSED)
+        before, held = stack.stored_steps(job), stack.job(job)
+        assert held.charged_units + held.reserved_units == job.reserved_units
+        # Whatever waits behind it is not held up.
+        succeeded(stack, stack.order(QUICK))
+        assert (stack.job(job).state, stack.stored_steps(job)) == (JobState.PAUSED, before)
+        asked(stack, job, "resume")
+        assert succeeded(stack, job).lease_token == 2
+        assert before.items() <= stack.stored_steps(job).items()
+        assert stack.job(job).charged_units == job.reserved_units
+
+    def test_killed_job_process_is_replaced_and_nothing_is_drawn_twice(self, stack: Stack) -> None:
+        job = stack.order(VOTES)
+        stack.wait_for_steps(job, 5)
+        before = stack.stored_steps(job)
+        stack.kill_job_process(job)
+        assert succeeded(stack, job).lease_token == 2
+        assert before.items() <= stack.stored_steps(job).items()
+
+    def test_killed_supervisor_loses_no_job(self, stack: Stack) -> None:
+        job = stack.order(VOTES)
+        stack.wait_for_steps(job, 2)
+        stack.kill_worker(stack.workers[0])
+        stack.kill_job_process(job)
+        before = stack.stored_steps(job)
+        stack.start_worker()
+        assert succeeded(stack, job).lease_token == 2
+        assert before.items() <= stack.stored_steps(job).items()
+
+    def test_killed_api_loses_no_job_and_knows_its_keys(self, stack: Stack) -> None:
+        dataset_id = stack.new_dataset()
+        job = stack.order(VOTES, dataset_id, key=f"once-{dataset_id}")
+        stack.wait_for_steps(job, 1)
+        stack.kill_api()
+        assert not stack.ready()
+        stack.start_api()
+        stack.wait(stack.ready)
+        assert stack.order(VOTES, dataset_id, key=f"once-{dataset_id}").id == job.id
+        assert succeeded(stack, job).lease_token == 1
+
+    def test_doubled_delivery_runs_a_job_once(self, stack: Stack) -> None:
+        job = stack.order(VOTES)
+        for _ in range(3):
+            stack.deliver(job.id)
+        assert succeeded(stack, job).lease_token == 1
+        stack.deliver(job.id)
+
+    def test_two_supervisors_run_each_job_once(self, stack: Stack) -> None:
+        second = stack.start_worker()
+        submitted = [stack.order(QUICK) for _ in range(2)]
+        for job in submitted:
+            assert succeeded(stack, job).lease_token == 1
+        second.terminate()
+        assert second.wait(120) == 0
+        stack.workers.remove(second)
+
+    def test_logs_and_metrics_hold_nothing_private(self, stack: Stack) -> None:
+        headers = {"Authorization": f"Bearer {stack.key}"}
+        metrics = httpx2.get(f"{stack.url}/metrics", headers=headers).text
+        assert "datalens_jobs" in metrics
+        stack.assert_nothing_private_in(metrics)
+        logged = stack.log.read_text()
+        stack.assert_nothing_private_in(logged)
+        lines = [json.loads(line) for line in logged.splitlines() if line.startswith("{")]
+        assert any("request_id" in line for line in lines)
+        assert any(str(line.get("job_id", "")).startswith("job_") for line in lines)
+
+
+def asked(stack: Stack, job: Job, verb: str) -> None:
+    headers = {"Authorization": f"Bearer {stack.key}"}
+    reply = httpx2.post(f"{stack.url}/v1/jobs/{job.id}:{verb}", headers=headers, timeout=60)
+    assert reply.is_success, reply.text
+
+
+def succeeded(stack: Stack, job: Job) -> Job:
+    """The job when it has ended, well and with its books in order."""
+    ended = stack.wait_for_end(job)
+    assert (ended.state, ended.error) == (JobState.SUCCEEDED, None)
+    stack.assert_balanced(job)
+    return ended

@@ -1,0 +1,57 @@
+"""The contract on the production path: PostgreSQL, Redis and Celery workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+import pytest
+
+from deployments.deployment import QUICK
+from deployments.postgresql import postgresql_binaries
+from deployments.redis import redis_is_installed
+from deployments.stack import CeleryStack
+
+from .contract import VOTES, Contract, succeeded
+
+pytestmark = [pytest.mark.redis, pytest.mark.postgres]
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, do_without: Callable[[str], NoReturn]) -> Iterator[CeleryStack]:
+    if postgresql_binaries() is None or not redis_is_installed():
+        do_without("PostgreSQL or Redis is not installed")
+    made = CeleryStack(tmp_path_factory.mktemp("celery"))
+    try:
+        made.serve()
+        yield made
+    finally:
+        made.close()
+
+
+class TestCelery(Contract):
+    """On PostgreSQL and Redis."""
+
+    def test_killed_broker_loses_no_job(self, stack: CeleryStack) -> None:
+        running = stack.order(VOTES)
+        stack.wait_for_steps(running, 2)
+        waiting = stack.order(QUICK)
+        stack.redis.kill()
+        unsent = stack.order(QUICK)
+        assert not stack.ready()
+        stack.redis.serve()
+        stack.wait(stack.ready)
+        assert succeeded(stack, running).lease_token == 1
+        for job in (waiting, unsent):
+            succeeded(stack, job)
+
+    def test_killed_database_loses_no_job(self, stack: CeleryStack) -> None:
+        job = stack.order(VOTES)
+        stack.wait_for_steps(job, 2)
+        before = stack.stored_steps(job)
+        stack.postgresql.kill()
+        assert not stack.ready()
+        stack.postgresql.serve()
+        stack.wait(stack.ready)
+        succeeded(stack, job)
+        assert before.items() <= stack.stored_steps(job).items()

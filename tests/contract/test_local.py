@@ -1,0 +1,41 @@
+"""The contract on one machine: SQLite and the supervisor."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from sqlalchemy import make_url
+
+from deployments.stack import LocalStack
+
+from .contract import VOTES, Contract, succeeded
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+    made = LocalStack(tmp_path_factory.mktemp("local"))
+    try:
+        made.serve()
+        yield made
+    finally:
+        made.close()
+
+
+class TestLocal(Contract):
+    """On SQLite."""
+
+    def test_database_that_is_locked_for_a_while_costs_time_only(self, stack: LocalStack) -> None:
+        job = stack.order(VOTES)
+        stack.wait_for_steps(job, 2)
+        file = make_url(stack.database.url).database
+        assert file is not None
+        with closing(sqlite3.connect(file, timeout=60, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            before = stack.stored_steps(job)
+            assert stack.ready(), "reading goes on"
+            assert stack.stored_steps(job) == before
+            other.execute("ROLLBACK")
+        succeeded(stack, job)

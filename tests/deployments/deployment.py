@@ -1,0 +1,256 @@
+"""A whole deployment in a folder: settings, data sets, jobs, and real processes on them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import func, make_url, select, update
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.stored import save_dataset
+from datalens_service.settings import Settings
+from datalens_service.spec import TrainingSpec
+from datalens_service.store import datasets, jobs, leases
+from datalens_service.store.chain import Balance, Entry, EntryKind
+from datalens_service.store.database import Database
+from datalens_service.store.datasets import StoredDataset
+from datalens_service.store.jobs import Job, JobState
+from datalens_service.store.leases import Lease
+from datalens_service.store.statement import Statement, entries, statement
+from datalens_service.store.tables import AggregateRow, JobRow
+from datalens_service.store.verification import verify_chain
+
+CLASSES = ("bright", "dark")
+EVALUATION = {"epochs": 1, "synthetic_images": 200}
+MOMENTS: dict[str, Any] = {
+    "method": {"name": "moments", "subspace_dimensions": 8},
+    "epsilon": 2.0,
+    "synthetic_images": 64,
+    "evaluation": EVALUATION,
+}
+QUICK = {**MOMENTS, "evaluation": {"enabled": False}}
+# Many short steps: long enough to be interrupted in the middle, short enough for a test.
+VOTES: dict[str, Any] = {
+    "method": {
+        "name": "datalens",
+        "teacher": "dense",
+        "num_teachers": 20,
+        "images_per_step": 4,
+        "top_k": 8,
+        "teacher_batch": 4,
+        "teacher_warmup_steps": 2,
+        "threshold": "none",
+        "steps": 150,
+    },
+    "epsilon": 2.0,
+    "synthetic_images": 64,
+    "evaluation": {"enabled": False},
+}
+LEASE_SECONDS = 5
+PATIENCE = 280.0
+
+
+class Deployment:
+    """What an operator has set up in `folder`, on a migrated database with a ledger log."""
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        self.database = database
+        self.folder = folder
+        self.log = folder / "worker.log"
+        self.changes: dict[str, str] = {}
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(data_dir=self.folder, database_url=self.database.url, lease_seconds=LEASE_SECONDS)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "DATALENS_DATA_DIR": str(self.folder),
+            "DATALENS_DATABASE_URL": self.database.url,
+            "DATALENS_LEASE_SECONDS": str(LEASE_SECONDS),
+            "DATALENS_DEVICE": "cpu",
+            "OMP_NUM_THREADS": "1",
+            **self.changes,
+        }
+
+    def upload(self, dataset: Dataset) -> StoredDataset:
+        dataset_id = datasets.new_id()
+        path = self.folder / "datasets" / dataset_id
+        path.parent.mkdir(exist_ok=True)
+        save_dataset(dataset, path)
+        return datasets.create(
+            self.database,
+            dataset_id=dataset_id,
+            name="lamps",
+            schema=dataset.schema,
+            images=dataset.train.images,
+            format="npz",
+            has_test=dataset.test is not None,
+            records_path=str(path),
+            epsilon=10.0,
+        )
+
+    def submit(self, request: dict[str, Any], dataset: StoredDataset | None = None, **changes: Any) -> Job:
+        stored = dataset or self.upload(lamps())
+        spec = TrainingSpec.model_validate(request)
+        plan = spec.plan(stored.schema)
+        return jobs.create(
+            self.database,
+            dataset_id=stored.id,
+            spec=spec.model_dump(mode="json"),
+            plan=plan.model_dump(mode="json"),
+            units=plan.units(),
+            **changes,
+        )
+
+    def claim(self, job: Job) -> Lease:
+        lease = leases.claim(self.database, job.id, "test", 600)
+        assert lease is not None
+        return lease
+
+    def job(self, job: Job) -> Job:
+        return jobs.get(self.database, job.id)
+
+    def stored_steps(self, job: Job) -> dict[int, str]:
+        """Digest of the stored noisy sum per step."""
+        with self.database.session() as session:
+            query = select(AggregateRow.step, AggregateRow.sha256).where(AggregateRow.job_id == job.id)
+            return {row.step: row.sha256 for row in session.execute(query)}
+
+    def latest_token(self, job: Job) -> int:
+        """Token under which the last noisy sum was stored."""
+        with self.database.session() as session:
+            return session.scalar(select(func.max(AggregateRow.lease_token)).where(AggregateRow.job_id == job.id)) or 0
+
+    def entries(self, job: Job) -> list[Entry]:
+        with self.database.session() as session:
+            return [entry for entry in entries(session, job.dataset_id) if entry.job_id == job.id]
+
+    def verified(self, job: Job) -> Balance:
+        with self.database.session() as session:
+            return verify_chain(session, job.dataset_id)
+
+    def statement(self, job: Job) -> Statement:
+        with self.database.session() as session:
+            return statement(session, job.dataset_id)
+
+    def worker_pid(self, job: Job) -> int:
+        """Of the process that holds the job's lease, as it named itself."""
+        with self.database.session() as session:
+            owner = session.scalar(select(JobRow.lease_owner).where(JobRow.id == job.id))
+        assert owner is not None
+        return int(owner.rpartition(":")[2])
+
+    def lose_lease(self, job: Job) -> None:
+        """As if its worker had been silent for too long."""
+        with self.database.transaction() as session:
+            session.execute(update(JobRow).where(JobRow.id == job.id).values(lease_until=JobRow.created_at))
+
+    def private_folders(self) -> list[Path]:
+        return sorted(path for path in (self.folder / "private").rglob("*") if path.is_dir())
+
+    def assert_balanced(self, job: Job) -> None:
+        """Chain in order, every draw paid for, one draw per step, nothing under-counted or still reserved."""
+        self.verified(job)
+        charges = [entry for entry in self.entries(job) if entry.kind == EntryKind.CHARGE]
+        drawn, ended = self.stored_steps(job), self.job(job)
+        assert sorted(drawn) == list(range(len(drawn)))
+        assert {entry.step for entry in charges} >= drawn.keys()
+        assert ended.charged_units == sum(entry.units for entry in charges)
+        assert self.statement(job).charged_units == ended.charged_units
+        assert self.statement(job).reserved_units == ended.reserved_units == 0
+
+    def start(self, *command: str) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        self._processes.append(process)
+        return process
+
+    def start_module(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        return self.start(sys.executable, "-m", module, *arguments)
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited in vain; the log says:\n{self.log.read_text()}")
+            time.sleep(0.05)
+
+    def wait_for_steps(self, job: Job, count: int) -> None:
+        self.wait(lambda: len(self.stored_steps(job)) >= count or self.job(job).state.terminal)
+        assert self.job(job).state == JobState.RUNNING, "the job ended before it could be interrupted"
+
+    def wait_for_end(self, job: Job) -> Job:
+        self.wait(lambda: self.job(job).state.terminal)
+        return self.job(job)
+
+    def close(self) -> None:
+        """Stop every process that was started here, and every job process they left."""
+        for process in self._processes:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for job in jobs.list_jobs(self.database, state=JobState.RUNNING).items:
+            with contextlib.suppress(ValueError, ProcessLookupError):
+                os.kill(self.worker_pid(job), signal.SIGKILL)
+
+
+def lamps(seed: int = 0, *, with_test: bool = True) -> Dataset:
+    """Small pictures of two kinds that a mean tells apart; other seeds share none."""
+    rng = np.random.default_rng(seed)
+    schema = Schema(channels=1, height=8, width=8, class_names=CLASSES, num_units=400)
+    return Dataset(schema, _split(rng, 400), _split(rng, 60) if with_test else None, b"k" * 32)
+
+
+def _split(rng: np.random.Generator, count: int) -> Split:
+    labels = rng.integers(0, 2, count)
+    images = rng.integers(0, 80, (count, 8, 8, 1)) + np.where(labels == 0, 150, 0)[:, None, None, None]
+    return Split(images.astype(np.uint8), labels.astype(np.int64))
+
+
+def stop_between_transactions(process_id: int, database: Database) -> None:
+    """SIGSTOP a process at a moment when it does not hold the write lock of an SQLite database."""
+    file = make_url(database.url).database
+    assert file is not None
+    assert Path(file).exists()
+    while True:
+        os.kill(process_id, signal.SIGSTOP)
+        # A thread inside a system call stops when the call ends, and the call may be the one that takes the lock.
+        while not _stopped(process_id):
+            time.sleep(0.001)
+        connection = sqlite3.connect(file, timeout=0)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError:
+            os.kill(process_id, signal.SIGCONT)
+            time.sleep(0.01)
+        finally:
+            connection.close()
+
+
+def _stopped(process_id: int) -> bool:
+    """Whether every thread of a process has stopped; one that ended meanwhile cannot take the lock any more."""
+    states = []
+    for task in Path(f"/proc/{process_id}/task").glob("*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            states.append(task.read_text().rpartition(")")[2].split()[0])
+    return all(state == "T" for state in states)

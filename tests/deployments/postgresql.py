@@ -1,0 +1,106 @@
+"""A PostgreSQL server of our own, that can be killed and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from uuid import uuid4
+
+import sqlalchemy
+
+TEMPLATE = "datalens_template"
+
+
+class Cluster:
+    """A PostgreSQL server of our own in a temporary folder, reached through a Unix socket only."""
+
+    def __init__(self, binaries: Path, folder: Path) -> None:
+        self._binaries = binaries
+        self._folder = folder
+        self._data = folder / "data"
+        # The server refuses to run as root.
+        self._as_postgres = ["--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
+        self._server: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Make the cluster and serve it."""
+        if self._as_postgres:
+            shutil.chown(self._folder, "postgres", "postgres")
+        options = ["-D", str(self._data), "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8"]
+        subprocess.run(self._command("initdb", *options), check=True, cwd=self._folder, stdout=subprocess.DEVNULL)
+        self.serve()
+
+    def serve(self) -> None:
+        """Start the server on the cluster, again if it was stopped or killed."""
+        settings = ["listen_addresses=", "max_connections=200"]
+        options = ["-D", str(self._data), "-k", str(self._folder), *(part for one in settings for part in ("-c", one))]
+        with (self._folder / "log").open("ab") as log:
+            self._server = subprocess.Popen(
+                self._command("postgres", *options), cwd=self._folder, stderr=log, stdout=log
+            )
+        self._wait_until_ready()
+
+    def stop(self) -> None:
+        """At once; nobody needs the data."""
+        assert self._server is not None
+        self._server.send_signal(signal.SIGQUIT)
+        self._server.wait()
+
+    def kill(self) -> None:
+        """As a crash would: the server first, then the processes it leaves, each of which leads its own group."""
+        assert self._server is not None
+        left = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children").read_text().split()
+        self._server.kill()
+        self._server.wait()
+        for process_id in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(process_id), signal.SIGKILL)
+
+    def url(self, name: str) -> str:
+        return f"postgresql+psycopg://postgres@/{name}?host={self._folder}"
+
+    def new_database(self, template: str | None = None) -> str:
+        name = f"test_{uuid4().hex}" if template else TEMPLATE
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template or 'template0'}")
+        return self.url(name)
+
+    def execute(self, statement: str) -> None:
+        engine = sqlalchemy.create_engine(self.url("postgres"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.exec_driver_sql(statement)
+        engine.dispose()
+
+    def _command(self, program: str, *arguments: str) -> list[str]:
+        # The server ends with this process, however this process ends.
+        prefix = ["setpriv", *self._as_postgres, "--pdeathsig", "QUIT"]
+        return [*prefix, str(self._binaries / program), *arguments]
+
+    def _wait_until_ready(self) -> None:
+        engine = sqlalchemy.create_engine(self.url("postgres"))
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                engine.connect().close()
+                break
+            except sqlalchemy.exc.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        engine.dispose()
+
+
+def postgresql_binaries() -> Path | None:
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    found = shutil.which("initdb")
+    return versions[-1].parent if versions else Path(found).parent if found else None
+
+
+def roomy_memory() -> Path | None:
+    """A memory file system: the cluster syncs every commit, which a shared disk makes slow."""
+    memory = Path("/dev/shm")  # noqa: S108
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 2**30 else None

@@ -1,0 +1,79 @@
+"""A Redis server of our own, with a password, that can be killed and started again."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+
+class Redis:
+    """On a port of this machine; what it was told survives it, as in docker-compose.yml."""
+
+    def __init__(self, folder: Path, password: str) -> None:
+        self.port = free_port()
+        self._folder = folder
+        self._password = password
+        self._server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://:{self._password}@127.0.0.1:{self.port}/0"
+
+    def serve(self) -> None:
+        """Start it, again if it was killed."""
+        settings = f"""
+            port {self.port}
+            bind 127.0.0.1
+            dir {self._folder}
+            requirepass "{self._password}"
+            appendonly yes
+            appendfsync everysec
+            maxmemory-policy noeviction
+            save ""
+        """
+        # Through standard input, so that the password is in no list of processes.
+        self._server = subprocess.Popen(["redis-server", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        assert self._server.stdin is not None
+        self._server.stdin.write(settings.encode())
+        self._server.stdin.close()
+        wait_for_port(self.port)
+
+    def kill(self) -> None:
+        """As a crash would."""
+        assert self._server is not None
+        self._server.kill()
+        self._server.wait()
+
+
+def redis_is_installed() -> bool:
+    """Whether there is a server to start."""
+    return shutil.which("redis-server") is not None
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for_port(port: int, seconds: float = 60) -> None:
+    """Until somebody listens on it.
+
+    Raises:
+        OSError: Nobody does.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return

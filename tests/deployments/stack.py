@@ -1,0 +1,208 @@
+"""The service as people run it: an API, workers, and on the production path a broker and a database server.
+
+Both stacks are driven through the API alone; what they did is read from their database.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx2
+import numpy as np
+from celery import Celery
+
+from datalens_service.client import Client
+from datalens_service.errors import StoreUnavailable
+from datalens_service.store import jobs, keys
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import Job
+from datalens_service.store.mirror import LedgerLog
+from deployments.deployment import PATIENCE, Deployment, lamps
+from deployments.postgresql import Cluster, postgresql_binaries, roomy_memory
+from deployments.redis import Redis, free_port
+
+T = TypeVar("T")
+
+SECRET = "canary0password"  # noqa: S105 (of servers that live as long as a test)
+"""Of broker and database; no line of any log may contain it."""
+
+SENTINEL = "sentinel"
+"""In the names of files, classes and data sets, which are private to their owner."""
+
+_WORKER = ("-A", "workers.app", "worker", "--concurrency", "1", "--without-gossip", "--without-mingle", "-l", "info")
+
+
+class Stack(Deployment):
+    """A running service in a folder of its own; the processes of the API and of the workers can be killed."""
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        super().__init__(database, folder)
+        self.port = free_port()
+        self.key = keys.create(database, "contract")[1]
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.api: subprocess.Popen[bytes] | None = None
+        self._uploads = 0
+
+    @abstractmethod
+    def worker_command(self) -> tuple[str, ...]:
+        """Module and arguments that start a worker."""
+
+    @abstractmethod
+    def deliver(self, job_id: str) -> None:
+        """Hand a job to the workers once more."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def serve(self) -> None:
+        """Start API and one worker."""
+        self.start_api()
+        self.start_worker()
+        self.wait(self.ready)
+
+    def start_api(self) -> None:
+        options = ("--factory", "--host", "127.0.0.1", "--port", str(self.port), "--no-access-log")
+        self.api = self.start_module("uvicorn", "api.main:create_app", *options)
+
+    def kill_api(self) -> None:
+        assert self.api is not None
+        self.api.kill()
+        self.api.wait()
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        worker = self.start_module(*self.worker_command())
+        self.workers.append(worker)
+        return worker
+
+    def kill_worker(self, worker: subprocess.Popen[bytes]) -> None:
+        self.workers.remove(worker)
+        worker.kill()
+        worker.wait()
+
+    def kill_job_process(self, job: Job) -> None:
+        """Of a running job; it may have ended by itself a moment ago."""
+        with contextlib.suppress(ProcessLookupError, AssertionError, ValueError):
+            os.kill(self.worker_pid(job), signal.SIGKILL)
+
+    def ready(self) -> bool:
+        """Whether the API says that it can do its work."""
+        try:
+            return httpx2.get(f"{self.url}/readyz", timeout=10).status_code == 200
+        except httpx2.HTTPError:
+            return False
+
+    def client(self) -> Client:
+        return Client(self.url, self.key, timeout=PATIENCE)
+
+    def new_dataset(self, epsilon: float = 10.0) -> str:
+        """Upload records that no other data set has; its id."""
+        self._uploads += 1
+        dataset = lamps(self._uploads)
+        assert dataset.test is not None
+        path = self.folder / f"{SENTINEL}-{self._uploads}.npz"
+        arrays = {
+            f"{split}_{kind}": getattr(part, kind)
+            for split, part in (("train", dataset.train), ("test", dataset.test))
+            for kind in ("images", "labels")
+        }
+        np.savez(path, **arrays)
+        with self.client() as client:
+            classes = (f"{SENTINEL}-bright", f"{SENTINEL}-dark")
+            return client.upload_dataset(path, epsilon=epsilon, name=SENTINEL, classes=classes).id
+
+    def order(self, spec: dict[str, Any], dataset_id: str | None = None, key: str | None = None) -> Job:
+        """Submit a job through the API."""
+        with self.client() as client:
+            made = client.submit(dataset_id or self.new_dataset(), spec, idempotency_key=key)
+        return jobs.get(self.database, made.id)
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """As before, and while the database is away the condition does not hold."""
+
+        def holds() -> bool:
+            try:
+                return condition()
+            except StoreUnavailable:
+                return False
+
+        super().wait(holds)
+
+    def patiently(self, ask: Callable[[], T]) -> T:
+        """The answer, as soon as the database gives one."""
+        answers: list[T] = []
+
+        def answered() -> bool:
+            answers.append(ask())
+            return True
+
+        self.wait(answered)
+        return answers[-1]
+
+    def assert_nothing_private_in(self, text: str) -> None:
+        """Neither what the owner named nor a secret of the deployment, in a log or in metrics."""
+        for private in (SENTINEL, SECRET, self.key, str(self.folder / "datasets")):
+            assert private not in text
+
+
+class LocalStack(Stack):
+    """SQLite and the supervisor."""
+
+    def __init__(self, folder: Path) -> None:
+        database = Database(f"sqlite:///{folder / 'datalens.db'}", LedgerLog(folder / "ledger.log"))
+        database.migrate()
+        super().__init__(database, folder)
+
+    def worker_command(self) -> tuple[str, ...]:
+        return ("workers.supervisor",)
+
+    def deliver(self, job_id: str) -> None:
+        self.start_module("workers.run_job", job_id)
+
+
+class CeleryStack(Stack):
+    """PostgreSQL, Redis and Celery workers."""
+
+    def __init__(self, folder: Path) -> None:
+        binaries = postgresql_binaries()
+        assert binaries is not None
+        # Not the folder of the deployment: the path of a Unix socket must stay below 108 bytes.
+        self._sockets = tempfile.TemporaryDirectory(prefix="dlpg", dir=roomy_memory())
+        self.postgresql = Cluster(binaries, Path(self._sockets.name))
+        self.postgresql.start()
+        self.redis = Redis(folder, SECRET)
+        self.redis.serve()
+        database = Database(_with_password(self.postgresql), LedgerLog(folder / "ledger.log"))
+        database.migrate()
+        super().__init__(database, folder)
+        self.changes |= {"DATALENS_EXECUTOR": "celery", "DATALENS_BROKER_URL": self.redis.url}
+
+    def worker_command(self) -> tuple[str, ...]:
+        return ("celery", *_WORKER, "-n", f"worker-{time.monotonic_ns()}@%h")
+
+    def deliver(self, job_id: str) -> None:
+        with Celery(broker=self.redis.url, set_as_current=False) as producer:
+            producer.send_task("datalens.run_job", [job_id], queue="cpu")
+
+    def close(self) -> None:
+        super().close()
+        self.database.dispose()
+        self.redis.kill()
+        self.postgresql.stop()
+        self._sockets.cleanup()
+
+
+def _with_password(cluster: Cluster) -> str:
+    """A database of a user with a password."""
+    cluster.execute(f"CREATE ROLE service LOGIN PASSWORD '{SECRET}'")
+    cluster.execute("CREATE DATABASE service OWNER service")
+    return cluster.url("service").replace("postgres@", f"service:{SECRET}@")
