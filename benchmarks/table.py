@@ -13,7 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 BEGIN, END = "<!-- table: python -m benchmarks.table -->\n", "<!-- end of table -->"
-COLUMNS = ("data set", "method", "ε", "accuracy", "seeds", "seconds to train", "commit")
+COLUMNS = ("data set", "method", "ε", "accuracy", "seeds", "images × epochs", "seconds to train", "commit")
 HEAD = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}\n"
 
 
@@ -30,10 +30,12 @@ def line(row: dict[str, Any]) -> str:
     """One line of the table."""
     spread = f" ± {row['accuracy_std']:.1f}" if row["accuracy_std"] is not None else ""
     method = " ".join([row["method"], *row["settings"]])
+    # Real images are the ceiling's; floor A has no images at all.
+    shown = f"{row['synthetic_images']:,} × {row['epochs']}" if row["seconds"] is not None else ""
     seconds = "" if row["seconds"] is None else f"{row['seconds']:.0f}"
     return (
         f"| {row['dataset']} | {method} | {row['epsilon']:g} | {row['accuracy_mean']:.1f}{spread} "
-        f"| {row['seeds']} | {seconds} | {row['commit']} |\n"
+        f"| {row['seeds']} | {shown} | {seconds} | {row['commit']} |\n"
     )
 
 

@@ -1,0 +1,62 @@
+"""Time and peak memory of work on a processor or a graphics processor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How everything in one run is measured.
+
+    Attributes:
+        device: Where the work is done.
+        repetitions: Of every measurement; the least counts, since other work of the machine only adds.
+        processor_time: Count the time that the processor gave to this process, instead of the time that passed. For one
+            thread on a machine that does other work.
+    """
+
+    device: str = "cpu"
+    repetitions: int = 5
+    processor_time: bool = False
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the work is done on a graphics processor."""
+        return torch.device(self.device).type == "cuda"
+
+    def now(self) -> float:
+        """Seconds since some moment, all work done."""
+        if self.on_gpu:
+            torch.cuda.synchronize(self.device)
+        return time.process_time() if self.processor_time else time.perf_counter()
+
+    def seconds(self, work: Callable[[], object]) -> float:
+        """Least time of a call after one that is not counted."""
+        work()
+        times = []
+        for _ in range(self.repetitions):
+            began = self.now()
+            work()
+            times.append(self.now() - began)
+        return min(times)
+
+    def forget_peak(self) -> None:
+        """Count the largest memory from now on."""
+        if self.on_gpu:
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(self.device)
+        else:
+            Path("/proc/self/clear_refs").write_text("5")
+
+    def peak_memory_gib(self) -> float:
+        """Largest memory since then: allocated on a graphics processor, else resident memory of the process."""
+        if self.on_gpu:
+            return torch.cuda.max_memory_allocated(self.device) / 2**30
+        status = Path("/proc/self/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) / 2**20

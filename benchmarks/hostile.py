@@ -1,0 +1,111 @@
+"""What happens to hostile uploads: every file of the tests' corpus through the confined process.
+
+    python -m benchmarks.hostile make FOLDER
+    python -m benchmarks.hostile measure FOLDER [--markdown docs/hostile-files.md]
+
+Two steps, because a process's peak of memory counts from that of the process that started it. Prints JSON: by file,
+whether it was refused, with which sentence, and the processor seconds it took (starting Python included), and the
+most memory that any of the processes had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.environment import provenance
+from datalens_service.data.sandbox import Confinement, Refused, decode
+
+CANARY = "datalens-canary"
+ROOT = Path(__file__).parents[1]
+LIMITS = Confinement(memory_bytes=2**30, seconds=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["make", "measure"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    given = parser.parse_args()
+    if given.what == "make":
+        make(given.folder)
+        return
+    names = json.loads((given.folder / "names.json").read_text())
+    found = {each: measured(given.folder / str(number)) for number, each in enumerate(names)}
+    result = {**provenance(), "peak_mebibytes": peak(), "files": found}
+    print(json.dumps(result, indent=2, ensure_ascii=False))
+    if given.markdown:
+        given.markdown.write_text(page(result))
+
+
+def make(folder: Path) -> None:
+    """The corpus as files that are numbered."""
+    sys.path.insert(0, str(ROOT))
+    from tests.data.hostile import CORPUS
+
+    folder.mkdir(exist_ok=True)
+    for number, hostile in enumerate(CORPUS.values()):
+        (folder / str(number)).write_bytes(hostile.make())
+    (folder / "names.json").write_text(json.dumps(list(CORPUS)))
+
+
+def measured(path: Path) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as name:
+        before = processor_seconds()
+        try:
+            decode(path, Path(name), LIMITS)
+            says = None
+        except Refused as error:
+            says = error.detail
+        seconds = round(processor_seconds() - before, 2)
+        ran = any(found.name == CANARY for found in Path(name).rglob("*"))
+    return {
+        "bytes": path.stat().st_size,
+        "refused": says is not None,
+        "ran_code": ran,
+        "says": says,
+        "seconds": seconds,
+    }
+
+
+def processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def peak() -> int:
+    """Of the largest process so far."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+
+
+def page(result: dict[str, Any]) -> str:
+    files = result["files"]
+    refused = sum(file["refused"] and not file["ran_code"] for file in files.values())
+    slowest = max(file["seconds"] for file in files.values())
+    lines = [
+        "# Hostile files",
+        "",
+        "What the confined process makes of files that somebody might send to hurt the service. The corpus is",
+        "[`tests/data/hostile.py`](../tests/data/hostile.py); this page is written by",
+        "`python -m benchmarks.hostile measure FOLDER --markdown docs/hostile-files.md`.",
+        "",
+        f"{refused} of {len(files)} were refused and ran nothing; the slowest took {slowest} processor seconds",
+        f"(starting Python included), the largest process had {result['peak_mebibytes']} MiB.",
+        f"Commit {result['commit']}.",
+        "",
+        "| file | bytes | seconds | refused with |",
+        "| --- | --- | --- | --- |",
+    ]
+    for name, file in files.items():
+        says = (file["says"] or "READ").partition(". ")[0].removesuffix(".").replace("|", "\\|")
+        lines.append(f"| {name} | {file['bytes']:,} | {file['seconds']} | {says} |")
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Time and memory per step by the size of images: `python -m benchmarks.images --json`.
+
+Every method that works makes some releases on random images of 28×28×1, 32×32×3 and 64×64×3; neither depends on what
+the images show. A step of DataLens is two optimiser steps of all teachers, their gradients, the vote and the student's
+update, with the authors' 15 images and k = 200; the first one is not counted. A step of the others is one release.
+
+Keys of the JSON, beside commit, machine and versions:
+
+    device, gpu, processor_time, load_average, threads, teachers, records      of this run
+    rows: images                height×width×channels
+          method                preset-like name: what votes, how shards are cut, what it starts from
+          steps                 releases timed
+          start_seconds         until the first release: shards, initial weights
+          seconds_per_step      mean
+          peak_memory_gib       largest memory: of the process, libraries and records included, or of the GPU
+          on_disk               whether teachers exceeded their limit of memory and lay in a file; null without teachers
+          refused               why the method does not take these images; null if it does
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.clock import Clock
+from benchmarks.environment import provenance
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.errors import InvalidSpec
+from datalens_service.methods import DataLens, Method, Mixture, Moments, Place
+from datalens_service.methods.teacher_loop import TeacherLoop
+from datalens_service.privacy.accounting import limit_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+
+SHAPES = ((28, 28, 1), (32, 32, 3), (64, 64, 3))
+CLASSES = 10
+TEACHERS = {
+    "dense, topagg": {},
+    "dense, klevel": {"votes": "klevel"},
+    "dense, count_sketch": {"votes": "count_sketch"},
+    "dense, topagg, class-pure": {"shards": "class_pure", "images_per_step": 20},
+    "dense, topagg, after moments": {"warm_start": "moments"},
+    "conv, topagg": {"teacher": "conv"},
+}
+
+
+def methods(teachers: int) -> dict[str, Method]:
+    """By name."""
+    common = {"num_teachers": teachers, "teacher_warmup_steps": 2}
+    voting = {f"datalens: {name}": DataLens(**(common | changes)) for name, changes in TEACHERS.items()}
+    return {"moments": Moments(), "mixture": Mixture(), **voting}
+
+
+def dataset(shape: tuple[int, int, int], records: int) -> Dataset:
+    """Random images."""
+    rng = np.random.default_rng(0)
+    height, width, channels = shape
+    names = tuple(str(number) for number in range(CLASSES))
+    schema = Schema(channels=channels, height=height, width=width, class_names=names, num_units=records)
+    images = rng.integers(0, 256, (records, *shape), dtype=np.uint8)
+    return Dataset(schema, Split(images, np.arange(records) % CLASSES), None, b"benchmark")
+
+
+def measured(method: Method, data: Dataset, clock: Clock, votes: int) -> dict[str, Any]:
+    """Time and memory of some steps of one method."""
+    gc.collect()
+    clock.forget_peak()
+    units = limit_units(10.0, 1e-5)
+    try:
+        plan = method.plan(data.schema, units)
+    except InvalidSpec as error:
+        return {"refused": error.detail}
+    began = clock.now()
+    loop = method.start(plan, data, TrainingRandomness(0), Place(clock.device))
+    started, account, noise = clock.now() - began, MemoryAccount(units), NoiseSource()
+    before = loop.steps - plan.releases[-1].count if isinstance(loop, TeacherLoop) else 0
+    uncounted = range(before + 1) if isinstance(loop, TeacherLoop) else range(0)
+    for step in uncounted:
+        loop.step(step, account, noise)
+    counted = range(uncounted.stop, min(loop.steps, uncounted.stop + votes))
+    began = clock.now()
+    for step in counted:
+        loop.step(step, account, noise)
+    return {
+        "steps": len(counted),
+        "start_seconds": started,
+        "seconds_per_step": (clock.now() - began) / len(counted),
+        "peak_memory_gib": clock.peak_memory_gib(),
+        "on_disk": loop.teachers_on_disk if isinstance(loop, TeacherLoop) else None,
+        "refused": None,
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Time and memory per step by the size of images.")
+    parser.add_argument("--teachers", type=int, default=1000)
+    parser.add_argument("--records", type=int, default=15_000)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, …")
+    parser.add_argument("--steps", type=int, default=3, help="releases timed at most")
+    parser.add_argument("--processor-time", action="store_true", help="count the time that the processor gave")
+    parser.add_argument("--method", action="append", help="only those whose name begins so")
+    parser.add_argument("--json", action="store_true", help="JSON instead of one line per row")
+    parser.add_argument("--out", type=Path, help="write the JSON to this file")
+    chosen = parser.parse_args()
+    clock = Clock(chosen.device, processor_time=chosen.processor_time)
+    wanted = tuple(chosen.method or [""])
+    rows = []
+    for shape in SHAPES:
+        data = dataset(shape, chosen.records)
+        for name, method in methods(chosen.teachers).items():
+            if name.startswith(wanted):
+                row = {"images": "×".join(map(str, shape)), "method": name}
+                rows.append(row | measured(method, data, clock, chosen.steps))
+                if not chosen.json:
+                    print(rows[-1], flush=True)
+    result = {
+        **provenance(),
+        "torch": torch.__version__,
+        "device": chosen.device,
+        "gpu": torch.cuda.get_device_name(chosen.device) if clock.on_gpu else None,
+        "processor_time": chosen.processor_time,
+        "load_average": os.getloadavg()[0],
+        "threads": torch.get_num_threads(),
+        "teachers": chosen.teachers,
+        "records": chosen.records,
+        "rows": rows,
+    }
+    text = json.dumps(result, indent=2, ensure_ascii=False)
+    if chosen.json:
+        print(text)
+    if chosen.out:
+        chosen.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
