@@ -121,7 +121,7 @@ def check_allowed(key: ApiKey, operation: str | None) -> None:
     rule = rule_of(operation)
     scope = rule.scope
     if rule.everybodys and key.tenant_id != DEFAULT_TENANT:
-        raise Forbidden("This operation is about all tenants, and for keys of the first one only.")
+        raise Forbidden("This tells of all tenants and is for keys of the first one; yours is at /v1/usage.")
     if scope is None and key.role is not Role.OWNER:
         raise Forbidden("This operation is for keys of the role owner.")
     if scope is not None:

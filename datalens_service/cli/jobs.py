@@ -52,6 +52,7 @@ def submit(
     seed: options.Seed = 0,
     synthetic_images: options.SyntheticImages = 10_000,
     evaluate: options.Evaluate = True,
+    device: options.Device = options.DeviceName.AUTO,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the price and submit nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the job; exit 1 unless it succeeds.")] = False,
     url: options.Url = options.DEFAULT_URL,
@@ -59,7 +60,7 @@ def submit(
     as_json: options.AsJson = False,
 ) -> None:
     """Submit a training job; its budget is reserved at once."""
-    asked = SpecOptions(epsilon, delta, method, preset, settings or (), seed, synthetic_images, evaluate)
+    asked = SpecOptions(epsilon, delta, method, preset, settings or (), seed, synthetic_images, evaluate, device.value)
     with connect(url, api_key) as client:
         spec = _spec(client, dataset_id, asked)
         if dry_run:

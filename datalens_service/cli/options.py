@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -51,6 +52,24 @@ Evaluate = Annotated[
     bool,
     typer.Option(
         "--evaluate/--no-evaluate", help="Measure usefulness on the test split, if there is one.", rich_help_panel=_SPEC
+    ),
+]
+
+
+class DeviceName(StrEnum):
+    """Where a job trains; the values of `device` in a training request, which is not imported for --help."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    GPU = "gpu"
+
+
+Device = Annotated[
+    DeviceName,
+    typer.Option(
+        "--device",
+        help="cpu: never on a GPU; gpu: only on one; auto: wherever there is a place. ε does not depend on it.",
+        rich_help_panel=_SPEC,
     ),
 ]
 

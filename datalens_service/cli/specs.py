@@ -34,6 +34,7 @@ class SpecOptions:
         seed: Of training randomness.
         synthetic_images: Images packed at the end.
         evaluate: Whether to measure usefulness.
+        device: Which kind of worker trains: `auto`, `cpu` or `gpu`.
     """
 
     epsilon: float
@@ -44,6 +45,7 @@ class SpecOptions:
     seed: int = 0
     synthetic_images: int = 10_000
     evaluate: bool = True
+    device: str = "auto"
 
     def spec(self, schema: Schema) -> TrainingSpec:
         """The training request for a data set with this public schema.
@@ -62,6 +64,7 @@ class SpecOptions:
             "seed": self.seed,
             "synthetic_images": self.synthetic_images,
             "evaluation": {"enabled": self.evaluate},
+            "device": self.device,
         }
         for setting in self.settings:
             _assign(wanted if setting.startswith(_EVALUATION) else wanted["method"], setting)

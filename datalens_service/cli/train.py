@@ -35,6 +35,7 @@ def train(
     seed: options.Seed = 0,
     synthetic_images: options.SyntheticImages = 10_000,
     evaluate: options.Evaluate = True,
+    device: options.Device = options.DeviceName.AUTO,
     classes: options.Classes = None,
     records_per_unit: options.RecordsPerUnit = None,
     classes_per_unit: options.ClassesPerUnit = None,
@@ -53,7 +54,7 @@ def train(
     from datalens_service.data.upload import with_public_test
 
     units = unit_declaration(records_per_unit, classes_per_unit, unit)
-    asked = SpecOptions(epsilon, delta, method, preset, settings or (), seed, synthetic_images, evaluate)
+    asked = SpecOptions(epsilon, delta, method, preset, settings or (), seed, synthetic_images, evaluate, device.value)
     upload = read_upload(data, class_names=class_names(classes), units=units)
     if public_test:
         upload = with_public_test(upload)

@@ -94,6 +94,25 @@ def test_job_waits_in_the_queue_of_its_device(
     assert sent(broker, queue) == [job["id"]]
 
 
+@pytest.mark.redis
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_a_resumed_job_and_a_copy_wait_in_the_queue_of_the_first(
+    settings: Settings, dispatcher: CeleryDispatcher, broker: str, device: str
+) -> None:
+    celery = settings.model_copy(update={"executor": "celery", "broker_url": broker, "queue": QUEUE})
+    with TestClient(create_app(celery)) as client:
+        _, plain = keys.create(client.app.state.services.database, "test")
+        client.headers["Authorization"] = f"Bearer {plain}"
+        dataset_id = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10"}).json()["id"]
+        job = client.post("/v1/jobs", json=training(dataset_id, device=device)).json()
+        assert client.post(f"/v1/jobs/{job['id']}:pause").json()["state"] == "paused"
+        assert client.post(f"/v1/jobs/{job['id']}:resume").json()["state"] == "queued"
+        copy = client.post(f"/v1/jobs/{job['id']}:clone").json()
+        elsewhere = client.post(f"/v1/jobs/{job['id']}:clone", json={"device": "auto"}).json()
+    assert sent(broker, device) == [job["id"], job["id"], copy["id"]]
+    assert sent(broker) == [elsewhere["id"]]
+
+
 def test_submission_survives_a_broker_that_is_away(settings: Settings, tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

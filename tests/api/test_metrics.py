@@ -6,16 +6,18 @@ from datetime import timedelta
 
 import httpx2
 import pytest
-from api_builders import training
+from api_builders import npz, training
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from datalens_service.store import leases, statement
+from datalens_service.store import keys, leases, statement, tenants
 from datalens_service.store.account import JobAccount
 from datalens_service.store.chain import EntryKind
 from datalens_service.store.jobs import JobState
+from datalens_service.store.keys import KeyRequest
 from datalens_service.store.overview import overview
+from datalens_service.store.roles import Role, Scope
 
 Samples = dict[tuple[str, str], float]
 
@@ -75,6 +77,26 @@ def test_deleted_data_sets_are_left_out(client: TestClient, dataset_id: str) -> 
     assert ("datalens_epsilon_limit", dataset_id) in scraped(client)
     client.delete(f"/v1/datasets/{dataset_id}")
     assert ("datalens_epsilon_limit", dataset_id) not in scraped(client)
+
+
+def test_metrics_are_for_keys_of_the_tenant_that_runs_the_service(
+    client: TestClient, services: Services, dataset_id: str
+) -> None:
+    other = tenants.create(services.database, "other")
+
+    def caller(tenant_id: str, role: Role, scopes: list[Scope] | None = None) -> TestClient:
+        _, plain = keys.create(services.database, KeyRequest("x", tenant_id=tenant_id, role=role, scopes=scopes))
+        return TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+
+    theirs = caller(other.id, Role.OWNER).post("/v1/datasets", files={"file": npz()}, data={"epsilon": "3"})
+    assert theirs.status_code == 201
+    both = {("datalens_epsilon_limit", dataset_id), ("datalens_epsilon_limit", theirs.json()["id"])}
+    for role, scopes in ((Role.OWNER, None), (Role.OPERATOR, None), (Role.OPERATOR, [Scope.USAGE_READ])):
+        assert both <= scraped(caller("default", role, scopes)).keys()
+    for tenant_id, role in ((other.id, Role.OWNER), (other.id, Role.OPERATOR), ("default", Role.CONSUMER)):
+        refused = caller(tenant_id, role).get("/metrics")
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+        assert "datalens_" not in refused.text
 
 
 def test_metrics_are_not_for_strangers(client: TestClient) -> None:

@@ -89,14 +89,14 @@ def _check_downloads(client: Client, job_id: str, folder: Path) -> None:
 
 def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalens: Run, datalens_json: Json) -> None:
     dataset = datalens_json("datasets", "upload", npz, "--epsilon", 2, *service.access)["id"]
-    wanted = ("--epsilon", 0.5, "--preset", "fast", "--images", 30, "--no-evaluate", *service.access)
+    wanted = ("--epsilon", 0.5, "--preset", "fast", "--images", 30, "--no-evaluate", "--device", "cpu", *service.access)
     plan = datalens_json("jobs", "submit", dataset, "--dry-run", *wanted)
     assert plan["fits"] is True
     submitted = datalens("jobs", "submit", dataset, "--wait", "--json", *wanted)
     assert submitted.exit_code == 0, submitted.output
     job = json.loads(submitted.stdout)
     assert job["state"] == "succeeded"
-    assert job["spec"]["method"]["name"] == "moments"
+    assert (job["spec"]["method"]["name"], job["spec"]["device"]) == ("moments", "cpu")
     assert datalens_json("jobs", "watch", job["id"], *service.access)["state"] == "succeeded"
     assert job["id"] in {item["id"] for item in datalens_json("jobs", "list", *service.access)["items"]}
     file = datalens_json("jobs", "download", job["id"], "--format", "parquet", *service.access)

@@ -18,9 +18,11 @@ from sqlalchemy import select
 from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE
+from datalens_service.cli import options
 from datalens_service.cli.local import Workbench, workbench
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
+from datalens_service.spec import Device
 from datalens_service.store import jobs, statement, verification
 from datalens_service.store.chain import Entry, EntryKind
 from datalens_service.store.tables import RecordFingerprintRow
@@ -70,6 +72,21 @@ def test_private_state_is_for_its_owner_alone(datalens_json: Json, npz: Path, tm
     assert shared.stat().st_mode & 0o044 == 0o044
     outside = {path.name for path in (tmp_path / "out").iterdir()}
     assert not outside & {"datalens.db", "ledger.log", "datasets"}
+
+
+def test_the_device_that_is_named_is_the_one(
+    datalens: Run, datalens_json: Json, npz: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [device.value for device in options.DeviceName] == [device.value for device in Device]
+    command = ("train", "--data", npz, "--epsilon", 2, *FAST)
+    # A GPU that no machine has: whoever looked for it would fail.
+    monkeypatch.setenv("DATALENS_DEVICE", "cuda:99")
+    assert datalens_json(*command, "--out", "cpu", "--device", "cpu")["state"] == "succeeded"
+    monkeypatch.setenv("DATALENS_DEVICE", "cpu")
+    refused = datalens(*command, "--out", "gpu", "--device", "gpu", "--json")
+    found = json.loads(refused.stdout)
+    assert (refused.exit_code, found["error"]["type"]) == (1, "worker-unavailable")
+    assert found["privacy"]["epsilon_spent"] == 0
 
 
 def test_people_see_where_everything_is(datalens: Run, npz: Path) -> None:
