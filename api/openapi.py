@@ -15,7 +15,7 @@ from api.catalogue import CATALOGUE, ProblemType
 from api.intake_schemas import DatasetRequest
 from api.permissions import rule_of
 from api.problems import MEDIA_TYPE, Problem, document
-from datalens_service.errors import BudgetExceeded, InvalidInput, RateLimited
+from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
 
 Json = dict[str, Any]
 Responses = dict[int | str, Json]
@@ -77,6 +77,11 @@ _MEMBERS: Final[dict[str, Json]] = {
         ]
     },
     RateLimited.slug: {"retry_after": 2},
+    InvalidDataset.slug: {
+        "bad_files": [{"name": "7/0042.png", "reason": "At least one image is animated. Save a single frame of each."}],
+        "bad_count": 1,
+        "checked": 60_000,
+    },
     BudgetExceeded.slug: {
         "budget": {
             "epsilon_limit": 10.0,

@@ -15,9 +15,18 @@ from starlette.exceptions import HTTPException
 
 from api.catalogue import BY_STATUS, CATALOGUE, INTERNAL, ProblemType
 from api.validation import problem_errors
+from datalens_service.data.findings import BadFile
+from datalens_service.data.sandbox import Refused
 from datalens_service.errors import BudgetExceeded, DatalensError, InvalidInput, RateLimited
 
 MEDIA_TYPE: Final = "application/problem+json"
+PRIVATE: Final = {
+    "Cache-Control": "private, no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Datalens-Audience": "owner",
+}
+"""Headers of an answer for the owner of the data alone."""
+
 _RETRY_AFTER_SECONDS: Final = 30
 _log = structlog.get_logger("datalens.api")
 
@@ -34,6 +43,12 @@ class Problem(BaseModel):
     errors: list[ProblemError] | None = Field(default=None, description="Of an invalid request: each place.")
     retry_after: int | None = Field(default=None, description="Of too many requests: seconds to wait.")
     budget: ProblemBudget | None = Field(default=None, description="Of an exceeded budget: what there is.")
+    bad_files: list[BadFile] | None = Field(
+        default=None,
+        description="Of a refused upload: the first 1,000 files that cannot be used. Private: for whoever sent them.",
+    )
+    bad_count: int | None = Field(default=None, description="Of a refused upload: files that cannot be used. Private.")
+    checked: int | None = Field(default=None, description="Of a refused upload: files that were looked at. Private.")
 
 
 class ProblemError(BaseModel):
@@ -114,11 +129,19 @@ def _deliberate(request: Request, error: Exception) -> ProblemResponse:
     problem = CATALOGUE.get(error.slug, INTERNAL)
     if problem.status is None or problem.status >= 500:
         _log.error("problem", code=problem.slug, detail=error.detail)
-    headers = {"Retry-After": str(error.extra["retry_after"])} if isinstance(error, RateLimited) else None
-    return _response(request, problem, error.detail, _members(error), headers)
+    return _response(request, problem, error.detail, _members(error), _headers_of(error))
+
+
+def _headers_of(error: DatalensError) -> Mapping[str, str]:
+    if isinstance(error, RateLimited):
+        return {"Retry-After": str(error.extra["retry_after"])}
+    return PRIVATE if isinstance(error, Refused) else {}
 
 
 def _members(error: DatalensError) -> dict[str, Any]:
+    if isinstance(error, Refused):
+        # Whoever sent the file holds the scope datasets:write, which owners alone have.
+        return error.findings
     if not isinstance(error, BudgetExceeded):
         return error.extra
     names = ("limit", "spent", "reserved", "remaining", "requested")

@@ -124,10 +124,7 @@ def ready_report(counts: Counts | None) -> dict[str, Any]:
 def invalid_report(error: DatalensError) -> dict[str, Any]:
     """What the owner may know of an upload that cannot be used."""
     found: dict[str, Any] = {"code": error.slug, "detail": error.detail}
-    if isinstance(error, Refused):
-        files = [file.model_dump() for file in error.bad_files]
-        found |= {"bad_files": files, "bad_count": error.bad_count, "checked": error.checked}
-    return found
+    return found | error.findings if isinstance(error, Refused) else found
 
 
 def remove_strays(database: Database, data_dir: Path) -> None:

@@ -11,6 +11,7 @@ from api import examples, intake
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, caller
 from api.intake_schemas import DatasetRequest, DeletionReceipt, ValidationRead
 from api.openapi import DATASET_LINKS, form_body, ok, problems
+from api.problems import PRIVATE
 from api.schemas import DatasetForm, DatasetRead, Page, PrivacyRead
 from api.uploads import FILE_FIELD, ReceivedUpload, UploadDep
 from api.validator import ready_report
@@ -32,11 +33,6 @@ router = APIRouter(
     responses=problems("unauthorized", "store-unavailable", "internal-error"),
 )
 _RETRY_SECONDS: Final = 2
-_PRIVATE: Final = {
-    "Cache-Control": "private, no-store",
-    "X-Content-Type-Options": "nosniff",
-    "X-Datalens-Audience": "owner",
-}
 _PNG: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
 _FORM: Final[dict[str, Any]] = form_body(
     DatasetForm,
@@ -125,7 +121,7 @@ def get_dataset(dataset_id: ObjectId, opened: ServicesDep) -> DatasetRead:
 )
 def get_dataset_validation(dataset_id: ObjectId, opened: ServicesDep, response: Response) -> ValidationRead:
     """Counts of records and duplicates, or the files that cannot be used, by name. Deleted with the data."""
-    response.headers.update(_PRIVATE)
+    response.headers.update(PRIVATE)
     return ValidationRead.of(intakes.get(opened.database, dataset_id))
 
 
@@ -146,7 +142,7 @@ def get_dataset_preview(dataset_id: ObjectId, opened: ServicesDep) -> Response:
         raise StateConflict(f"There is nothing to see: the data set is {dataset.state}.")
     kept = load_dataset(Path(dataset.records_path), dataset.partition_key)
     picture = encode_private_png(grid(kept.train.images, kept.train.labels, kept.schema))
-    return Response(picture, media_type="image/png", headers=_PRIVATE)
+    return Response(picture, media_type="image/png", headers=PRIVATE)
 
 
 @router.delete(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import typer
 from pydantic import BaseModel
@@ -18,6 +18,8 @@ from rich.text import Text
 
 from datalens_service.client import ClientError
 from datalens_service.errors import DatalensError
+
+_NAMED_FILES: Final = 20
 
 Shown = BaseModel | Mapping[str, Any]
 
@@ -39,9 +41,13 @@ def show_error(problem: Mapping[str, Any], *, as_json: bool) -> None:
     """Print a problem."""
     if as_json:
         typer.echo(_json({"error": problem}))
-    Console(stderr=True, soft_wrap=True).print(
-        f"[bold red]{escape(str(problem['title']))}.[/] {escape(str(problem['detail']))}", highlight=False
-    )
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console.print(f"[bold red]{escape(str(problem['title']))}.[/] {escape(str(problem['detail']))}")
+    named = (problem.get("bad_files") or [])[:_NAMED_FILES]
+    for file in named:
+        console.print(escape(f"  {file['name']}: {file['reason']}"))
+    if (rest := (problem.get("bad_count") or 0) - len(named)) > 0:
+        console.print(f"  and {rest:,} more; --json names up to 1,000")
 
 
 def problem_of(error: DatalensError | ClientError) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -57,6 +57,12 @@ class Refused(InvalidDataset):
         self.bad_files: tuple[BadFile, ...] = outcome.bad_files
         self.bad_count = outcome.bad_count
         self.checked = outcome.checked
+
+    @property
+    def findings(self) -> dict[str, Any]:
+        """`bad_files`, `bad_count` and `checked`, as they are told to the owner. Private."""
+        files = [file.model_dump() for file in self.bad_files]
+        return {"bad_files": files, "bad_count": self.bad_count, "checked": self.checked}
 
 
 @dataclass(frozen=True)

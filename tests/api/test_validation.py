@@ -18,6 +18,8 @@ from test_uploads import TUS, begin, piece
 from api import tus
 from api.deps import Services
 from api.main import create_app
+from datalens_service import logs
+from datalens_service.data.findings import LISTED
 from datalens_service.settings import Settings
 from datalens_service.store import datasets, keys
 from datalens_service.store.chain import Entry
@@ -48,10 +50,10 @@ def settled(client: TestClient, dataset_id: str) -> dict[str, Any]:
     return dict(found)
 
 
-def folder(*damaged: int) -> bytes:
+def folder(*damaged: int, images: int = 8) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for number in range(8):
+        for number in range(images):
             image = io.BytesIO()
             Image.new("L", (8, 8), number).save(image, "PNG")
             content = image.getvalue()[:-30] if number in damaged else image.getvalue()
@@ -98,8 +100,33 @@ def test_a_direct_upload_has_a_report_and_a_refused_one_leaves_nothing(client: T
     assert (report["state"], report["counts"]["duplicates"]) == ("ready", 50)
     refused = client.post("/v1/datasets", files={"file": folder(3)}, data={"epsilon": "1"})
     assert (refused.status_code, refused.json()["code"]) == (422, "dataset-invalid")
-    assert SECRET not in refused.text
     assert [item["id"] for item in client.get("/v1/datasets").json()["items"]] == [reply.json()["id"]]
+
+
+def test_a_direct_upload_is_refused_with_the_findings_of_the_other_way(
+    client: TestClient, capfd: pytest.CaptureFixture[str]
+) -> None:
+    logs.configure("debug")
+    for content in (folder(3, 6), b"nothing" * 9):
+        dataset_id = register(client, content)
+        settled(client, dataset_id)
+        report = client.get(f"/v1/datasets/{dataset_id}/validation").json()
+        refused = client.post("/v1/datasets", files={"file": content}, data={"epsilon": "1"})
+        assert refused.headers["Cache-Control"] == "private, no-store"
+        assert refused.headers["X-Datalens-Audience"] == "owner"
+        members = ("code", "detail", "bad_files", "bad_count", "checked")
+        assert [refused.json()[name] for name in members] == [report[name] for name in members]
+        assert SECRET not in report["detail"]
+    elsewhere = [client.get(path).text for path in ("/metrics", "/v1/audit", "/v1/datasets", "/v1/usage")]
+    logged = capfd.readouterr()
+    assert "dataset-invalid" in logged.out + logged.err or "422" in logged.out + logged.err
+    assert SECRET not in "".join([*elsewhere, logged.out, logged.err])
+
+
+def test_a_refusal_names_a_bounded_number_of_files(client: TestClient) -> None:
+    content = folder(*range(LISTED + 5), images=LISTED + 8)
+    refused = client.post("/v1/datasets", files={"file": content}, data={"epsilon": "1"}).json()
+    assert (len(refused["bad_files"]), refused["bad_count"], refused["checked"]) == (LISTED, LISTED + 5, LISTED + 8)
 
 
 def test_what_has_no_budget_is_refused_after_reading(client: TestClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE, RunningService, free_port, wait_until_gone
@@ -117,6 +119,22 @@ def test_refusals_and_their_exit_codes(service: RunningService, npz: Path, datal
     assert datalens("jobs", "list", "--url", service.url, "--api-key", "dlk_wrong").exit_code == 4
     bad = datalens("jobs", "submit", dataset, "--epsilon", 1, "--preset", "fast", "--delta", 0.5, *service.access)
     assert bad.exit_code == 2
+
+
+def test_a_refused_upload_says_which_files(service: RunningService, tmp_path: Path, datalens: Run) -> None:
+    image = io.BytesIO()
+    Image.new("L", (8, 8)).save(image, "PNG")
+    with zipfile.ZipFile(tmp_path / "halves.zip", "w") as archive:
+        for number in range(60):
+            content = image.getvalue()[: None if number < 30 else -30]
+            archive.writestr(f"{number % 2}/{number}.png", content)
+    refused = datalens("datasets", "upload", "halves.zip", "--epsilon", 1, "--json", *service.access)
+    found = json.loads(refused.stdout)["error"]
+    assert (refused.exit_code, found["bad_count"], found["checked"]) == (2, 30, 60)
+    assert len(found["bad_files"]) == 30
+    people = datalens("datasets", "upload", "halves.zip", "--epsilon", 1, *service.access).stderr
+    assert people.count(".png: ") == 20
+    assert "and 10 more" in people
 
 
 def test_a_cancelled_job_is_1_for_whoever_watches(service: RunningService, npz: Path, datalens: Run) -> None:
