@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 from fastapi import Depends, Path, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.dispatch import Dispatcher
@@ -68,11 +70,11 @@ _bearer = HTTPBearer(
 )
 
 
-def caller(
+async def caller(
     request: Request,
     opened: ServicesDep,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-) -> Iterator[ApiKey]:
+) -> AsyncGenerator[ApiKey]:
     """The key the request carries, or the one that its browser signed in with: here is the one door.
 
     Raises:
@@ -81,17 +83,23 @@ def caller(
         Forbidden: It lacks the scope of the operation.
         NotFound: The path names an object of another tenant, or of nobody.
     """
-    if credentials is None:
-        key = session_of(request, opened.database).key
-    else:
-        key = keys.verify(opened.database, credentials.credentials)
-    with opened.limits.slot(key) as allowance:
-        request.state.caller, request.state.allowance = key, allowance
+    plain = credentials.credentials if credentials else None
+    with ExitStack() as slots:
+        yield await run_in_threadpool(_admitted, request, opened, plain, slots)
+
+
+def _admitted(request: Request, opened: Services, plain: str | None, slots: ExitStack) -> ApiKey:
+    """The caller, if the request may go on; `slots` counts it as served until it is closed."""
+    key = session_of(request, opened.database).key if plain is None else None
+    with opened.database.connection() as connection:
+        key = key or keys.verify(connection, plain or "")
+        request.state.caller = key
+        request.state.allowance = slots.enter_context(opened.limits.slot(key))
         check_allowed(key, getattr(request.scope.get("route"), "operation_id", None))
         # Ids that are malformed are refused by the operation itself; a database need not see them.
         usable = {name: value for name, value in request.path_params.items() if re.fullmatch(IDENTIFIER, value)}
-        tenants.check_owned(opened.database, key.tenant_id, usable)
-        yield key
+        tenants.check_owned(connection, key.tenant_id, usable)
+    return key
 
 
 Caller = Annotated[ApiKey, Depends(caller)]

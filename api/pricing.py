@@ -50,14 +50,14 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
         InvalidDelta: The request names another δ than the account.
         InvalidSpec: The method does not fit the data set, or ε pays for no step.
     """
-    tenants.check_owned(database, tenant_id, {"dataset_id": dataset_id})
-    dataset = datasets.get(database, dataset_id)
+    with database.session() as session:
+        tenants.check_owned(session.connection(), tenant_id, {"dataset_id": dataset_id})
+        dataset = datasets.read(session, dataset_id)
+        account = statement.statement(session, dataset_id)
     if dataset.state is not DatasetState.READY:
         raise StateConflict("The data set was deleted; upload it again to train on it.")
     if spec.evaluation.enabled and spec.evaluation.holdout is not None:
         datasets.check_holdout(database, dataset_id, spec.evaluation.holdout)
-    with database.session() as session:
-        account = statement.statement(session, dataset_id)
     asked = _with_delta(spec, account.delta)
     return Quote(asked, _price(asked, dataset.schema), account)
 

@@ -174,7 +174,8 @@ def get_dataset_privacy(dataset_id: ObjectId, opened: ServicesDep) -> PrivacyRea
 def _begun(request: DatasetRequest, opened: Services, caller: ApiKey) -> DatasetRead:
     """A finished upload is going to be read."""
     form = request.form.model_dump(mode="json", exclude_none=True)
-    tenants.check_owned(opened.database, caller.tenant_id, {"upload_id": request.upload_id})
+    with opened.database.connection() as connection:
+        tenants.check_owned(connection, caller.tenant_id, {"upload_id": request.upload_id})
     begun = intakes.begin(opened.database, caller.id, request.upload_id, form)
     opened.validator.submitted()
     return DatasetRead.of_intake(begun)

@@ -134,7 +134,8 @@ def plan_page(
     shown = _shown(opened, _ready(opened, dataset_id))
     form = PlanForm.first(shown["dataset"].privacy)
     if like is not None:
-        tenants.check_owned(opened.database, who.tenant_id, {"job_id": like})
+        with opened.database.connection() as connection:
+            tenants.check_owned(connection, who.tenant_id, {"job_id": like})
         form = PlanForm.repeating(TrainingSpec.model_validate(jobs.get(opened.database, like).spec))
     return who.page("plan", **shown, form=form, like=like, choices=CHOICES)
 

@@ -8,6 +8,7 @@ the connection breaks in the middle of the commit nobody can tell; that is Store
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -32,7 +33,6 @@ _SQLITE_CONNECTIONS = 40
 # A process that is frozen in the middle of a transaction must not hold the row locks of an account for ever.
 _POSTGRESQL_OPTIONS = "-c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
 _MIGRATION_LOCK = 0x646C_6D69
-_WRITES = "datalens_writes"
 
 TRIGGERS = frozenset(
     {
@@ -65,9 +65,8 @@ class Database:
     def __init__(self, url: str, log: LedgerLog | None = None) -> None:
         self.url = url
         self.log = log
-        self._engine = _engine(_checked(url))
-        self._reader = self._engine.execution_options(**_reading(self._engine))
-        self._writer = self._engine.execution_options(**{_WRITES: True})
+        self._engine = _engine(_checked(url), "BEGIN IMMEDIATE", "OFF")
+        self._reader = self._reading()
         # SQLite has one writer. Threads that queue up here are woken in turn; in SQLite they would sleep and try again.
         self._turn = threading.Lock() if self.dialect == "sqlite" else None
 
@@ -75,6 +74,16 @@ class Database:
     def dialect(self) -> str:
         """`sqlite` or `postgresql`."""
         return self._engine.dialect.name
+
+    @contextmanager
+    def connection(self) -> Generator[Connection]:
+        """The same snapshot as `session` for plain statements, at a third of its cost: for what every request asks.
+
+        Raises:
+            StoreUnavailable: The database does not answer.
+        """
+        with _translated(), self._reader.connect() as connection:
+            yield connection
 
     @contextmanager
     def session(self) -> Generator[Session]:
@@ -93,7 +102,7 @@ class Database:
         Raises:
             StoreUnavailable: The database does not answer, is locked or its disk is full.
         """
-        with self._alone(), _translated(), Session(self._writer, expire_on_commit=False) as session, session.begin():
+        with self._alone(), _translated(), Session(self._engine, expire_on_commit=False) as session, session.begin():
             yield session
 
     @contextmanager
@@ -110,7 +119,7 @@ class Database:
 
     def migrate(self) -> None:
         """Bring the schema up to date; safe to call from several processes at once."""
-        with _translated(), self._writer.begin() as connection:
+        with _translated(), self._engine.begin() as connection:
             if self.dialect == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
             alembic.command.upgrade(_alembic_config(connection), "head")
@@ -132,7 +141,14 @@ class Database:
 
     def dispose(self) -> None:
         """Close all connections."""
+        self._reader.dispose()
         self._engine.dispose()
+
+    def _reading(self) -> Engine:
+        """Connections that cannot write; on SQLite they are others, told so once and not before every read."""
+        if self.dialect == "sqlite":
+            return _engine(make_url(self.url), "BEGIN", "ON")
+        return self._engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
 @contextmanager
@@ -163,37 +179,27 @@ def _checked(url: str) -> URL:
     return parsed
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, begin: str, query_only: str) -> Engine:
+    """The last two are SQLite's: how a transaction begins, and whether it must not write."""
     if url.drivername != "sqlite":
         return create_engine(url, pool_pre_ping=True, connect_args={"options": _POSTGRESQL_OPTIONS})
     # As many as the API has threads: a connection that is opened for one request costs more than the request.
     engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=_SQLITE_CONNECTIONS)
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
+    event.listen(engine, "connect", functools.partial(_prepare_sqlite, query_only))
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
 
 
-def _reading(engine: Engine) -> dict[str, str | bool]:
-    if engine.dialect.name == "sqlite":
-        return {}
-    return {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-
-
-def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
-    # The driver must not open transactions on its own; _begin_sqlite does.
+def _prepare_sqlite(query_only: str, connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    # The driver must not open transactions on its own; the engine does.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA fullfsync=ON")
     cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.execute(f"PRAGMA query_only={query_only}")
     cursor.close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITES, False)
-    connection.exec_driver_sql(f"PRAGMA query_only={'OFF' if writes else 'ON'}")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def _durability(connection: Connection) -> list[tuple[str, str, tuple[str, ...]]]:

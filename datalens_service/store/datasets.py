@@ -175,7 +175,16 @@ def get(database: Database, dataset_id: str) -> StoredDataset:
         NotFound: No such data set.
     """
     with database.session() as session:
-        return StoredDataset.of(_row(session, dataset_id))
+        return read(session, dataset_id)
+
+
+def read(session: Session, dataset_id: str) -> StoredDataset:
+    """The same within a snapshot, beside what else is read there.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    return StoredDataset.of(_row(session, dataset_id))
 
 
 def list_datasets(

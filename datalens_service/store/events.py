@@ -94,10 +94,9 @@ class Event:
 def record(session: Session, job: JobRow, kind: EventType) -> None:
     """Tell of a change of `job` (locked) in the transaction that makes it; call it after the change."""
     session.flush()
-    last = session.scalar(select(func.max(JobEventRow.seq)).where(JobEventRow.job_id == job.id))
     row = JobEventRow(
         job_id=job.id,
-        seq=(last or 0) + 1,
+        seq=1 if kind is EventType.CREATED else _last(session, job) + 1,
         type=kind,
         state=job.state,
         phase=job.phase,
@@ -110,6 +109,11 @@ def record(session: Session, job: JobRow, kind: EventType) -> None:
     session.flush()
     if kind is not EventType.PROGRESS:
         webhooks.tell(session, job, kind, row.created_at)
+
+
+def _last(session: Session, job: JobRow) -> int:
+    """Number of the last event told."""
+    return session.scalar(select(func.max(JobEventRow.seq)).where(JobEventRow.job_id == job.id)) or 0
 
 
 def list_events(database: Database, job_id: str, *, after: int = 0, limit: int = 100) -> tuple[Event, ...]:

@@ -31,7 +31,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -45,6 +45,8 @@ from datalens_service.store.paging import Page, after, check_limit, cursor_of
 from datalens_service.store.tables import DatasetRow, JobRow
 
 DEFAULT_MAX_ATTEMPTS = 3
+
+_BY_ID = select(JobRow.__table__).where(JobRow.id == bindparam("id"))
 
 
 class JobState(StrEnum):
@@ -199,11 +201,11 @@ def get(database: Database, job_id: str) -> Job:
     Raises:
         NotFound: No such job.
     """
-    with database.session() as session:
-        row = session.get(JobRow, job_id)
-        if row is None:
-            raise NotFound("There is no such job.")
-        return Job.of(row)
+    with database.connection() as connection:
+        row: Any = connection.execute(_BY_ID, {"id": job_id}).one_or_none()
+    if row is None:
+        raise NotFound("There is no such job.")
+    return Job.of(row)
 
 
 def list_jobs(

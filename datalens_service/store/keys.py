@@ -15,9 +15,10 @@ import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import exists, select
+from sqlalchemy import Connection, bindparam, exists, select
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import NotFound, StateConflict, Unauthorized
@@ -30,6 +31,7 @@ from datalens_service.store.tables import DEFAULT_TENANT, ApiKeyRow
 _ALPHABET = string.digits + string.ascii_letters
 _LENGTH = 36
 _PREFIX_LENGTH = 8
+_BY_PREFIX = select(ApiKeyRow.__table__).where(ApiKeyRow.prefix == bindparam("prefix"))
 _FORM = re.compile(rf"dlk_([0-9A-Za-z]{{{_LENGTH}}})_([0-9a-f]{{8}})")
 
 
@@ -145,8 +147,12 @@ def rotate(database: Database, key_id: str, overlap: timedelta) -> tuple[ApiKey,
         return new
 
 
-def verify(database: Database, plain: str) -> ApiKey:
+def verify(connection: Connection, plain: str) -> ApiKey:
     """The key that `plain` is.
+
+    Args:
+        connection: Of `Database.connection`.
+        plain: As it was shown once.
 
     Raises:
         Unauthorized: Malformed, unknown, expired or revoked; the sentence does not say which of the latter three.
@@ -154,8 +160,7 @@ def verify(database: Database, plain: str) -> ApiKey:
     form = _FORM.fullmatch(plain)
     if form is None or form[2] != _checksum(form[1]):
         raise Unauthorized("This is not an API key; it starts with dlk_ and is copied in full.")
-    with database.session() as session:
-        row = session.scalars(select(ApiKeyRow).where(ApiKeyRow.prefix == form[1][:_PREFIX_LENGTH])).one_or_none()
+    row: Any = connection.execute(_BY_PREFIX, {"prefix": form[1][:_PREFIX_LENGTH]}).one_or_none()
     # Compared even if there is no row, so that time does not tell a known prefix from an unknown one.
     same = hmac.compare_digest(row.sha256 if row is not None else "", _digest(plain))
     if row is None or not same or not works(row, utc_now()):

@@ -52,7 +52,8 @@ def sign_in(database: Database, plain: str) -> Session:
     Raises:
         Unauthorized: The key is malformed, unknown or revoked.
     """
-    key = keys.verify(database, plain)
+    with database.connection() as connection:
+        key = keys.verify(connection, plain)
     expires = int(time.time()) + LIFETIME_SECONDS
     claim = f"{key.id}.{expires}.{secrets.token_urlsafe(16)}"
     secret = _secret(database, key.id)

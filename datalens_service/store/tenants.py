@@ -6,13 +6,13 @@ Accounts are per tenant as well, because fingerprints are keyed by tenant (docs/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import uuid4
 
-from sqlalchemy import select
+from sqlalchemy import BindParameter, Connection, Select, bindparam, select
 from sqlalchemy.exc import IntegrityError
 
 from datalens_service.errors import NotFound, StateConflict
@@ -21,21 +21,19 @@ from datalens_service.store.database import Database
 from datalens_service.store.service_tables import DeliveryRow, GeneratorRow, TenantRow, WebhookRow
 from datalens_service.store.tables import ApiKeyRow, DatasetRow, IntakeRow, JobRow, UploadRow
 
-_Query = Callable[[str], Any]
+_IDENTIFIER: Final[BindParameter[str]] = bindparam("identifier")
 
 
-def _by_row(row: type[Any]) -> _Query:
-    return lambda identifier: select(row.tenant_id).where(row.id == identifier)
+def _by_row(row: type[Any]) -> Select[str]:
+    return select(row.tenant_id).where(row.id == _IDENTIFIER)
 
 
-def _by_key(row: type[Any], column: Any) -> _Query:
+def _by_key(row: type[Any], column: Any) -> Select[str]:
     """Of rows that know the key they came with."""
-    return lambda identifier: (
-        select(ApiKeyRow.tenant_id).join(row, row.key_id == ApiKeyRow.id).where(column == identifier)
-    )
+    return select(ApiKeyRow.tenant_id).join(row, row.key_id == ApiKeyRow.id).where(column == _IDENTIFIER)
 
 
-OWNED: Final[Mapping[str, tuple[tuple[_Query, ...], str]]] = {
+OWNED: Final[Mapping[str, tuple[tuple[Select[str], ...], str]]] = {
     # A data set is an intake before it has a row of its own.
     "dataset_id": ((_by_row(DatasetRow), _by_key(IntakeRow, IntakeRow.dataset_id)), "There is no such data set."),
     "upload_id": ((_by_key(UploadRow, UploadRow.id),), "There is no such upload."),
@@ -98,22 +96,21 @@ def find(database: Database, name: str) -> Tenant:
         return Tenant.of(row)
 
 
-def check_owned(database: Database, tenant_id: str, ids: Mapping[str, str]) -> None:
+def check_owned(connection: Connection, tenant_id: str, ids: Mapping[str, str]) -> None:
     """Refuse objects of other tenants exactly as if they did not exist.
 
     Args:
-        database: Where.
+        connection: Of `Database.connection`.
         tenant_id: Of the caller.
         ids: By the names in `OWNED`; other names are not looked at.
 
     Raises:
         NotFound: One of them does not exist, or belongs to another tenant.
     """
-    with database.session() as session:
-        for name, identifier in ids.items():
-            if name not in OWNED:
-                continue
-            queries, sentence = OWNED[name]
-            found = (session.scalar(query(identifier)) for query in queries)
-            if next((owner for owner in found if owner is not None), None) != tenant_id:
-                raise NotFound(sentence)
+    for name, identifier in ids.items():
+        if name not in OWNED:
+            continue
+        queries, sentence = OWNED[name]
+        found = (connection.scalar(query, {"identifier": identifier}) for query in queries)
+        if next((owner for owner in found if owner is not None), None) != tenant_id:
+            raise NotFound(sentence)

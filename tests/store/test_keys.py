@@ -11,9 +11,14 @@ from datalens_service.store.database import Database
 from datalens_service.store.tables import ApiKeyRow
 
 
+def verified(database: Database, plain: str) -> keys.ApiKey:
+    with database.connection() as connection:
+        return keys.verify(connection, plain)
+
+
 def test_a_key_is_recognised(database: Database) -> None:
     key, plain = keys.create(database, "laptop")
-    assert keys.verify(database, plain) == key
+    assert verified(database, plain) == key
     assert key.name == "laptop"
 
 
@@ -39,20 +44,20 @@ def test_every_changed_character_is_refused(database: Database) -> None:
     for position, character in enumerate(plain):
         other = "0" if character != "0" else "1"
         with pytest.raises(Unauthorized):
-            keys.verify(database, plain[:position] + other + plain[position + 1 :])
+            verified(database, plain[:position] + other + plain[position + 1 :])
 
 
 def test_a_well_formed_key_with_a_known_prefix_is_refused(database: Database) -> None:
     _, plain = keys.create(database, "laptop")
     body = plain[4:12] + "0" * 28
     with pytest.raises(Unauthorized, match="unknown or was revoked"):
-        keys.verify(database, f"dlk_{body}_{keys._checksum(body)}")
+        verified(database, f"dlk_{body}_{keys._checksum(body)}")
 
 
 @pytest.mark.parametrize("plain", ["", "dlk_", "Bearer x", "dlk_" + "a" * 36 + "_00000000", "ä" * 49])
 def test_what_is_no_key_is_refused(database: Database, plain: str) -> None:
     with pytest.raises(Unauthorized, match="not an API key"):
-        keys.verify(database, plain)
+        verified(database, plain)
 
 
 def test_a_revoked_key_is_refused_and_stays_listed(database: Database) -> None:
@@ -61,8 +66,8 @@ def test_a_revoked_key_is_refused_and_stays_listed(database: Database) -> None:
     revoked = keys.revoke(database, key.id)
     assert revoked.revoked_at is not None
     with pytest.raises(Unauthorized):
-        keys.verify(database, plain)
-    assert keys.verify(database, other_plain) == other
+        verified(database, plain)
+    assert verified(database, other_plain) == other
     assert keys.list_keys(database) == (revoked, other)
     assert keys.revoke(database, key.id) == revoked
 
