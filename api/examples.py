@@ -115,7 +115,7 @@ _RECEIPT: Final = DeletionReceipt(
     entry=_DELETED,
 ).model_dump(mode="json")
 
-_PRIVACY: Final = PrivacyRead.with_journal(_statement(0, 0), [], [_OPENED]).model_dump(mode="json")
+_PRIVACY: Final = PrivacyRead.with_head(_statement(0, 0), _DATASET_ID, []).model_dump(mode="json")
 
 REQUESTS: Final[dict[str, Any]] = {
     "moments": {

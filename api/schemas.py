@@ -14,7 +14,6 @@ from datalens_service.data.upload import check_class_names
 from datalens_service.errors import InvalidDataset
 from datalens_service.privacy.accounting import mu_of_units, round_up
 from datalens_service.spec import PlanSummary, TrainingSpec
-from datalens_service.store.chain import Entry
 from datalens_service.store.datasets import DatasetState, StoredDataset
 from datalens_service.store.intakes import Intake
 from datalens_service.store.statement import Statement
@@ -80,17 +79,30 @@ class BudgetRead(BaseModel):
         )
 
 
+class PrivacyLinks(BaseModel):
+    """Where to go from an account."""
+
+    entries: str = Field(description="The journal in portions; from it, a stranger can recompute the account.")
+
+
 class PrivacyRead(BudgetRead):
-    """The account of a data set with its journal, from which a stranger can recompute it."""
+    """The account of a data set, and where its journal ends."""
 
     linked_datasets: list[str] = Field(description="Other data sets that the same account pays for.")
-    entries: list[Entry] = Field(description="The journal, oldest first; each entry seals the one before it.")
+    last_entry: int = Field(description="Number of the newest entry of the journal.")
+    head_hash: str = Field(description="Its seal, SHA-256 over it and all before it: note it now and then.")
+    links: PrivacyLinks
 
     @classmethod
-    def with_journal(cls, statement: Statement, linked: Sequence[str], entries: Sequence[Entry]) -> Self:
-        """A statement with the journal it was made from."""
-        budget = BudgetRead.of(statement)
-        return cls.model_validate({**budget.model_dump(), "linked_datasets": linked, "entries": entries})
+    def with_head(cls, statement: Statement, dataset_id: str, linked: Sequence[str]) -> Self:
+        """A statement with the head of the journal it was made from."""
+        more = {
+            "linked_datasets": linked,
+            "last_entry": statement.entries,
+            "head_hash": statement.head_hash,
+            "links": PrivacyLinks(entries=f"/v1/datasets/{dataset_id}/privacy/entries"),
+        }
+        return cls.model_validate({**BudgetRead.of(statement).model_dump(), **more})
 
 
 class DatasetForm(BaseModel):

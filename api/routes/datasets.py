@@ -160,15 +160,16 @@ def delete_dataset(dataset_id: ObjectId, opened: ServicesDep) -> DeletionReceipt
 @router.get(
     "/{dataset_id}/privacy",
     operation_id="getDatasetPrivacy",
-    summary="Read the privacy account of a data set with its journal",
+    summary="Read the privacy account of a data set",
     responses={**ok(200, "The account."), **problems("not-found", "invalid-input")},
 )
 def get_dataset_privacy(dataset_id: ObjectId, opened: ServicesDep) -> PrivacyRead:
-    """Every entry seals the one before it by SHA-256, so that a copy shows whether it was rewritten later."""
+    """Its journal may be long and is behind `links.entries`. Every entry seals the one before it by SHA-256, so that
+    whoever has noted `head_hash` sees whether it was rewritten later.
+    """
     with opened.database.session() as session:
         account = statement.statement(session, dataset_id)
-        entries = statement.entries(session, dataset_id)
-    return PrivacyRead.with_journal(account, list(datasets.linked(opened.database, dataset_id)), entries)
+    return PrivacyRead.with_head(account, dataset_id, list(datasets.linked(opened.database, dataset_id)))
 
 
 def _begun(request: DatasetRequest, opened: Services, caller: ApiKey) -> DatasetRead:

@@ -43,6 +43,18 @@ def training(dataset_id: str, **spec: Any) -> dict[str, Any]:
     return {"dataset_id": dataset_id, "spec": {"method": "moments", "epsilon": 1.0, **spec}}
 
 
+def journal(client: Any, dataset_id: str) -> list[dict[str, Any]]:
+    """All entries of a data set's account, followed from the account on."""
+    account = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
+    found: list[dict[str, Any]] = []
+    page = {"has_more": True, "next_cursor": 0}
+    while page["has_more"]:
+        page = client.get(account["links"]["entries"], params={"after": page["next_cursor"]}).json()
+        found += page["items"]
+    assert (found[-1]["seq"], found[-1]["hash"]) == (account["last_entry"], account["head_hash"])
+    return found
+
+
 def succeed(services: Services, job_id: str, folder: Path, card: dict[str, Any] | None = None) -> None:
     """What a worker leaves behind: the files of a succeeded job."""
     job = jobs.get(services.database, job_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from api_builders import training
+from api_builders import journal, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -29,7 +29,10 @@ def test_journal_comes_in_portions_and_by_kind(client: TestClient, dataset_id: s
     whole = first["items"] + rest["items"]
     assert [entry["kind"] for entry in whole] == ["open", "reserve", "reserve", "reserve"]
     assert (first["has_more"], rest["has_more"]) == (True, False)
-    assert whole == client.get(f"/v1/datasets/{dataset_id}/privacy").json()["entries"]
+    account = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
+    assert (account["last_entry"], account["head_hash"]) == (4, whole[-1]["hash"])
+    assert account["links"]["entries"] == path
+    assert "entries" not in account, "a journal has no bound, an answer should have one"
     only = client.get(path, params={"kind": "reserve"}).json()["items"]
     assert [entry["seq"] for entry in only] == [2, 3, 4]
 
@@ -47,11 +50,12 @@ def test_raising_is_on_both_journals_and_makes_room(client: TestClient, dataset_
     assert client.get(f"/v1/datasets/{dataset_id}").json()["privacy"] == after
     assert client.post("/v1/jobs", json=training(dataset_id, epsilon=2)).status_code == 202
     account = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
-    balance = follow(Entry.model_validate(entry) for entry in account["entries"])
+    entries = journal(client, dataset_id)
+    balance = follow(Entry.model_validate(entry) for entry in entries)
     assert balance.limit == account["units"]["limit"] > before["units"]["limit"]
-    [entry] = [entry for entry in account["entries"] if entry["kind"] == EntryKind.RAISE]
+    [entry] = [entry for entry in entries if entry["kind"] == EntryKind.RAISE]
     assert entry["label"].startswith("epsilon=12.0 delta=")
-    assert REASON not in str(account), "the journal of the account is public"
+    assert REASON not in str((account, entries)), "the journal of the account is public"
     noted = client.get("/v1/audit").json()["items"][-1]
     assert (noted["action"], noted["object_id"]) == ("raiseDatasetPrivacy", dataset_id)
     assert noted["detail"].startswith("epsilon 10.0 to 12.0 at delta ")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import npz, succeed, training
+from api_builders import journal, npz, succeed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -179,8 +179,7 @@ def test_the_ledger_has_every_entry_and_ends_at_what_was_spent(
 ) -> None:
     succeed(services, submit(visitor, dataset_id, synthetic_images=40), tmp_path)
     page = text_of(visitor.get(f"/datasets/{dataset_id}").text)
-    account = visitor.get(f"/v1/datasets/{dataset_id}/privacy").json()
-    assert [entry["kind"] for entry in account["entries"]] == ["open", "reserve", "settle"]
+    assert [entry["kind"] for entry in journal(visitor, dataset_id)] == ["open", "reserve", "settle"]
     for meaning in ("Budget opened", "Set aside for a job", "Job ended, the rest returned"):
         assert meaning in page
 
@@ -188,7 +187,7 @@ def test_the_ledger_has_every_entry_and_ends_at_what_was_spent(
 def test_a_deleted_data_set_shows_its_receipt(visitor: TestClient, dataset_id: str) -> None:
     assert visitor.delete(f"/v1/datasets/{dataset_id}").status_code in (200, 204)
     page = visitor.get(f"/datasets/{dataset_id}").text
-    last = visitor.get(f"/v1/datasets/{dataset_id}/privacy").json()["entries"][-1]
+    last = journal(visitor, dataset_id)[-1]
     assert last["kind"] == "delete"
     assert "Receipt of the deletion" in page
     assert last["hash"] in page

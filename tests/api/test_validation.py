@@ -10,7 +10,7 @@ import zipfile
 from typing import Any
 
 import pytest
-from api_builders import arrays, npz, training
+from api_builders import arrays, journal, npz, training
 from PIL import Image, PngImagePlugin
 from starlette.testclient import TestClient
 from test_uploads import TUS, begin, piece
@@ -188,8 +188,7 @@ def test_reading_goes_on_after_a_restart(settings: Settings, monkeypatch: pytest
 
 def test_a_receipt_names_the_journals_word(client: TestClient, dataset_id: str) -> None:
     receipt = client.delete(f"/v1/datasets/{dataset_id}").json()
-    journal = client.get(f"/v1/datasets/{dataset_id}/privacy").json()["entries"]
-    assert receipt["entry"] == journal[-1]
+    assert receipt["entry"] == journal(client, dataset_id)[-1]
     entry = Entry.model_validate(receipt["entry"])
     assert (entry.kind, entry.dataset_id, entry.computed_hash()) == ("delete", dataset_id, entry.hash)
     assert "the records" in receipt["removed"]
