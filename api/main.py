@@ -33,6 +33,7 @@ from api.routes import (
     pages,
     plans,
     privacy,
+    releases,
     signing_in,
     webhooks,
 )
@@ -65,6 +66,7 @@ _ROUTES = (
     problem_types,
     signing_in,
     pages,
+    releases,
 )
 
 _TELEMETRY: Final[TelemetryConfig] = {

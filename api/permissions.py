@@ -102,6 +102,7 @@ RULES: Final[dict[str, Rule]] = {
     "showJob": Rule(Scope.JOBS_READ, audited=False),
     "showJobSamples": Rule(Scope.JOBS_READ, audited=False),
     "showJobReport": Rule(Scope.JOBS_READ, audited=False),
+    "showReleases": Rule(Scope.RELEASES_READ, audited=False),
     "showApiKeys": Rule(Scope.KEYS_WRITE, audited=False),
 }
 """By operation id."""

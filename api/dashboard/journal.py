@@ -11,9 +11,11 @@ from typing import Final
 from datalens_service.privacy.accounting import epsilon_of_units, round_up
 from datalens_service.store.chain import Entry, EntryKind
 
+_LIMITING: Final = frozenset({EntryKind.OPEN, EntryKind.RAISE})
 _SPENDING: Final = frozenset({EntryKind.CHARGE, EntryKind.RECOVERED})
 _MEANINGS: Final = {
     EntryKind.OPEN: "Budget opened",
+    EntryKind.RAISE: "Budget raised by its owner",
     EntryKind.JOIN: "Joined by another upload of the same records",
     EntryKind.RESERVE: "Set aside for a job",
     EntryKind.CHARGE: "Spent on a release",
@@ -36,7 +38,7 @@ class Row:
         label: Of the release, or empty.
         job_id: The job they belong to.
         count: How many they are.
-        share: Units of them all, in percent of the limit.
+        share: Units of them all, in percent of the limit as it is now.
         epsilon_after: ε of everything spent up to here, rounded up.
         hash: Seal of the last.
     """
@@ -61,7 +63,7 @@ def rows(entries: Sequence[Entry], delta: float) -> list[Row]:
         entries: Oldest first, whole.
         delta: Of the account.
     """
-    limit = entries[0].units if entries else 0
+    limit = sum(entry.units for entry in entries if entry.kind in _LIMITING)
     found, spent = [], 0
     for _, group in groupby(entries, key=lambda entry: (entry.kind, entry.job_id, entry.label)):
         same = list(group)

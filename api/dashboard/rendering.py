@@ -18,10 +18,12 @@ from starlette.exceptions import HTTPException
 from api.catalogue import BY_STATUS, CATALOGUE, INTERNAL, ProblemType
 from api.dashboard.figures import FILTERS
 from api.sessions import session_of
-from datalens_service.errors import DatalensError, Unauthorized
+from datalens_service.errors import DatalensError, Forbidden, Unauthorized
 from datalens_service.store.sessions import Session
 
 SIGN_IN: Final = "/sign-in"
+HOME: Final = "/"
+RELEASES: Final = "/releases"
 THEME_COOKIE: Final = "datalens-theme"
 _THEMES: Final = frozenset({"light", "dark"})
 _HEADERS: Final = {
@@ -86,6 +88,11 @@ class PageRoute(APIRoute):
                 return await handle(request)
             except Unauthorized:
                 return RedirectResponse(f"{SIGN_IN}?next={quote(_place(request))}", 303)
+            except Forbidden as error:
+                # Keys that see no data set begin with what was released.
+                if request.url.path == HOME:
+                    return RedirectResponse(RELEASES, 303)
+                return _error_page(request, CATALOGUE[error.slug], error.detail)
             except DatalensError as error:
                 return _error_page(request, CATALOGUE.get(error.slug, INTERNAL), error.detail)
             except RequestValidationError:

@@ -1,4 +1,5 @@
-// Buttons and dialogs that change one thing: data-opens, data-closes, and forms with data-send="METHOD /path".
+// Buttons and dialogs that change one thing: data-opens, data-closes, and forms with data-send="METHOD /path",
+// whose named fields are the JSON that is sent.
 import { send } from "./service.js";
 
 export function startActions() {
@@ -21,7 +22,7 @@ async function run(form) {
   button.disabled = true;
   problem.hidden = true;
   try {
-    await send(method, path);
+    await send(method, path, bodyOf(form));
     if (form.dataset.then === "reload") location.reload();
     else location.assign(form.dataset.then);
   } catch (error) {
@@ -29,4 +30,15 @@ async function run(form) {
     problem.hidden = false;
     button.disabled = false;
   }
+}
+
+/** The named fields as JSON, numbers as numbers; undefined if there are none. */
+function bodyOf(form) {
+  const fields = [...form.elements].filter((field) => field.name);
+  if (fields.length === 0) return undefined;
+  return JSON.stringify(Object.fromEntries(fields.map((field) => [field.name, valueOf(field)])));
+}
+
+function valueOf(field) {
+  return field.type === "number" ? field.valueAsNumber : field.value;
 }

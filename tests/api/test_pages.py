@@ -6,20 +6,27 @@ import html
 import json
 import re
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from api_builders import journal, npz, succeed, training
+from sqlalchemy import update
 from starlette.testclient import TestClient
 
+from api.dashboard.journal import _MEANINGS, rows
 from api.deps import Services
+from api.examples import ANSWERS
 from api.sessions import FORM_TOKEN_HEADER
-from datalens_service.store import keys, leases
+from datalens_service.store import jobs, keys, leases
+from datalens_service.store.chain import Entry, EntryKind
 from datalens_service.store.jobs import JobState
 from datalens_service.store.keys import KeyRequest
 from datalens_service.store.roles import Role
+from datalens_service.store.tables import ArtifactRow
 
+AT = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTILE = '<script>alert("x")</script> & "name"'
 
 
@@ -184,6 +191,32 @@ def test_the_ledger_has_every_entry_and_ends_at_what_was_spent(
         assert meaning in page
 
 
+def test_an_owner_raises_the_budget_with_what_the_form_sends(visitor: TestClient, dataset_id: str) -> None:
+    page = visitor.get(f"/datasets/{dataset_id}").text
+    form = re.search(r'<form[^>]* id="raise-form" data-send="POST ([^"]+)".*?</form>', page, re.DOTALL)
+    assert form is not None
+    assert set(re.findall(r' name="(\w+)"', form[0])) == {"epsilon", "reason"}
+    assert "A raise cannot be undone" in text_of(form[0])
+    wanted = {"epsilon": 12.5, "reason": "Second study, agreed with the data protection officer."}
+    elsewhere = visitor.post(form[1], json=wanted, headers={FORM_TOKEN_HEADER: "0" * 64})
+    assert elsewhere.status_code == 401
+    assert visitor.get(f"/v1/datasets/{dataset_id}/privacy").json()["epsilon_limit"] == 10
+    assert visitor.post(form[1], json=wanted).status_code == 200
+    raised = visitor.get(f"/datasets/{dataset_id}").text
+    assert "Budget raised by its owner" in text_of(raised)
+    assert "ε 12.5 at δ" in text_of(raised)
+    assert wanted["reason"] not in raised, "it is for the audit journal"
+    assert wanted["reason"] in visitor.get("/v1/audit").text
+
+
+def test_a_raised_ledger_has_shares_of_the_new_limit() -> None:
+    opened = Entry.sealed(account_id="a", seq=1, kind="open", units=300, at=AT, previous_hash="")
+    raised = Entry.sealed(account_id="a", seq=2, kind="raise", units=100, at=AT, previous_hash=opened.hash)
+    shown = rows([opened, raised], 1e-5)
+    assert [(row.kind, row.share) for row in shown] == [("raise", 25.0), ("open", 75.0)]
+    assert {kind for kind in EntryKind if kind not in _MEANINGS} == set()
+
+
 def test_a_deleted_data_set_shows_its_receipt(visitor: TestClient, dataset_id: str) -> None:
     assert visitor.delete(f"/v1/datasets/{dataset_id}").status_code in (200, 204)
     page = visitor.get(f"/datasets/{dataset_id}").text
@@ -232,16 +265,60 @@ def test_an_operator_sees_no_more_than_their_key_may(
     _, plain = keys.create(services.database, KeyRequest("operator", role=Role.OPERATOR))
     visitor.post("/sign-in", data={"key": plain})
     dataset, job = visitor.get(f"/datasets/{dataset_id}").text, visitor.get(f"/jobs/{job_id}").text
-    for left_out in ("For you alone", "Delete the images", 'href="/keys"'):
+    for left_out in ("For you alone", "Delete the images", "Raise the budget", 'href="/keys"'):
         assert left_out not in dataset
     assert "Owner’s report" not in job
     assert visitor.get(f"/datasets/{dataset_id}/new-job").status_code == 200
     assert visitor.get("/datasets/new").status_code == 403
     assert visitor.get("/keys").status_code == 403
+
+
+def test_a_consumer_begins_with_the_releases_and_sees_nothing_else(
+    visitor: TestClient, services: Services, tmp_path: Path
+) -> None:
+    given = {"epsilon": "10", "name": "Patients of Dr. Holm"}
+    dataset_id = visitor.post("/v1/datasets", files={"file": npz(images=npz_images())}, data=given).json()["id"]
+    released, waiting = (submit(visitor, dataset_id, synthetic_images=40) for _ in range(2))
+    succeed(services, released, tmp_path, ANSWERS["getJobBundle"]["card"])
     _, plain = keys.create(services.database, KeyRequest("consumer", role=Role.CONSUMER))
-    visitor.post("/sign-in", data={"key": plain})
-    for path in ("/", "/jobs", f"/datasets/{dataset_id}", f"/jobs/{job_id}"):
-        assert visitor.get(path).status_code == 403, path
+    first = visitor.post("/sign-in", data={"key": plain})
+    assert (first.status_code, first.url.path) == (200, "/releases")
+    page = first.text
+    assert released in page
+    assert '">' not in text_of(page), "markup within an attribute"
+    hidden = ("Patients of Dr. Holm", dataset_id, waiting, "ccuracy", "Owner", "/bundle", *_private_names(services))
+    assert [found for found in hidden if found in page] == []
+    addresses = set(re.findall(r'(?:href|action|formaction|src)="([^"]+)"', page))
+    offered = sorted(html.unescape(address) for address in addresses if address.startswith("/v1/"))
+    assert len(offered) == 5
+    for address in offered:
+        assert visitor.get(address).status_code == 200, address
+    for path in ("/jobs", f"/datasets/{dataset_id}", f"/jobs/{released}", "/keys", f"/jobs/{released}/report"):
+        refused = visitor.get(path)
+        assert refused.status_code == 403, path
+        assert "To the releases" in refused.text
+
+
+def _private_names(services: Services) -> list[str]:
+    found = [
+        file for job in jobs.list_jobs(services.database).items for file in services.artifacts.list_artifacts(job.id)
+    ]
+    names = [file.name for file in found if not file.releasable]
+    assert names
+    return names
+
+
+def test_the_proof_is_offered_to_a_consumer_if_it_may_be_passed_on(
+    visitor: TestClient, services: Services, dataset_id: str, tmp_path: Path
+) -> None:
+    job_id = submit(visitor, dataset_id, synthetic_images=40)
+    succeed(services, job_id, tmp_path)
+    address = f'href="/v1/jobs/{job_id}/bundle"'
+    assert address not in visitor.get("/releases").text
+    with services.database.transaction() as session:
+        chosen = (ArtifactRow.job_id == job_id, ArtifactRow.name == "privacy.json")
+        session.execute(update(ArtifactRow).where(*chosen).values(releasable=True))
+    assert address in visitor.get("/releases").text
 
 
 def test_errors_are_pages_with_a_way_back(visitor: TestClient) -> None:

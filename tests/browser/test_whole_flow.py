@@ -66,6 +66,9 @@ def test_from_the_key_to_the_images_and_back_to_nothing(visitor: Visitor, upload
     page.goto("/jobs")
     expect(page.get_by_role("row", name=re.compile("Succeeded"))).to_have_count(1)
     visitor.shows("9-jobs")
+    page.get_by_role("link", name="Releases").click()
+    expect(page.get_by_role("article")).to_have_count(1)
+    visitor.shows("19-releases")
     page.goto("/")
     visitor.shows("10-data-sets")
     page.get_by_role("link", name="Digits").first.click()
@@ -73,6 +76,7 @@ def test_from_the_key_to_the_images_and_back_to_nothing(visitor: Visitor, upload
         page.get_by_role("cell", name="Budget opened").or_(page.get_by_role("rowheader", name="Budget opened"))
     ).to_be_visible()
     visitor.shows("11-data-set")
+    _budget_is_raised(visitor)
     _deletion_has_a_receipt(visitor, dataset)
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url("**/sign-in")
@@ -129,6 +133,20 @@ def _report_is_shown(visitor: Visitor, job: str) -> None:
     visitor.shows("8-report")
     page.get_by_role("link", name="Owner’s").click()
     expect(page.frame_locator("iframe").get_by_text("Owner’s copy")).to_be_visible()
+
+
+def _budget_is_raised(visitor: Visitor) -> None:
+    page = visitor.page
+    page.get_by_role("button", name="Raise the budget…").click()
+    page.get_by_label("New lifetime budget ε").fill("25")
+    page.get_by_label("Why, and who agreed").fill("Second study, agreed with the data protection officer.")
+    page.get_by_role("button", name="Raise for good").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.get_by_label("I know that a raise cannot be undone").check()
+    visitor.shows("20-raise")
+    page.get_by_role("button", name="Raise for good").click()
+    expect(page.get_by_role("rowheader", name="Budget raised by its owner")).to_be_visible()
+    expect(page.locator(".budget")).to_contain_text("ε 25 at δ")
 
 
 def _deletion_has_a_receipt(visitor: Visitor, dataset: str) -> None:

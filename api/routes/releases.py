@@ -1,0 +1,77 @@
+"""The page of everything that a tenant has released: the only one that consumers see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Self
+
+from fastapi import APIRouter, Response
+
+from api.dashboard.rendering import RELEASES, PageRoute
+from api.deps import After, Services, ServicesDep
+from api.job_schemas import JobPrivacy
+from api.routes.pages import VisitorDep
+from datalens_service.data.dataset import Schema
+from datalens_service.data.export import WRITERS
+from datalens_service.spec import PlanSummary
+from datalens_service.store import datasets, generators, jobs
+from datalens_service.store.generators import StoredGenerator
+
+_PORTION: Final = 10
+_IMAGES: Final = 1000
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@dataclass(frozen=True)
+class Release:
+    """What anybody may know of a generator; its data set is not named.
+
+    Attributes:
+        id: Of the generator.
+        job_id: The job that made it; None for an imported one.
+        created_at: When it was released, or imported.
+        schema: Size and classes, as its owner declared them public.
+        privacy: What it cost; None if no account here covers it.
+        files: Names of its releasable files.
+        images: How many were packed, or may well be drawn.
+    """
+
+    id: str
+    job_id: str | None
+    created_at: datetime
+    schema: Schema
+    privacy: JobPrivacy | None
+    files: frozenset[str]
+    images: int
+
+    @classmethod
+    def of(cls, opened: Services, found: StoredGenerator) -> Self:
+        """What is shown of a generator."""
+        if found.job_id is None:
+            schema = Schema.model_validate((found.card or {})["schema"])
+            return cls(found.id, None, found.created_at, schema, None, frozenset(), _IMAGES)
+        job = jobs.get(opened.database, found.job_id)
+        return cls(
+            id=found.id,
+            job_id=job.id,
+            created_at=found.created_at,
+            schema=datasets.get(opened.database, job.dataset_id).schema,
+            privacy=JobPrivacy.of(job.charged_units, PlanSummary.model_validate(job.plan)),
+            files=frozenset(file.name for file in opened.artifacts.list_artifacts(job.id) if file.releasable),
+            images=int(job.spec["synthetic_images"]),
+        )
+
+
+@router.get(RELEASES, operation_id="showReleases")
+def releases_page(who: VisitorDep, opened: ServicesDep, after: After = None) -> Response:
+    """Generators of the tenant with what hangs on each, newest first."""
+    found = generators.list_generators(opened.database, who.tenant_id, limit=_PORTION, cursor=after)
+    return who.page(
+        "releases",
+        releases=[Release.of(opened, one) for one in found.items],
+        next_cursor=found.next_cursor,
+        first_portion=after is None,
+        formats=list(WRITERS),
+    )
