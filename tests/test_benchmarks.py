@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.data.hostile import CORPUS
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -23,3 +25,15 @@ def test_reduced_benchmark_of_the_service(tmp_path: Path) -> None:
     # Refused once it was there: it is no data set.
     assert (report["upload"]["status"], report["upload"]["mib"]) == (422, 4)
     assert report["goals_met"].keys() == {"submit", "status", "download", "upload"}
+
+
+def test_readers_of_hostile_files_stay_small(tmp_path: Path) -> None:
+    chosen = ["zip bomb", "tar.gz bomb", "Parquet: one value, half a million rows", "Parquet: pages that inflate"]
+    for number, name in enumerate(chosen):
+        (tmp_path / str(number)).write_bytes(CORPUS[name].make())
+    (tmp_path / "names.json").write_text(json.dumps(chosen))
+    # A process's peak counts from that of the one that started it, and this one is large.
+    command = [sys.executable, "-m", "benchmarks.hostile", "measure", str(tmp_path)]
+    files = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)["files"]
+    assert all(files[name]["refused"] for name in chosen)
+    assert {name: files[name]["mebibytes"] for name in chosen if files[name]["mebibytes"] >= 256} == {}

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 _MAGIC: Final = b"PAR1"
 _SUFFIX: Final = ".parquet"
 _FOOTER_BYTES: Final = 16 * 2**20
-_ROWS_AT_ONCE: Final = 64
+_ROWS_AT_ONCE: Final = 4
+"""Few, since each may be a large image; a hundred thousand small ones take hardly longer so."""
+
 _ROW_GROUPS: Final = 100_000
 _MOST_ROWS: Final = 10_000_000
 _DAMAGED: Final = "The Parquet file is damaged, cut off or of an unusual kind. Write it again with datasets or pyarrow."
@@ -179,19 +181,32 @@ def _rows(opened: pq.ParquetFile, columns: _Columns, source: Source) -> _Table:
     """All rows; what they unpack to is counted while they come, whatever the file declares."""
     wanted = [name for name in (columns.image, columns.label, columns.group) if name is not None]
     most = allowance(source.path.stat().st_size, source.limits)
+    # Whatever is declared honestly is refused before a page is unpacked, which pyarrow does as a whole.
+    _check_unpacked(_declared(opened), most, source)
     images: list[bytes] = []
     labels: list[str] = []
     groups: list[str] = []
+    unpacked = 0
     for batch in opened.iter_batches(batch_size=_ROWS_AT_ONCE, columns=wanted, use_threads=False):
         for value in batch.column(columns.image):
             images.append(_bytes(value.as_py()))
-            most -= len(images[-1])
-        if most < 0:
-            raise InvalidDataset(f"The table unpacks to more than {source.limits.ratio} times its size.")
+            unpacked += len(images[-1])
+            _check_unpacked(unpacked, most, source)
         labels += [_word(value, "label") for value in batch.column(columns.label).to_pylist()]
         if columns.group is not None:
             groups += [_word(value, "group") for value in batch.column(columns.group).to_pylist()]
     return _Table(images, labels, groups if columns.group is not None else None)
+
+
+def _declared(opened: pq.ParquetFile) -> int:
+    """Bytes that all row groups claim to unpack to."""
+    metadata = opened.metadata
+    return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+
+
+def _check_unpacked(size: int, most: int, source: Source) -> None:
+    if size > most:
+        raise InvalidDataset(f"The table unpacks to more than {source.limits.ratio} times its size.")
 
 
 def _bytes(value: Any) -> bytes:

@@ -154,6 +154,21 @@ def inflating_pages() -> bytes:
     return buffer.getvalue()
 
 
+def lying_pages() -> bytes:
+    """Pages that inflate under a footer that claims a megabyte."""
+    content = inflating_pages()
+    group = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0)
+    for size in (group.total_byte_size, group.column(0).total_uncompressed_size):
+        content = content.replace(varint(2 * size), varint(2**21))
+    return content
+
+
+def varint(number: int) -> bytes:
+    """As Thrift's compact protocol writes it."""
+    groups = [number >> shift & 127 for shift in range(0, number.bit_length(), 7)]
+    return bytes([*(group | 128 for group in groups[:-1]), groups[-1]])
+
+
 def deep_features(depth: int) -> bytes:
     """Every read of the schema parses this."""
     buffer = io.BytesIO()
@@ -313,6 +328,7 @@ TABLES = {
     ),
     "Parquet: one value, half a million rows": Hostile(repeated_value, TIMES),
     "Parquet: pages that inflate": Hostile(inflating_pages, TIMES),
+    "Parquet: pages that inflate, and a footer that lies": Hostile(lying_pages, TIMES),
     "Parquet: paths instead of bytes": Hostile(
         lambda: parquet(image=[{"bytes": None, "path": "/etc/passwd"}] * 12), "paths to other files"
     ),
