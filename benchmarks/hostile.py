@@ -32,7 +32,7 @@ Parquet file declares to unpack to is compared with its size before a page is re
 unpacks a page as a whole: the 96 MiB of that page, the rows made from it, and up to 64 MiB of images that were counted
 until then are in memory together before the reader sees that it is too much. A page may hold 2 GiB, so such a file can
 take more than it does here: the address space of the process (`DATALENS_DECODE_MEMORY_BYTES`, 8 GiB) is what bounds
-it, and nothing but that process dies. Set it lower where uploads are small."""
+it. Set it lower where uploads are small or the machine has little memory."""
 LIMITS = Confinement(memory_bytes=2**30, seconds=120)
 
 
