@@ -7,7 +7,7 @@ from datalens_service.mechanisms.cross_product import CrossProductSum
 from datalens_service.mechanisms.klevel import KLevel
 from datalens_service.mechanisms.moments import BoundedSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.topagg import TopAgg
-from datalens_service.mechanisms.votes import SharedVotes, Threshold, VoteMechanism
+from datalens_service.mechanisms.votes import SharedVotes, SomeImages, Threshold, VoteMechanism
 
 AnyMechanism = TopAgg | KLevel | CountSketch | VectorSum | OuterProductSum | CrossProductSum | AccuracyCount
 
@@ -26,6 +26,7 @@ __all__ = [
     "Mechanism",
     "OuterProductSum",
     "SharedVotes",
+    "SomeImages",
     "Threshold",
     "TopAgg",
     "VectorSum",

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, Literal, final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,21 @@ def _same(sums: Integers) -> Integers:
     return sums
 
 
+class SomeImages(NamedTuple):
+    """Gradients of teachers that vote on a part of the images only; on all others they vote zero.
+
+    Attributes:
+        gradients: (teachers, part of the images, dimensions).
+        images: Which part.
+    """
+
+    gradients: torch.Tensor
+    images: slice
+
+
+Blocks = Iterable["torch.Tensor | SomeImages"]
+
+
 @dataclass(frozen=True)
 class SharedVotes:
     """Gradients of the teachers that are here, when others are elsewhere.
@@ -45,12 +60,12 @@ class SharedVotes:
         add_up: Called with integers once `blocks` is summed; gives the sum of what all ranks call it with.
     """
 
-    blocks: Iterable[torch.Tensor]
+    blocks: Blocks
     first: int = 0
     add_up: Callable[[Integers], Integers] = _same
 
 
-class VoteMechanism(Mechanism["Iterable[torch.Tensor] | SharedVotes", Directions]):
+class VoteMechanism(Mechanism["Blocks | SharedVotes", Directions]):
     """Noisy sum of one row of integers per teacher and image; an image is one query.
 
     Formal guarantee: a unit lives in the shard of one teacher (of one teacher per class it has records of), whose
@@ -123,12 +138,13 @@ class VoteMechanism(Mechanism["Iterable[torch.Tensor] | SharedVotes", Directions
         return min(self.images, self.images_per_teacher * self.classes_per_unit * moved)
 
     @final
-    def total(self, contributions: Iterable[torch.Tensor] | SharedVotes) -> Integers:
+    def total(self, contributions: Blocks | SharedVotes) -> Integers:
         """Sum of all teachers' rows.
 
         Args:
-            contributions: Blocks of gradients, each (teachers, images, dimensions), any float dtype; a teacher
-                belongs to one block. Shared with other ranks, each of which calls this with its own.
+            contributions: Blocks of gradients, each (teachers, images, dimensions) or a part of the images, any
+                float dtype; a teacher belongs to one block. Shared with other ranks, each of which calls this with
+                its own.
 
         Returns:
             int64 array (images, coordinates).
@@ -148,7 +164,8 @@ class VoteMechanism(Mechanism["Iterable[torch.Tensor] | SharedVotes", Directions
         import torch
 
         total, voters = torch.zeros((self.images, self.coordinates), dtype=torch.int64), 0
-        for gradients in contributions.blocks:
+        for block in contributions.blocks:
+            gradients, rows = block if isinstance(block, SomeImages) else (block, slice(None))
             # By where the block begins, not by who sums it.
             seed = self.seed + contributions.first + voters
             coins = torch.Generator(gradients.device).manual_seed(seed % 2**63)
@@ -156,7 +173,7 @@ class VoteMechanism(Mechanism["Iterable[torch.Tensor] | SharedVotes", Directions
             self._check_voters(voters)
             total = total.to(gradients.device)
             for part in torch.split(gradients, _teachers_at_once(gradients)):
-                total += self.within_bound(self.encode(part, coins)).sum(dim=0, dtype=torch.int64)
+                total[rows] += self.within_bound(self.encode(part, coins)).sum(dim=0, dtype=torch.int64)
         return total.cpu().numpy(), voters
 
     def _check_voters(self, voters: int) -> None:

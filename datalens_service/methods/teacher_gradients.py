@@ -30,7 +30,9 @@ class DataLens(Method):
 
     name: Literal["datalens"] = "datalens"
     num_teachers: int = Field(default=4000, ge=1, le=100_000, description="N; one shard of records each.")
-    teacher: Literal["dense", "conv"] = Field(default="dense", description="A small fast network, or the original's.")
+    teacher: Literal["dense", "conv", "kernel"] = Field(
+        default="dense", description="A small fast network, the original's, or the best discriminator in closed form."
+    )
     shards: Literal["mixed", "class_pure"] = Field(
         default="mixed", description="class_pure: a teacher holds, and votes on, one class only."
     )
@@ -56,6 +58,9 @@ class DataLens(Method):
     noise_stddev: int | None = Field(default=None, ge=MINIMUM_NOISE_STDDEV, le=MAXIMUM_NOISE_STDDEV)
     steps: int | None = Field(default=None, ge=1, le=100_000, description="Votes on a batch; 150 if nothing is said.")
     z_dim: int = Field(default=50, ge=1, le=1024, description="Length of the student's latent vector.")
+    student: Literal["deconv", "class_networks"] = Field(
+        default="deconv", description="The original's generator, or a small one per class; not after a warm start."
+    )
     image_step_size: float = Field(default=1e-3, gt=0, description="γ: how far a vote moves an image.")
     student_learning_rate: float | None = Field(
         default=None, gt=0, le=1, description="Adam's; 1e-3 as in the original, 1e-5 if left out after a warm start."
@@ -99,6 +104,12 @@ class DataLens(Method):
     def resolved_student_learning_rate(self) -> float:
         """The named rate, or the default for this kind of start: votes undo a good start unless they are gentle."""
         return self.student_learning_rate or (1e-5 if self.warm_start else 1e-3)
+
+    def teacher_steps_before(self, *, first: bool) -> int:
+        """Batches that a teacher sees before a vote: of those in closed form, the one that the vote is about."""
+        if self.teacher == "kernel":
+            return 1
+        return self.teacher_warmup_steps if first else self.teacher_steps
 
     def dimensions(self, schema: Schema) -> int:
         """Coordinates of one vote."""

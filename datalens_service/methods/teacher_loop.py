@@ -6,7 +6,7 @@ on how each image should move, and the student follows the noisy sum. Only that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from datalens_service.methods.teacher_gradients import DataLens
 
 State = dict[str, np.ndarray]
+
+CLASS_HIDDEN: Final = 128
+"""Units of a class's network."""
 
 
 class TeacherLoop:
@@ -112,22 +115,31 @@ class TeacherLoop:
         self._student.update(direction, self._parameters.image_step_size)
 
     def _trainer(self) -> StudentTrainer:
-        parameters, warm_start = self._parameters, self._parameters.warm_start
+        parameters = self._parameters
         seed = self._randomness.seed("student")
-        if warm_start is None:
-            student = network({"architecture": "student", "z_dim": parameters.z_dim}, self._schema, seed)
-        else:
-            rank = min(warm_start.subspace_dimensions, self._schema.dimensions)
-            settings = {"architecture": "refined", "rank": rank, "width": parameters.refiner_width}
-            student = network(settings, self._schema, seed)
         return StudentTrainer(
-            student,
+            network(self._architecture(), self._schema, seed),
             self._schema,
             self._device,
             learning_rate=parameters.resolved_student_learning_rate,
             updates=parameters.student_updates,
             averaging=parameters.student_averaging,
         )
+
+    def _architecture(self) -> dict[str, Any]:
+        """Settings of the student's network; votes in a basis can move nothing outside it."""
+        parameters, warm_start = self._parameters, self._parameters.warm_start
+        if warm_start is not None:
+            rank = min(warm_start.subspace_dimensions, self._schema.dimensions)
+            return {"architecture": "refined", "rank": rank, "width": parameters.refiner_width}
+        if parameters.student == "deconv":
+            return {"architecture": "student", "z_dim": parameters.z_dim}
+        return {
+            "architecture": "class_networks",
+            "z_dim": parameters.z_dim,
+            "frequencies": parameters.dimensions(self._schema),
+            "hidden": CLASS_HIDDEN,
+        }
 
 
 def _part(state: State, prefix: str) -> State:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from datalens_service.data.dataset import Dataset, Labels
+from datalens_service.data.dataset import Dataset, Labels, Schema
 from datalens_service.data.partition import assign_shards, members
 from datalens_service.data.upload import Upload
 from datalens_service.errors import InvalidInput
-from datalens_service.mechanisms import SharedVotes, VoteMechanism
+from datalens_service.mechanisms import SharedVotes, SomeImages, VoteMechanism
 from datalens_service.methods.base import Place
 from datalens_service.models.basis import dct_basis
+from datalens_service.models.kernel_teachers import KernelTeachers
 from datalens_service.models.runs import held_by, runs_of
 from datalens_service.models.shards import ShardSampler
 from datalens_service.models.teachers import TeacherEnsemble
@@ -91,18 +92,8 @@ class Voters:
         device = place.ranks.own_device(place.device)
         runs = held_by(place.ranks.rank, place.ranks.count, runs_of(parameters.num_teachers, self._groups))
         self._sampler = self._shards(dataset, device, range(runs[0].start, runs[-1].stop))
-        self._teachers = TeacherEnsemble(
-            parameters.teacher,
-            parameters.num_teachers,
-            dataset.schema,
-            device,
-            randomness.seed("teachers"),
-            learning_rate=parameters.teacher_learning_rate,
-            active=self._sampler.active,
-            runs=runs,
-            folder=place.folder,
-        )
         self._basis = dct_basis(dataset.schema, votes.dimensions) if parameters.vote_basis == "dct" else None
+        self._teachers = self._ensemble(dataset.schema, device, runs, place)
         self._steps = 0
 
     @property
@@ -121,7 +112,7 @@ class Voters:
         if self._groups > 1:
             images = images.reshape(self._groups, -1, images.shape[-1])
             labels = labels.reshape(self._groups, -1)
-        for _ in range(self._parameters.teacher_warmup_steps if first else self._parameters.teacher_steps):
+        for _ in range(self._parameters.teacher_steps_before(first=first)):
             batch = self._sampler.batch(self._steps)
             self._teachers.train_step(batch.images, batch.labels, images, labels)
             self._steps += 1
@@ -134,8 +125,8 @@ class Voters:
         """What the mechanism sums, here and on all other ranks."""
         return SharedVotes(self.gradients(proposal), self._teachers.held.start, self._ranks.add_up)
 
-    def gradients(self, proposal: Proposal) -> Iterator[torch.Tensor]:
-        """Blocks (teachers, images, coordinates); with class-pure shards 0 on images of other classes."""
+    def gradients(self, proposal: Proposal) -> Iterator[torch.Tensor | SomeImages]:
+        """Blocks (teachers, images, coordinates); with class-pure shards on the images of one class."""
         images, labels = proposal
         own = len(images) // self._groups
         run = self._parameters.num_teachers // self._groups
@@ -143,13 +134,8 @@ class Voters:
             rows = slice(group * own, (group + 1) * own)
             teachers = slice(group * run, (group + 1) * run)
             for block in self._teachers.image_gradients(images[rows], labels[rows], teachers):
-                votes = block if self._basis is None else block @ torch.from_numpy(self._basis).to(block.device)
-                if self._groups == 1:
-                    yield votes
-                else:
-                    padded = votes.new_zeros(len(votes), len(images), votes.shape[-1])
-                    padded[:, rows] = votes
-                    yield padded
+                votes = self._in_basis(block)
+                yield votes if self._groups == 1 else SomeImages(votes, rows)
 
     def state(self) -> State:
         """Teachers and their steps; empty if that is too large to be kept, or not all of them.
@@ -168,6 +154,31 @@ class Voters:
         """
         self._teachers.restore({name: value for name, value in state.items() if name != "teacher_steps"})
         self._steps = int(state["teacher_steps"])
+
+    def _in_basis(self, gradients: torch.Tensor) -> torch.Tensor:
+        """Coordinates of a block; teachers in closed form speak in the basis themselves, where less is to be done."""
+        if self._basis is None or isinstance(self._teachers, KernelTeachers):
+            return gradients
+        return gradients @ torch.from_numpy(self._basis).to(gradients.device)
+
+    def _ensemble(
+        self, schema: Schema, device: str, runs: list[range], place: Place
+    ) -> TeacherEnsemble | KernelTeachers:
+        parameters, active = self._parameters, self._sampler.active
+        if parameters.teacher == "kernel":
+            basis = None if self._basis is None else torch.from_numpy(self._basis)
+            return KernelTeachers(parameters.num_teachers, schema, device, basis=basis, active=active, runs=runs)
+        return TeacherEnsemble(
+            parameters.teacher,
+            parameters.num_teachers,
+            schema,
+            device,
+            self._randomness.seed("teachers"),
+            learning_rate=parameters.teacher_learning_rate,
+            active=active,
+            runs=runs,
+            folder=place.folder,
+        )
 
     def _shards(self, dataset: Dataset, device: str, held: range) -> ShardSampler:
         apart: Labels | None = dataset.train.labels if self._groups > 1 else None

@@ -6,7 +6,7 @@ ranks hold whole runs, so that every product and every draw is the same for any 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from datalens_service.errors import InvalidSpec
@@ -44,3 +44,21 @@ def held_by(rank: int, ranks: int, runs: Sequence[range]) -> list[range]:
     if ranks > len(runs):
         raise InvalidSpec(f"So few teachers can be shared by at most {len(runs)} ranks: start fewer.")
     return list(runs[len(runs) * rank // ranks : len(runs) * (rank + 1) // ranks])
+
+
+def blocks_of(runs: Sequence[range], held: range, teachers: range, size: int) -> Iterator[slice]:
+    """Those of `teachers` that are held, at most `size` at once; the bounds depend on public numbers alone.
+
+    Args:
+        runs: That are held.
+        held: All teachers of `runs`.
+        teachers: Wanted.
+        size: At least 1.
+
+    Yields:
+        Rows, counted from the first teacher that is held.
+    """
+    for run in runs:
+        stop = min(run.stop, teachers.stop)
+        for first in range(max(run.start, teachers.start), stop, size):
+            yield slice(first - held.start, min(first + size, stop) - held.start)

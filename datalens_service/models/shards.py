@@ -68,9 +68,9 @@ class ShardSampler:
     def batch(self, step: int) -> ShardBatch:
         """The batches of optimiser step `step`; the same step gives the same batches."""
         places = self._draw(step)
-        idle = ~self.active[:, None]
+        idle = torch.nonzero(~self.active)[:, 0]
         images, labels = self._images[places], self._labels[places]
-        return ShardBatch(images.masked_fill_(idle[..., None], 0), labels.masked_fill_(idle, 0))
+        return ShardBatch(images.index_fill_(0, idle, 0), labels.index_fill_(0, idle, 0))
 
     def _draw(self, step: int) -> Tensor:
         """(held, B) places of records; those of an empty shard are some record's and must not be used."""

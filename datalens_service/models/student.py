@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.errors import InvalidInput
+from datalens_service.models.class_networks import ClassNetworks
 from datalens_service.models.image_network import ImageNetwork, Tensors
 from datalens_service.models.refiner import RefinedGaussian
 
@@ -87,6 +88,13 @@ def network(settings: dict[str, Any], schema: Schema, seed: int = 0) -> ImageNet
             return Student(schema, z_dim, settings.get("hidden", _HIDDEN), settings.get("maps", _MAPS), seed)
         case {"architecture": "refined", "rank": int(rank), "width": int(width)}:
             return RefinedGaussian(schema, rank, width, seed)
+        case {
+            "architecture": "class_networks",
+            "z_dim": int(z_dim),
+            "frequencies": int(frequencies),
+            "hidden": int(hidden),
+        }:
+            return ClassNetworks(schema, z_dim, frequencies, hidden, seed)
     raise InvalidInput("The generator's settings name no architecture of this product.")
 
 

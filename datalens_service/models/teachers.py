@@ -24,7 +24,7 @@ from datalens_service.models.acceleration import coarse_products
 from datalens_service.models.adam import Slots, adam_step
 from datalens_service.models.memory import GIBIBYTE, MEMORY_GIB, file_beyond, size_of
 from datalens_service.models.networks import ARCHITECTURES, Parameters, Shape, TeacherNetwork
-from datalens_service.models.runs import runs_of
+from datalens_service.models.runs import blocks_of, runs_of
 
 _DRAWN_AT_ONCE: Final = 2**20
 
@@ -202,12 +202,8 @@ class TeacherEnsemble:
                         self._drop()
 
     def _blocks(self, teachers: range, images: int) -> Iterator[slice]:
-        """Rows of those of `teachers` that are held here; the bounds depend on public numbers alone."""
-        size = self.teachers_per_block(images)
-        for run in self._runs:
-            stop = min(run.stop, teachers.stop)
-            for first in range(max(run.start, teachers.start), stop, size):
-                yield slice(first - self.held.start, min(first + size, stop) - self.held.start)
+        """Rows of those of `teachers` that are held here."""
+        return blocks_of(self._runs, self.held, teachers, self.teachers_per_block(images))
 
     def _train_block(
         self, block: slice, real_images: Tensor, real_labels: Tensor, images: Tensor, labels: Tensor

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from datalens_service.errors import InvalidInput
-from datalens_service.mechanisms import CountSketch, KLevel, TopAgg
+from datalens_service.mechanisms import CountSketch, KLevel, SomeImages, TopAgg
 from datalens_service.mechanisms.topagg import sign_votes
 from privacy_gate.cases import IMAGES, NUM_TEACHERS, PIXELS, vote
 
@@ -65,6 +65,20 @@ def test_a_teacher_of_one_class_cannot_vote_on_more_images_than_are_charged(kind
     block[0, :2] = block[1, 1:4] = block[2] = 1.0
     votes = mechanism.within_bound(mechanism.encode(block, torch.Generator()))
     assert [bool(votes[teacher].any()) for teacher in range(3)] == [True, False, False]
+
+
+@each_vote
+def test_votes_on_a_part_of_the_images_count_there_only(mechanism):
+    mechanism = mechanism.model_copy(update={"classes_voted_apart": 2, "stochastic": False})
+    own = torch.randn(3, mechanism.images_per_teacher, PIXELS, generator=torch.Generator().manual_seed(1))
+    rows = slice(IMAGES - mechanism.images_per_teacher, IMAGES)
+    whole = torch.zeros(3, IMAGES, PIXELS)
+    whole[:, rows] = own
+    part = mechanism.total([SomeImages(own, rows)])
+    np.testing.assert_array_equal(part, mechanism.total([whole]))
+    assert part[rows].any()
+    too_many = torch.ones(3, mechanism.images_per_teacher + 1, PIXELS)
+    assert not mechanism.total([SomeImages(too_many, slice(0, mechanism.images_per_teacher + 1))]).any()
 
 
 def test_more_teachers_than_declared_are_refused():

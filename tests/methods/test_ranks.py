@@ -27,6 +27,10 @@ VARIANTS = {
     "sketch, cosines": {
         "votes": "count_sketch", "sketch_columns": 16, "vote_basis": "dct", "vote_dimensions": 16, "steps": 2
     },
+    "kernel, students apart": {
+        "teacher": "kernel", "student": "class_networks", "shards": "class_pure", "vote_basis": "dct",
+        "vote_dimensions": 16, "stochastic": False,
+    },
     "conv after a warm start": {"teacher": "conv", "warm_start": "moments", "steps": 1, "teacher_warmup_steps": 1},
 }  # fmt: skip
 

@@ -1,0 +1,128 @@
+"""Teachers in closed form: the gradient of the witness function, and nothing of one shard in another's vote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from datalens_service.models.basis import dct_basis
+from datalens_service.models.kernel_teachers import KernelTeachers
+from datalens_service.models.runs import held_by, runs_of
+from datalens_service.models.shards import ShardSampler
+
+from .builders import random_batches, schema_of
+from .test_isolation import CHANGED_TEACHER, SCHEMA, TEACHERS, emptied, other_label, other_pixels, records, removed
+
+Shards = list[np.ndarray]
+
+
+class ThreePerBlock(KernelTeachers):
+    def teachers_per_block(self, images: int) -> int:
+        return 3
+
+
+class Normalised(ThreePerBlock):
+    """The planted bug: records of a block are centred together."""
+
+    def _weighed(self, block: slice, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        records, weights, known = super()._weighed(block, images, labels)
+        return records - records.mean(dim=(0, 1)), weights, known
+
+
+def said(teachers: KernelTeachers, batch: tuple[Tensor, ...]) -> Tensor:
+    teachers.train_step(*batch)
+    return torch.cat(list(teachers.image_gradients(batch[2], batch[3])))
+
+
+def votes(make: type[KernelTeachers], images: np.ndarray, labels: np.ndarray, shards: Shards) -> np.ndarray:
+    sampler = ShardSampler(images, labels, shards, batch_size=5, seed=1)
+    teachers = make(TEACHERS, SCHEMA, "cpu", active=sampler.active)
+    synthetic = random_batches(SCHEMA, 1, 1)[0][2:]
+    return said(teachers, (*sampler.batch(0), *synthetic)).numpy()
+
+
+def moved(make: type[KernelTeachers], neighbour: Callable) -> set[int]:
+    before, after = votes(make, *records()), votes(make, *neighbour())
+    return {number for number in range(TEACHERS) if before[number].tobytes() != after[number].tobytes()}
+
+
+def witness(image: Tensor, own: Tensor, others: Tensor) -> Tensor:
+    """Energy distance's witness function, larger where records are."""
+    away, near = (torch.linalg.vector_norm(image - vectors, dim=1) for vectors in (others, own))
+    return (away.mean() if len(others) else torch.zeros(())) - near.mean()
+
+
+def test_a_vote_is_the_gradient_of_the_witness_function():
+    batch = random_batches(SCHEMA, TEACHERS, 1)[0]
+    found = said(ThreePerBlock(TEACHERS, SCHEMA, "cpu"), batch)
+    real, real_labels, synthetic, labels = batch
+    for teacher in range(TEACHERS):
+        for image in range(len(labels)):
+            own = real[teacher][real_labels[teacher] == labels[image]]
+            same = labels == labels[image]
+            same[image] = False
+            expected = torch.zeros(SCHEMA.dimensions)
+            if len(own):
+                point = synthetic[image].clone().requires_grad_()
+                (expected,) = torch.autograd.grad(witness(point, own, synthetic[same]), point)
+            np.testing.assert_allclose(found[teacher, image], expected, atol=2e-5)
+
+
+def test_in_a_basis_it_is_the_same_gradient_in_other_words():
+    basis = torch.from_numpy(dct_basis(SCHEMA, 10))
+    batch = random_batches(SCHEMA, TEACHERS, 1)[0]
+    plain, expressed = (said(KernelTeachers(TEACHERS, SCHEMA, "cpu", basis=chosen), batch) for chosen in (None, basis))
+    np.testing.assert_allclose(plain @ basis, expressed, atol=1e-5)
+
+
+def test_bytes_are_pixels_and_an_image_that_is_a_record_is_no_problem():
+    schema = schema_of(1, 8, 8)
+    images = torch.arange(64, dtype=torch.uint8).repeat(2, 1, 1)
+    labels = torch.zeros(2, 1, dtype=torch.int64)
+    teachers = KernelTeachers(2, schema, "cpu")
+    record = images[0].float() / 255
+    found = said(teachers, (images, labels, record, torch.zeros(1, dtype=torch.int64)))
+    assert found.abs().max() < 1e-3
+    away = said(teachers, (images, labels, record + 0.1, torch.zeros(1, dtype=torch.int64)))
+    np.testing.assert_allclose(away, torch.full_like(away, -1 / 8), atol=1e-4)
+
+
+@pytest.mark.parametrize("neighbour", [other_pixels, other_label, removed, emptied])
+def test_one_record_moves_its_own_teacher_only(neighbour: Callable):
+    assert moved(ThreePerBlock, neighbour) == {CHANGED_TEACHER}
+
+
+def test_the_check_sees_what_a_block_has_in_common():
+    assert moved(Normalised, other_pixels) == {3, 4, 5}, "all of its block"
+
+
+def test_a_teacher_without_records_says_nothing():
+    found = votes(ThreePerBlock, *emptied())
+    assert not found[CHANGED_TEACHER].any()
+    assert found[CHANGED_TEACHER - 1].any()
+
+
+def test_blocks_and_ranks_change_nothing():
+    batch = random_batches(SCHEMA, 256, 1)[0]
+    whole = said(KernelTeachers(256, SCHEMA, "cpu"), batch)
+    runs = runs_of(256)
+    parts = []
+    for rank in range(2):
+        own = held_by(rank, 2, runs)
+        rows = slice(own[0].start, own[-1].stop)
+        parts.append(said(KernelTeachers(256, SCHEMA, "cpu", runs=own), (batch[0][rows], batch[1][rows], *batch[2:])))
+    assert torch.equal(torch.cat(parts), whole)
+    small = said(ThreePerBlock(256, SCHEMA, "cpu"), batch)
+    np.testing.assert_allclose(small, whole, atol=1e-6)
+
+
+def test_memory_is_bounded_by_blocks():
+    batch = random_batches(SCHEMA, TEACHERS, 1)[0]
+    teachers = KernelTeachers(TEACHERS, SCHEMA, "cpu", block_bytes=1)
+    teachers.train_step(*batch)
+    assert [len(block) for block in teachers.image_gradients(batch[2], batch[3])] == [1] * TEACHERS
+    assert teachers.state() == {}
