@@ -36,7 +36,9 @@ class DataLens(Method):
     shards: Literal["mixed", "class_pure"] = Field(
         default="mixed", description="class_pure: a teacher holds, and votes on, one class only."
     )
-    teacher_batch: int = Field(default=15, ge=1, le=1024, description="Records of its shard a teacher trains on.")
+    teacher_batch: int = Field(
+        default=15, ge=1, le=1024, description="Records of its shard a teacher trains on, or compares with."
+    )
     teacher_steps: int = Field(default=2, ge=1, le=100, description="Optimiser steps of a teacher per vote.")
     teacher_warmup_steps: int = Field(default=10, ge=1, le=1000, description="The same before the first vote.")
     teacher_learning_rate: float = Field(default=1e-3, gt=0, le=1)
@@ -104,12 +106,6 @@ class DataLens(Method):
     def resolved_student_learning_rate(self) -> float:
         """The named rate, or the default for this kind of start: votes undo a good start unless they are gentle."""
         return self.student_learning_rate or (1e-5 if self.warm_start else 1e-3)
-
-    def teacher_steps_before(self, *, first: bool) -> int:
-        """Batches that a teacher sees before a vote: of those in closed form, the one that the vote is about."""
-        if self.teacher == "kernel":
-            return 1
-        return self.teacher_warmup_steps if first else self.teacher_steps
 
     def dimensions(self, schema: Schema) -> int:
         """Coordinates of one vote."""

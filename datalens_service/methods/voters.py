@@ -17,7 +17,7 @@ import torch
 from datalens_service.data.dataset import Dataset, Labels, Schema
 from datalens_service.data.partition import assign_shards, members
 from datalens_service.data.upload import Upload
-from datalens_service.errors import InvalidInput
+from datalens_service.errors import CheckpointMismatch, InvalidInput
 from datalens_service.mechanisms import SharedVotes, SomeImages, VoteMechanism
 from datalens_service.methods.base import Place
 from datalens_service.models.basis import dct_basis
@@ -99,7 +99,7 @@ class Voters:
     @property
     def on_disk(self) -> bool:
         """Whether the teachers lie in a file."""
-        return self._teachers.on_disk
+        return isinstance(self._teachers, TeacherEnsemble) and self._teachers.on_disk
 
     def train(self, proposal: Proposal, *, first: bool) -> None:
         """The optimiser steps before a vote.
@@ -108,11 +108,13 @@ class Voters:
             proposal: With class-pure shards, as many images of each class, in class order.
             first: Whether it is the first vote.
         """
+        if isinstance(self._teachers, KernelTeachers):
+            return
         images, labels = proposal
         if self._groups > 1:
             images = images.reshape(self._groups, -1, images.shape[-1])
             labels = labels.reshape(self._groups, -1)
-        for _ in range(self._parameters.teacher_steps_before(first=first)):
+        for _ in range(self._parameters.teacher_warmup_steps if first else self._parameters.teacher_steps):
             batch = self._sampler.batch(self._steps)
             self._teachers.train_step(batch.images, batch.labels, images, labels)
             self._steps += 1
@@ -142,7 +144,9 @@ class Voters:
 
         A job is resumed without it: teachers are trained again while the stored sums are replayed.
         """
-        if not self._steps or self._teachers.large or self._ranks.count > 1:
+        if isinstance(self._teachers, KernelTeachers) or not self._steps:
+            return {}
+        if self._teachers.large or self._ranks.count > 1:
             return {}
         return self._teachers.state() | {"teacher_steps": np.array(self._steps)}
 
@@ -152,11 +156,13 @@ class Voters:
         Raises:
             CheckpointMismatch: It belongs to other teachers.
         """
+        if isinstance(self._teachers, KernelTeachers):
+            raise CheckpointMismatch("The checkpoint holds teachers that are trained; those of this job are not.")
         self._teachers.restore({name: value for name, value in state.items() if name != "teacher_steps"})
         self._steps = int(state["teacher_steps"])
 
     def _in_basis(self, gradients: torch.Tensor) -> torch.Tensor:
-        """Coordinates of a block; teachers in closed form speak in the basis themselves, where less is to be done."""
+        """Coordinates of a block; teachers in closed form speak in the basis themselves."""
         if self._basis is None or isinstance(self._teachers, KernelTeachers):
             return gradients
         return gradients @ torch.from_numpy(self._basis).to(gradients.device)
@@ -167,7 +173,8 @@ class Voters:
         parameters, active = self._parameters, self._sampler.active
         if parameters.teacher == "kernel":
             basis = None if self._basis is None else torch.from_numpy(self._basis)
-            return KernelTeachers(parameters.num_teachers, schema, device, basis=basis, active=active, runs=runs)
+            records = self._sampler.batch(0)
+            return KernelTeachers(parameters.num_teachers, records, device, basis=basis, active=active, runs=runs)
         return TeacherEnsemble(
             parameters.teacher,
             parameters.num_teachers,

@@ -15,15 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from datalens_service.data.dataset import Schema
 from datalens_service.models.acceleration import block_bytes as usual_block_bytes
 from datalens_service.models.acceleration import coarse_products
 from datalens_service.models.runs import blocks_of, runs_of
+from datalens_service.models.shards import ShardBatch
 
 _NEAREST: Final = 1e-2
 """Distance below which two images count as this far apart: the gradient of a distance has no value at 0."""
@@ -32,14 +30,15 @@ _NEAREST: Final = 1e-2
 class KernelTeachers:
     """N witness functions; what `TeacherEnsemble` is for networks.
 
-    Formal guarantee: gradients of teacher i are a function of its own batch, of the proposed images and of public
+    Formal guarantee: gradients of teacher i are a function of its own records, of the proposed images and of public
     numbers. No operation mixes entries of the first axis.
 
     Args:
         num_teachers: N, of all ranks together.
-        schema: Of the images.
+        records: Of the teachers that are held here: images (held, B, d) as bytes, labels (held, B).
         device: "cpu" or "cuda".
-        basis: (d, K) whose columns gradients are expressed in, independent of records; None for pixels.
+        basis: (d, K) with orthonormal columns, independent of records: teachers see images, and speak, in its
+            coordinates. None for pixels.
         active: (held,) False for a teacher whose shard is empty: its gradients are 0.
         runs: Of the teachers that are held here, one after another; None holds all.
         block_bytes: Memory for the teachers handled at once; None chooses by device. It changes speed, and results
@@ -47,17 +46,12 @@ class KernelTeachers:
 
     Attributes:
         held: Numbers of the teachers that are here.
-        large: False: nothing is kept but one batch.
-        on_disk: False.
     """
-
-    large: Final = False
-    on_disk: Final = False
 
     def __init__(
         self,
         num_teachers: int,
-        schema: Schema,
+        records: ShardBatch,
         device: str,
         *,
         basis: Tensor | None = None,
@@ -69,25 +63,12 @@ class KernelTeachers:
         self._runs = runs_of(num_teachers) if runs is None else runs
         self.held = range(self._runs[0].start, self._runs[-1].stop)
         self.device = torch.device(device)
-        self._dimensions = schema.dimensions
         self._basis = basis if basis is None else basis.to(self.device)
-        self._active = torch.ones(len(self.held)) if active is None else active
+        self._active = torch.ones(len(self.held), dtype=torch.bool) if active is None else active.to(torch.bool)
         self._block_bytes = block_bytes or usual_block_bytes(self.device)
-        self._records = torch.zeros(len(self.held), 1, schema.dimensions)
-        self._labels = torch.zeros(len(self.held), 1, dtype=torch.int64)
-
-    def train_step(
-        self, real_images: Tensor, real_labels: Tensor, synthetic_images: Tensor, synthetic_labels: Tensor
-    ) -> None:
-        """Take the batch that the next votes are about; there is nothing to learn.
-
-        Args:
-            real_images: (held, B, d), uint8 in 0..255 or float32 in [0, 1].
-            real_labels: int64 (held, B).
-            synthetic_images: Not looked at: a vote gets the images it is about.
-            synthetic_labels: Not looked at.
-        """
-        self._records, self._labels = real_images, real_labels
+        self._dimensions = records.images.shape[-1]
+        self._labels = records.labels.to(self.device)
+        self._records = records.images if self._basis is None else self._all_seen(records.images)
 
     def image_gradients(
         self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
@@ -103,39 +84,37 @@ class KernelTeachers:
             (teachers of a block, images, d or K) in the order of the teachers. Rows are 0 where a teacher has no
             record of the image's class.
         """
-        images, labels = synthetic_images.to(self.device), synthetic_labels.to(self.device)
-        others, places = self._expressed(_away_from_others(images, labels)), self._expressed(images)
+        images, labels = self._seen(synthetic_images.to(self.device)), synthetic_labels.to(self.device)
+        others = _towards_others(images, labels)
         wanted = range(*teachers.indices(self.num_teachers))
         for block in blocks_of(self._runs, self.held, wanted, self.teachers_per_block(len(images))):
             with coarse_products(self.device):
-                records, weights, known = self._weighed(block, images, labels)
-                towards = self._expressed(torch.bmm(weights, records))
-            pushed = places * weights.sum(dim=-1, keepdim=True) + others * known
-            yield towards.sub_(pushed)
+                yield self._towards_records(block, images, labels, others)
 
     def teachers_per_block(self, images: int) -> int:
         """How many teachers are handled at once when each sees `images` images."""
         return max(1, self._block_bytes // (4 * self._dimensions * (self._records.shape[1] + 2 * images)))
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Empty: a teacher is its records."""
-        return {}
-
-    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Nothing to restore."""
-
-    def _weighed(self, block: slice, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Records (n, B, d), their weights (n, images, B), and 1 where a teacher knows the class, (n, images, 1)."""
-        records = self._records[block].to(self.device)
-        records = records.float().div_(255) if records.dtype == torch.uint8 else records
+    def _towards_records(self, block: slice, images: Tensor, labels: Tensor, others: Tensor) -> Tensor:
+        """(n, images, K): mean unit vector towards own records of the image's class, less `others`."""
+        records = self._records[block]
+        records = records if self._basis is not None else self._seen(records.to(self.device))
         active = self._active[block].to(self.device)
-        same = (self._labels[block].to(self.device)[:, None, :] == labels[:, None]) & active.bool()[:, None, None]
+        same = (self._labels[block][:, None, :] == labels[:, None]) & active[:, None, None]
         counts = same.sum(dim=-1, keepdim=True)
         weights = same / (_distances(records, images).mT * counts.clamp_min(1))
-        return records, weights, (counts > 0).float()
+        pushed = images * weights.sum(dim=-1, keepdim=True) + others * (counts > 0)
+        return torch.bmm(weights, records).sub_(pushed)
 
-    def _expressed(self, vectors: Tensor) -> Tensor:
-        return vectors if self._basis is None else vectors @ self._basis
+    def _seen(self, images: Tensor) -> Tensor:
+        """Bytes or numbers in [0, 1] (…, d) as the teachers see them."""
+        numbers = images.float().div_(255) if images.dtype == torch.uint8 else images
+        return numbers if self._basis is None else numbers @ self._basis
+
+    def _all_seen(self, images: Tensor) -> Tensor:
+        """As `_seen`; a block at a time, since pixels as numbers are large."""
+        rows = max(1, self._block_bytes // (4 * self._dimensions * images.shape[1]))
+        return torch.cat([self._seen(part.to(self.device)) for part in torch.split(images, rows)])
 
 
 def _distances(records: Tensor, images: Tensor) -> Tensor:
@@ -146,7 +125,7 @@ def _distances(records: Tensor, images: Tensor) -> Tensor:
     return squared.clamp_min_(_NEAREST**2).sqrt_()
 
 
-def _away_from_others(images: Tensor, labels: Tensor) -> Tensor:
+def _towards_others(images: Tensor, labels: Tensor) -> Tensor:
     """(images, d): mean unit vector towards the other images of the same class; released images alone."""
     same = (labels[:, None] == labels).fill_diagonal_(False)
     weights = same / (_distances(images[None], images)[0] * same.sum(dim=1, keepdim=True).clamp_min(1))

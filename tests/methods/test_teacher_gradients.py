@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
+from datalens_service.errors import BudgetExceeded, CheckpointMismatch, InfeasiblePlan, InvalidSpec
 from datalens_service.methods import DataLens, Place
 from datalens_service.methods.teacher_loop import TeacherLoop
 from datalens_service.methods.voters import Proposal
@@ -122,7 +122,7 @@ def test_resume_from_stored_sums_repeats_the_run():
     assert account.charges == charges, "replaying costs nothing"
 
 
-@pytest.mark.parametrize("changes", [{}, {"warm_start": "moments"}, {"teacher": "kernel", "student": "class_networks"}])
+@pytest.mark.parametrize("changes", [{}, {"warm_start": "moments"}, {"student": "class_networks"}])
 def test_resume_from_a_checkpoint_repeats_the_run(changes):
     dataset = stripes()
     chosen = method(**changes, student_averaging=0.5)
@@ -135,6 +135,21 @@ def test_resume_from_a_checkpoint_repeats_the_run(changes):
     resumed, fresh = start(chosen, dataset)
     resumed.restore(state)
     np.testing.assert_array_equal(whole, finish(resumed, fresh, NoNoise(), middle))
+
+
+def test_teachers_in_closed_form_have_no_state_and_replay_the_stored_sums():
+    dataset, chosen = stripes(), method(teacher="kernel", student="class_networks")
+    loop, account = start(chosen, dataset)
+    whole = finish(loop, account, NoiseSource())
+    assert loop.state() == {}
+    charges = list(account.charges)
+    again, _ = start(chosen, dataset)
+    np.testing.assert_array_equal(whole, finish(again, account, NoiseSource()))
+    assert account.charges == charges
+    trained, other = start(method(), dataset)
+    trained.step(0, other, NoNoise())
+    with pytest.raises(CheckpointMismatch, match="trained"):
+        again.restore(trained.state())
 
 
 def test_state_is_empty_while_replaying_is_cheap():

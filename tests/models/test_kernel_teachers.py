@@ -12,9 +12,9 @@ from torch import Tensor
 from datalens_service.models.basis import dct_basis
 from datalens_service.models.kernel_teachers import KernelTeachers
 from datalens_service.models.runs import held_by, runs_of
-from datalens_service.models.shards import ShardSampler
+from datalens_service.models.shards import ShardBatch, ShardSampler
 
-from .builders import random_batches, schema_of
+from .builders import Batch, random_batches
 from .test_isolation import CHANGED_TEACHER, SCHEMA, TEACHERS, emptied, other_label, other_pixels, records, removed
 
 Shards = list[np.ndarray]
@@ -26,23 +26,22 @@ class ThreePerBlock(KernelTeachers):
 
 
 class Normalised(ThreePerBlock):
-    """The planted bug: records of a block are centred together."""
+    """The planted bug: votes of a block are centred together."""
 
-    def _weighed(self, block: slice, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        records, weights, known = super()._weighed(block, images, labels)
-        return records - records.mean(dim=(0, 1)), weights, known
+    def _towards_records(self, *arguments: object) -> Tensor:
+        towards = super()._towards_records(*arguments)  # type: ignore[arg-type]
+        return towards - towards.mean(dim=(0, 1))
 
 
-def said(teachers: KernelTeachers, batch: tuple[Tensor, ...]) -> Tensor:
-    teachers.train_step(*batch)
+def said(make: type[KernelTeachers], batch: Batch, **settings: object) -> Tensor:
+    teachers = make(len(batch[0]), ShardBatch(*batch[:2]), "cpu", **settings)
     return torch.cat(list(teachers.image_gradients(batch[2], batch[3])))
 
 
 def votes(make: type[KernelTeachers], images: np.ndarray, labels: np.ndarray, shards: Shards) -> np.ndarray:
     sampler = ShardSampler(images, labels, shards, batch_size=5, seed=1)
-    teachers = make(TEACHERS, SCHEMA, "cpu", active=sampler.active)
     synthetic = random_batches(SCHEMA, 1, 1)[0][2:]
-    return said(teachers, (*sampler.batch(0), *synthetic)).numpy()
+    return said(make, (*sampler.batch(0), *synthetic), active=sampler.active).numpy()
 
 
 def moved(make: type[KernelTeachers], neighbour: Callable) -> set[int]:
@@ -58,7 +57,7 @@ def witness(image: Tensor, own: Tensor, others: Tensor) -> Tensor:
 
 def test_a_vote_is_the_gradient_of_the_witness_function():
     batch = random_batches(SCHEMA, TEACHERS, 1)[0]
-    found = said(ThreePerBlock(TEACHERS, SCHEMA, "cpu"), batch)
+    found = said(ThreePerBlock, batch)
     real, real_labels, synthetic, labels = batch
     for teacher in range(TEACHERS):
         for image in range(len(labels)):
@@ -72,22 +71,20 @@ def test_a_vote_is_the_gradient_of_the_witness_function():
             np.testing.assert_allclose(found[teacher, image], expected, atol=2e-5)
 
 
-def test_in_a_basis_it_is_the_same_gradient_in_other_words():
+def test_in_a_basis_teachers_see_its_coordinates_alone():
     basis = torch.from_numpy(dct_basis(SCHEMA, 10))
-    batch = random_batches(SCHEMA, TEACHERS, 1)[0]
-    plain, expressed = (said(KernelTeachers(TEACHERS, SCHEMA, "cpu", basis=chosen), batch) for chosen in (None, basis))
-    np.testing.assert_allclose(plain @ basis, expressed, atol=1e-5)
+    real, real_labels, synthetic, labels = random_batches(SCHEMA, TEACHERS, 1)[0]
+    found = said(ThreePerBlock, (real, real_labels, synthetic, labels), basis=basis)
+    expected = said(ThreePerBlock, (real @ basis, real_labels, synthetic @ basis, labels))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_bytes_are_pixels_and_an_image_that_is_a_record_is_no_problem():
-    schema = schema_of(1, 8, 8)
     images = torch.arange(64, dtype=torch.uint8).repeat(2, 1, 1)
-    labels = torch.zeros(2, 1, dtype=torch.int64)
-    teachers = KernelTeachers(2, schema, "cpu")
-    record = images[0].float() / 255
-    found = said(teachers, (images, labels, record, torch.zeros(1, dtype=torch.int64)))
-    assert found.abs().max() < 1e-3
-    away = said(teachers, (images, labels, record + 0.1, torch.zeros(1, dtype=torch.int64)))
+    labels, label = torch.zeros(2, 1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+    record = torch.arange(64)[None].float() / 255
+    assert said(KernelTeachers, (images, labels, record, label)).abs().max() < 1e-3
+    away = said(KernelTeachers, (images, labels, record + 0.1, label))
     np.testing.assert_allclose(away, torch.full_like(away, -1 / 8), atol=1e-4)
 
 
@@ -108,21 +105,18 @@ def test_a_teacher_without_records_says_nothing():
 
 def test_blocks_and_ranks_change_nothing():
     batch = random_batches(SCHEMA, 256, 1)[0]
-    whole = said(KernelTeachers(256, SCHEMA, "cpu"), batch)
-    runs = runs_of(256)
+    whole = said(KernelTeachers, batch)
     parts = []
     for rank in range(2):
-        own = held_by(rank, 2, runs)
+        own = held_by(rank, 2, runs_of(256))
         rows = slice(own[0].start, own[-1].stop)
-        parts.append(said(KernelTeachers(256, SCHEMA, "cpu", runs=own), (batch[0][rows], batch[1][rows], *batch[2:])))
+        teachers = KernelTeachers(256, ShardBatch(batch[0][rows], batch[1][rows]), "cpu", runs=own)
+        parts += teachers.image_gradients(batch[2], batch[3])
     assert torch.equal(torch.cat(parts), whole)
-    small = said(ThreePerBlock(256, SCHEMA, "cpu"), batch)
-    np.testing.assert_allclose(small, whole, atol=1e-6)
+    np.testing.assert_allclose(said(ThreePerBlock, batch), whole, atol=1e-6)
 
 
 def test_memory_is_bounded_by_blocks():
     batch = random_batches(SCHEMA, TEACHERS, 1)[0]
-    teachers = KernelTeachers(TEACHERS, SCHEMA, "cpu", block_bytes=1)
-    teachers.train_step(*batch)
+    teachers = KernelTeachers(TEACHERS, ShardBatch(*batch[:2]), "cpu", block_bytes=1)
     assert [len(block) for block in teachers.image_gradients(batch[2], batch[3])] == [1] * TEACHERS
-    assert teachers.state() == {}

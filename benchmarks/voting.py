@@ -1,0 +1,76 @@
+"""Accuracy over images voted on: `python -m benchmarks.voting --curve kernel-noise-off --out …`.
+
+Each curve is one run on MNIST, measured a few times on the way by classifier A on real test images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from benchmarks.environment import dataset, provenance
+from benchmarks.voting_runs import DELTA, LEARNS, ORIGINAL, Judged, curve
+from datalens_service.methods import DataLens
+
+_FINE: Final = {"vote_dimensions": 100, "top_k": 100, "z_dim": 24, "student_learning_rate": 4e-3}
+
+
+class Curve(NamedTuple):
+    """What is drawn: who votes, and the budget; None leaves the noise out."""
+
+    voters: str
+    epsilon: float | None
+    settings: Mapping[str, Any]
+
+
+CURVES: Final = {
+    "original-noise-off": Curve("original settings, mixed shards", None, ORIGINAL),
+    "original-epsilon-1": Curve("original settings, mixed shards", 1.0, ORIGINAL),
+    "kernel-noise-off": Curve("kernel teachers, 100 frequencies", None, LEARNS | _FINE | {"student_averaging": 0.99}),
+    "kernel-epsilon-10": Curve("kernel teachers, 100 frequencies", 10.0, LEARNS | _FINE | {"student_averaging": 0.99}),
+    "kernel-epsilon-1": Curve("kernel teachers, 64 frequencies", 1.0, LEARNS),
+}
+
+
+def measured(name: str, seed: int, judged: Judged, at: list[float]) -> dict[str, Any]:
+    """One curve with what it was made from."""
+    chosen = CURVES[name]
+    points = curve(DataLens(**chosen.settings), dataset("mnist"), chosen.epsilon, seed, at, judged)
+    return {
+        "curve": name,
+        "voters": chosen.voters,
+        "dataset": "mnist",
+        "epsilon": chosen.epsilon,
+        "delta": DELTA if chosen.epsilon else None,
+        "relation": "zero_out" if chosen.epsilon else None,
+        "settings": dict(chosen.settings),
+        "seed": seed,
+        "synthetic_images": judged.images,
+        "epochs": judged.epochs,
+        "points": points,
+    }
+
+
+def main() -> None:
+    """Parse, measure, print and store."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--curve", choices=sorted(CURVES), required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--images", type=int, default=Judged().images)
+    parser.add_argument("--epochs", type=int, default=Judged().epochs)
+    parser.add_argument("--at", type=float, nargs="+", default=[0.1, 0.3, 0.6, 1.0], help="shares of the run")
+    parser.add_argument("--out", type=Path, help="also write the JSON here")
+    options = parser.parse_args()
+    origin = provenance()
+    found = measured(options.curve, options.seed, Judged(options.images, options.epochs), options.at)
+    text = json.dumps({**origin, **found}, indent=2)
+    print(text)
+    if options.out:
+        options.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

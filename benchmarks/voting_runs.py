@@ -1,0 +1,92 @@
+"""Voting runs for benchmarks, with the noise of a budget or without any.
+
+Only here can the noise be left out: a job takes its noise from `NoiseSource`, and no setting of a spec changes that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.utility import score
+from datalens_service.data.dataset import Dataset
+from datalens_service.mechanisms import Account
+from datalens_service.methods import DataLens, Place
+from datalens_service.privacy.accounting import limit_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+
+DELTA = 1e-5
+DEVICE = "cpu"
+
+ORIGINAL: dict[str, Any] = {"teacher": "dense", "noise_stddev": 5000, "top_k": 200, "threshold": 0.7}
+"""Of the authors at ε = 1, but for the teacher, which is the fast one."""
+
+LEARNS: dict[str, Any] = {
+    "teacher": "kernel",
+    "student": "class_networks",
+    "shards": "class_pure",
+    "vote_basis": "dct",
+    "vote_dimensions": 64,
+    "top_k": 64,
+    "teacher_batch": 20,
+    "clip": 10.0,
+    "stochastic": False,
+    "threshold": "none",
+    "images_per_step": 100,
+    "steps": 300,
+    "z_dim": 16,
+    "image_step_size": 1.0,
+    "student_learning_rate": 3e-3,
+    "student_averaging": 0.97,
+}
+"""The setting that learns."""
+
+
+class Silence:
+    """No noise at all: what the votes would say if nobody had to be protected."""
+
+    def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> np.ndarray:
+        """Zeros."""
+        return np.zeros(shape, dtype=np.int64)
+
+
+class Judged(NamedTuple):
+    """How classifier A was trained."""
+
+    images: int = 20_000
+    epochs: int = 3
+
+
+def curve(
+    method: DataLens, data: Dataset, epsilon: float | None, seed: int, at: Iterable[float], judged: Judged
+) -> list[dict[str, Any]]:
+    """Accuracy over images voted on.
+
+    Args:
+        method: Of the run.
+        data: Public.
+        epsilon: Of the budget; None trains without noise.
+        seed: Of run and classifier.
+        at: Shares of the run after which it is measured, up to 1.
+        judged: Synthetic images and epochs of the classifier.
+    """
+    units = limit_units(epsilon or 1.0, DELTA)
+    plan = method.plan(data.schema, units)
+    account: Account = MemoryAccount(units)
+    noise: Any = NoiseSource() if epsilon else Silence()
+    loop = method.start(plan, data, TrainingRandomness(seed), Place(DEVICE))
+    stops = {max(1, round(share * loop.steps)) for share in at}
+    points, seconds = [], 0.0
+    for step in range(loop.steps):
+        began = time.monotonic()
+        loop.step(step, account, noise)
+        seconds += time.monotonic() - began
+        if step + 1 in stops:
+            found = score(loop.generator(), data, judged.images, judged.epochs, seed)
+            voted_on = (step + 1) * method.images_per_step
+            points.append({"images": voted_on, "accuracy": round(found, 2), "seconds": round(seconds, 1)})
+    return points
