@@ -15,7 +15,9 @@ from benchmarks.environment import dataset, provenance
 from benchmarks.voting_runs import DELTA, LEARNS, ORIGINAL, Judged, curve
 from datalens_service.methods import DataLens
 
-_FINE: Final = {"vote_dimensions": 100, "top_k": 100, "z_dim": 24, "student_learning_rate": 4e-3}
+_FINE: Final = {
+    "vote_dimensions": 100, "top_k": 100, "z_dim": 24, "student_learning_rate": 4e-3, "student_averaging": 0.99,
+}  # fmt: skip
 
 
 class Curve(NamedTuple):
@@ -29,8 +31,10 @@ class Curve(NamedTuple):
 CURVES: Final = {
     "original-noise-off": Curve("original settings, mixed shards", None, ORIGINAL),
     "original-epsilon-1": Curve("original settings, mixed shards", 1.0, ORIGINAL),
-    "kernel-noise-off": Curve("kernel teachers, 100 frequencies", None, LEARNS | _FINE | {"student_averaging": 0.99}),
-    "kernel-epsilon-10": Curve("kernel teachers, 100 frequencies", 10.0, LEARNS | _FINE | {"student_averaging": 0.99}),
+    "kernel-noise-off": Curve(
+        "kernel teachers, 100 frequencies", None, LEARNS | _FINE | {"images_per_step": 200, "steps": 600}
+    ),
+    "kernel-epsilon-10": Curve("kernel teachers, 100 frequencies", 10.0, LEARNS | _FINE),
     "kernel-epsilon-1": Curve("kernel teachers, 64 frequencies", 1.0, LEARNS),
 }
 

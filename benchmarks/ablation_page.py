@@ -1,0 +1,151 @@
+"""Write docs/ablations.md and its drawing from benchmarks/results: `python -m benchmarks.ablation_page`.
+
+With `--check` nothing is written, and the exit code says whether page and drawing are what the results say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from benchmarks.table import ROOT
+from datalens_service.evaluation.drawing import Element, canvas, line, mark, polyline, text, xml
+
+RESULTS: Final = ROOT / "benchmarks" / "results"
+PAGE: Final = ROOT / "docs" / "ablations.md"
+DRAWING: Final = ROOT / "docs" / "images" / "voting.svg"
+NOTES: Final = ROOT / "docs" / "ablations-notes.md"
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 700, 16, 300
+_COLOURS: Final = ("#0a6a66", "#c2571a", "#4b5fa8", "#8a8f94", "#b9a13c", "#9c2f1d")
+_STYLE: Final = (
+    "text{font:13px system-ui,sans-serif;fill:#5a636d}.grid{stroke:#8885;stroke-width:1}"
+    ".axis{stroke:#888;stroke-width:1.5}polyline{fill:none;stroke-width:2.5}circle{stroke:none}"
+    + "".join(f".c{number}{{stroke:{colour};fill:{colour}}}" for number, colour in enumerate(_COLOURS))
+    + "polyline{fill:none}"
+)
+
+
+def curves() -> list[dict[str, Any]]:
+    """All that were measured, best end first."""
+    found = [json.loads(path.read_text()) for path in RESULTS.glob("voting-*.json")]
+    return sorted(found, key=lambda curve: -curve["points"][-1]["accuracy"])
+
+
+def noise_of(curve: dict[str, Any]) -> str:
+    """In words."""
+    return "no noise" if curve["epsilon"] is None else f"ε = {curve['epsilon']:g}"
+
+
+def drawing(found: list[dict[str, Any]]) -> str:
+    """Accuracy over images voted on."""
+    told = "; ".join(f"{one['voters']}, {noise_of(one)}: {one['points'][-1]['accuracy']:.1f} %" for one in found)
+    svg = canvas("voting", _BOTTOM + 52 + 20 * len(found), "Accuracy over images voted on", told)
+    svg.set("xmlns", "http://www.w3.org/2000/svg")
+    ElementTree.SubElement(svg, "style").text = _STYLE
+    most = max(one["points"][-1]["images"] for one in found)
+    _axes(svg, most)
+    for number, one in enumerate(found):
+        places = [(_across(point["images"], most), _up(point["accuracy"])) for point in one["points"]]
+        polyline(svg, f"c{number}", places)
+        mark(svg, *places[-1])
+        svg[-1].set("class", f"c{number}")
+        _legend(svg, number, one)
+    return xml(svg) + "\n"
+
+
+def _across(images: float, most: float) -> float:
+    return _LEFT + (_RIGHT - _LEFT) * images / most
+
+
+def _up(accuracy: float) -> float:
+    return _BOTTOM - (_BOTTOM - _TOP) * accuracy / 100
+
+
+def _axes(svg: Element, most: int) -> None:
+    for percent in range(0, 101, 20):
+        line(svg, "grid", _LEFT, _up(percent), _RIGHT, _up(percent))
+        text(svg, "tick", _LEFT - 8, _up(percent) + 4, f"{percent} %", "end")
+    for images in range(0, most + 1, 10_000):
+        text(svg, "tick", _across(images, most), _BOTTOM + 18, f"{images:,}", "middle")
+    line(svg, "axis", _LEFT, _BOTTOM, _RIGHT, _BOTTOM)
+    text(svg, "tick", (_LEFT + _RIGHT) / 2, _BOTTOM + 36, "images voted on", "middle")
+
+
+def _legend(svg: Element, number: int, one: dict[str, Any]) -> None:
+    y = _BOTTOM + 58 + 20 * number
+    line(svg, f"c{number}", _LEFT, y, _LEFT + 26, y)
+    text(svg, "label", _LEFT + 34, y + 4, f"{one['voters']}, {noise_of(one)}", "start")
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def curve_table(found: list[dict[str, Any]]) -> str:
+    """The drawing in numbers."""
+    rows = []
+    for one in found:
+        path = ", ".join(f"{point['accuracy']:.1f}" for point in one["points"])
+        images = ", ".join(f"{point['images']:,}" for point in one["points"])
+        judged = f"{one['synthetic_images']:,} × {one['epochs']}"
+        seconds = f"{one['points'][-1]['seconds']:.0f}"
+        rows.append([one["voters"], noise_of(one), images, path, judged, seconds, str(one["seed"]), one["commit"]])
+    head = ["voters", "noise", "images voted on", "accuracy", "images × epochs", "seconds to train", "seed", "commit"]
+    return table(head, rows)
+
+
+def cell_table(result: dict[str, Any]) -> str:
+    """One row per change."""
+    rows = [
+        [one["cell"], f"{one['noise_stddev']:,}", f"{one['images']:,}", f"{one['accuracy']:.1f}"]
+        for one in result["cells"]
+    ]
+    return table(["change", "σ for ε = 1", "images voted on", "accuracy"], rows)
+
+
+def accounting_table(result: dict[str, Any]) -> str:
+    """Images that a budget pays for."""
+    rows = [
+        [one["setting"], str(one["top_k"]), str(one["noise_stddev"]), f"{one['original']:,}", f"{one['exact']:,}"]
+        for one in result["accounting"]
+    ]
+    return table(["budget", "k", "σ", "images, the original's conversion", "images, exact"], rows)
+
+
+def page(found: list[dict[str, Any]]) -> str:
+    """The notes with every table in its place."""
+    written = NOTES.read_text().replace("{curves}\n", curve_table(found))
+    path = RESULTS / "ablations.json"
+    if path.exists():
+        result = json.loads(path.read_text())
+        seeds = sorted({one["seed"] for one in result["cells"]})
+        judged = (
+            f"Commit {result['commit']}, {result['machine']}; {result['synthetic_images']:,} synthetic images, "
+            f"{result['epochs']} epochs, seed {', '.join(map(str, seeds))}."
+        )
+        written = written.replace("{cells}\n", cell_table(result)).replace("{judged}", judged)
+        written = written.replace("{accounting}\n", accounting_table(result))
+    return "<!-- python -m benchmarks.ablation_page writes this from ablations-notes.md -->\n" + written
+
+
+def main() -> None:
+    """Write, or compare."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    found = curves()
+    wanted = {PAGE: page(found), DRAWING: drawing(found)}
+    if options.check:
+        sys.exit(any(not path.exists() or path.read_text() != content for path, content in wanted.items()))
+    for path, content in wanted.items():
+        path.write_text(content)
+
+
+if __name__ == "__main__":
+    main()
