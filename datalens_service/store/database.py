@@ -33,6 +33,7 @@ _SQLITE_CONNECTIONS = 40
 # A process that is frozen in the middle of a transaction must not hold the row locks of an account for ever.
 _POSTGRESQL_OPTIONS = "-c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
 _MIGRATION_LOCK = 0x646C_6D69
+_BEGIN = "datalens_begin"
 
 TRIGGERS = frozenset(
     {
@@ -130,7 +131,9 @@ class Database:
         Raises:
             StoreUnavailable: Naming the first setting that is unsafe and its remedy.
         """
-        with _translated(), self._engine.connect() as connection:
+        # Of connections that write, and without waiting for whoever writes now.
+        looking = self._engine.execution_options(**{_BEGIN: "BEGIN"})
+        with _translated(), looking.connect() as connection:
             for setting, found, accepted in _durability(connection):
                 if found not in accepted:
                     raise StoreUnavailable(
@@ -186,7 +189,7 @@ def _engine(url: URL, begin: str, query_only: str) -> Engine:
     # As many as the API has threads: a connection that is opened for one request costs more than the request.
     engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=_SQLITE_CONNECTIONS)
     event.listen(engine, "connect", functools.partial(_prepare_sqlite, query_only))
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    event.listen(engine, "begin", functools.partial(_begin_sqlite, begin))
     return engine
 
 
@@ -200,6 +203,10 @@ def _prepare_sqlite(query_only: str, connection: DBAPIConnection, _record: Conne
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.execute(f"PRAGMA query_only={query_only}")
     cursor.close()
+
+
+def _begin_sqlite(begin: str, connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, begin))
 
 
 def _durability(connection: Connection) -> list[tuple[str, str, tuple[str, ...]]]:

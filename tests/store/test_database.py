@@ -232,3 +232,9 @@ def _with_one_of_everything(database: Database) -> None:
 def _installation_key(database: Database) -> bytes:
     with database.session() as session:
         return session.scalars(select(InstallationRow)).one().fingerprint_key
+
+
+def test_a_check_does_not_wait_for_whoever_writes(sqlite_database: Database) -> None:
+    with sqlite_database.transaction() as session:
+        session.execute(text("SELECT 1"))
+        sqlite_database.check()
