@@ -17,15 +17,16 @@ from datalens_service.evaluation.drawing import Element, canvas, line, mark, pol
 RESULTS: Final = ROOT / "benchmarks" / "results"
 PAGE: Final = ROOT / "docs" / "ablations.md"
 DRAWING: Final = ROOT / "docs" / "images" / "voting.svg"
-NOTES: Final = ROOT / "docs" / "ablations-notes.md"
+NOTES: Final = ROOT / "benchmarks" / "ablations.md"
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 700, 16, 300
 _COLOURS: Final = ("#0a6a66", "#c2571a", "#4b5fa8", "#8a8f94", "#b9a13c", "#9c2f1d")
 _STYLE: Final = (
     "text{font:13px system-ui,sans-serif;fill:#5a636d}.grid{stroke:#8885;stroke-width:1}"
     ".axis{stroke:#888;stroke-width:1.5}polyline{fill:none;stroke-width:2.5}circle{stroke:none}"
-    + "".join(f".c{number}{{stroke:{colour};fill:{colour}}}" for number, colour in enumerate(_COLOURS))
-    + "polyline{fill:none}"
+    + "".join(
+        f".c{number}{{stroke:{colour}}}circle.c{number}{{fill:{colour}}}" for number, colour in enumerate(_COLOURS)
+    )
 )
 
 
@@ -69,7 +70,7 @@ def _axes(svg: Element, most: int) -> None:
     for percent in range(0, 101, 20):
         line(svg, "grid", _LEFT, _up(percent), _RIGHT, _up(percent))
         text(svg, "tick", _LEFT - 8, _up(percent) + 4, f"{percent} %", "end")
-    for images in range(0, most + 1, 10_000):
+    for images in range(0, most + 1, 20_000):
         text(svg, "tick", _across(images, most), _BOTTOM + 18, f"{images:,}", "middle")
     line(svg, "axis", _LEFT, _BOTTOM, _RIGHT, _BOTTOM)
     text(svg, "tick", (_LEFT + _RIGHT) / 2, _BOTTOM + 36, "images voted on", "middle")
@@ -131,7 +132,7 @@ def page(found: list[dict[str, Any]]) -> str:
         )
         written = written.replace("{cells}\n", cell_table(result)).replace("{judged}", judged)
         written = written.replace("{accounting}\n", accounting_table(result))
-    return "<!-- python -m benchmarks.ablation_page writes this from ablations-notes.md -->\n" + written
+    return "<!-- python -m benchmarks.ablation_page writes this from benchmarks/ablations.md -->\n" + written
 
 
 def main() -> None:
