@@ -19,7 +19,7 @@ PAGE: Final = ROOT / "docs" / "ablations.md"
 DRAWING: Final = ROOT / "docs" / "images" / "voting.svg"
 NOTES: Final = ROOT / "benchmarks" / "ablations.md"
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 700, 16, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 670, 16, 300
 _COLOURS: Final = ("#0a6a66", "#c2571a", "#4b5fa8", "#8a8f94", "#b9a13c", "#9c2f1d")
 _STYLE: Final = (
     "text{font:13px system-ui,sans-serif;fill:#5a636d}.grid{stroke:#8885;stroke-width:1}"

@@ -14,6 +14,11 @@ def test_the_table_is_made_from_the_results():
     assert subprocess.run([sys.executable, "-m", "benchmarks.table", "--check"], cwd=ROOT, check=False).returncode == 0
 
 
+def test_the_page_of_ablations_is_made_from_the_results():
+    command = [sys.executable, "-m", "benchmarks.ablation_page", "--check"]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
 def test_every_link_of_the_pages_leads_somewhere():
     broken = []
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
