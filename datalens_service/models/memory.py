@@ -75,6 +75,25 @@ class TensorFile:
             self._mapping.madvise(mmap.MADV_DONTNEED, begin, start + stop * row - begin)
 
 
+class Scratch:
+    """Float32 memory of a processor that one block after another uses: fresh pages cost more than the work on them.
+
+    What lies in it is private and stays until the next block. A graphics processor's allocator does the same by itself.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, Tensor] = {}
+
+    def tensor(self, name: str, shape: Shape, device: torch.device) -> Tensor:
+        """Numbers of any value, which whoever asks next for this name overwrites."""
+        if device.type == "cuda":
+            return torch.empty(shape, device=device)
+        needed, held = math.prod(shape), self._held.get(name)
+        if held is None or len(held) < needed:
+            held = self._held[name] = torch.empty(needed)
+        return held[:needed].view(shape)
+
+
 def file_beyond(
     memory_gib: float, shapes: Sequence[Shape], device: torch.device, folder: Path | None = None
 ) -> TensorFile | None:

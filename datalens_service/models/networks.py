@@ -24,14 +24,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from datalens_service.data.dataset import Schema
+from datalens_service.models.memory import Scratch
 from datalens_service.models.patches import TAPS, Unfold, fold, halved, taps_inside, unfold
 
 Parameters = dict[str, Tensor]
 Shape = tuple[int, ...]
 
 _SLOPE: Final = 0.2
-_FEW: Final = 8
-"""Shared images alone, below which their product is faster with the weights in front."""
 
 
 class TeacherNetwork(ABC):
@@ -94,6 +93,7 @@ class Dense(TeacherNetwork):
     def __init__(self, schema: Schema, hidden: int = 16) -> None:
         super().__init__(schema)
         self.hidden = hidden
+        self._scratch = Scratch()
 
     def shapes(self) -> dict[str, Shape]:
         """Shape of every parameter of one teacher."""
@@ -117,13 +117,14 @@ class Dense(TeacherNetwork):
 
     def first(self, parameters: Parameters, own: Tensor, shared: Tensor, classes: Tensor) -> Tensor:
         """(n, hidden, B + S)."""
-        products: Tensor = _FirstProduct.apply(parameters["input.weight"], own, shared)
+        products: Tensor = _FirstProduct.apply(parameters["input.weight"], own, shared, self._scratch)
         return products + _labels_and_bias(parameters, "input", classes)
 
     def rest(self, parameters: Parameters, features: Tensor, classes: Tensor) -> Tensor:
         """The label enters at the input only."""
-        hidden = functional.leaky_relu(features, _SLOPE)
-        return (torch.bmm(parameters["output.weight"], hidden) + parameters["output.bias"][..., None])[:, 0]
+        # Not a product of matrices: the derivative of one with a single row is far slower than the multiplication.
+        hidden = functional.leaky_relu(features, _SLOPE).mT
+        return (hidden * parameters["output.weight"]).sum(dim=-1) + parameters["output.bias"]
 
     def pull_back(self, parameters: Parameters, gradient: Tensor) -> Tensor:
         """Through the first weights."""
@@ -232,31 +233,35 @@ def _as_floats(images: Tensor) -> Tensor:
 
 
 def _labels_and_bias(parameters: Parameters, layer: str, classes: Tensor) -> Tensor:
-    """(n, out, B): the part of a dense layer that does not depend on its input."""
-    return torch.baddbmm(parameters[f"{layer}.bias"][..., None], parameters[f"{layer}.label"], classes)
+    """(n, out, B), the batch in front in memory: the part of a dense layer that does not depend on its input."""
+    return torch.baddbmm(parameters[f"{layer}.bias"][:, None], classes.mT, parameters[f"{layer}.label"].mT).mT
 
 
 class _FirstProduct(torch.autograd.Function):
     """(n, out, B + S): first weights (n, out, in) times own (n, B, in) and shared (S, in) images.
 
     One product with the images in front reads the weights once and along their rows, forth and back: they are the
-    largest array of the dense teacher.
+    largest array of the dense teacher. Its images and its gradient lie in `scratch`, so the gradient is to be used
+    before the next block. Bytes are multiplied as they are: what divides them by 255 are the far fewer products.
     """
 
     @staticmethod
-    def forward(context: Any, weight: Tensor, own: Tensor, shared: Tensor) -> Tensor:
-        if not own.shape[1] and len(shared) < _FEW:
-            return (weight.flatten(0, 1) @ shared.T).view(*weight.shape[:2], -1)
-        rows = torch.cat([own, shared.expand(len(own), -1, -1)], dim=1)
-        if own.dtype == torch.uint8:
-            rows[:, : own.shape[1]].div_(255)
+    def forward(context: Any, weight: Tensor, own: Tensor, shared: Tensor, scratch: Scratch) -> Tensor:
+        if not own.shape[1]:
+            return torch.bmm(shared.expand(len(weight), -1, -1), weight.mT).mT
+        context.scale, context.scratch = 1 / 255 if own.dtype == torch.uint8 else 1.0, scratch
+        rows = scratch.tensor("rows", (len(own), own.shape[1] + len(shared), own.shape[2]), weight.device)
+        rows[:, : own.shape[1]] = own
+        rows[:, own.shape[1] :] = shared / context.scale
         context.save_for_backward(rows)
-        return torch.bmm(rows, weight.mT).mT
+        return torch.bmm(rows, weight.mT).mul_(context.scale).mT
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         (rows,) = context.saved_tensors
-        return torch.bmm(gradient, rows), None, None
+        shape = (len(rows), gradient.shape[1], rows.shape[2])
+        by_weight = context.scratch.tensor("by_weight", shape, rows.device)
+        return torch.bmm(gradient * context.scale, rows, out=by_weight), None, None, None
 
 
 class _DenseProduct(torch.autograd.Function):

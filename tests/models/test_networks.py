@@ -43,6 +43,18 @@ def test_activations_cover_what_is_kept_for_the_backward_pass(architecture: str,
     assert activations < estimate < 4 * activations
 
 
+def test_the_gradient_of_a_block_that_another_has_overwritten_is_an_error():
+    schema = schema_of(1, 8, 8)
+    network = Dense(schema)
+    parameters = {name: torch.zeros(2, *shape, requires_grad=True) for name, shape in network.shapes().items()}
+    (batch,) = random_batches(schema, 2, steps=1)
+    classes = torch.zeros(2, 3, 10)
+    features = [network.first(parameters, batch[0], batch[2], classes) for _ in range(2)]
+    torch.autograd.grad(features[1].sum(), parameters["input.weight"])
+    with pytest.raises(RuntimeError, match="inplace operation"):
+        torch.autograd.grad(features[0].sum(), parameters["input.weight"])
+
+
 def test_the_conv_teacher_is_the_originals():
     network = Conv(schema_of(1, 28, 28, classes=10))
     assert network.maps == (11, 42)
