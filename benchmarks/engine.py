@@ -30,6 +30,8 @@ Keys of the JSON, beside commit, machine and versions:
     matmul_flops_per_second        of the same products alone, by the best of torch.bmm over all teachers, over blocks,
                                    and over one block again and again that stays in the cache
     fraction_of_matmul_peak        train_flops_per_second / matmul_flops_per_second
+    product_seconds                train_flops / matmul_flops_per_second: these products alone
+    traffic_seconds                to read and write as many numbers in memory as weights and both moments are, once
     votes                          TopAgg with the authors' k=200 on 784 coordinates:
         votes_per_second           teachers' votes for an image, encoded, checked and summed
         bytes_per_second           of gradients read
@@ -46,6 +48,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -61,6 +64,7 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import TopAgg
 from datalens_service.methods import DataLens, Place
 from datalens_service.models.acceleration import coarse_products
+from datalens_service.models.networks import ARCHITECTURES
 from datalens_service.models.runs import runs_of
 from datalens_service.models.teachers import TeacherEnsemble
 from datalens_service.run import run
@@ -74,6 +78,8 @@ GROWTH = (250, 500, 1000, 2000, 4000, 8000)
 VOTERS, VOTED_ON = 1000, 15
 LARGEST = {"cpu": 2**24, "cuda": 2**31}
 """Numbers of a tensor whose product is timed alone."""
+LARGEST_COPY = 2**28
+"""Numbers that are read and written at most; more are scaled."""
 
 
 def batches(architecture: str, teachers: int, device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -147,6 +153,14 @@ def product_seconds(shape: tuple[int, int, int], teachers: int, block: int, cloc
     return min(times) * teachers / count
 
 
+def traffic_seconds(architecture: str, teachers: int, clock: Clock) -> float:
+    """What no optimiser step can do without: weights and both moments pass through memory, which no cache holds."""
+    shapes = ARCHITECTURES[architecture](SCHEMA).shapes().values()
+    needed = 3 * teachers * sum(math.prod(shape) for shape in shapes)
+    numbers = torch.ones(min(needed, LARGEST_COPY), device=clock.device)
+    return clock.seconds(lambda: numbers.mul_(1.0)) * needed / len(numbers)
+
+
 def ensemble_times(architecture: str, batch: tuple[Tensor, ...], clock: Clock) -> dict[str, Any]:
     """Of all teachers together."""
     clock.forget_peak()
@@ -184,6 +198,8 @@ def speed(architecture: str, teachers: int, clock: Clock) -> dict[str, Any]:
         "train_flops_per_second": flops / own["train_seconds"],
         "matmul_flops_per_second": flops / alone,
         "fraction_of_matmul_peak": alone / own["train_seconds"],
+        "product_seconds": alone,
+        "traffic_seconds": traffic_seconds(architecture, teachers, clock),
     }
 
 
