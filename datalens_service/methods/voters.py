@@ -17,10 +17,11 @@ import torch
 from datalens_service.data.dataset import Dataset, Labels, Schema
 from datalens_service.data.partition import assign_shards, members
 from datalens_service.data.upload import Upload
-from datalens_service.errors import CheckpointMismatch, InvalidInput
+from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms import SharedVotes, SomeImages, VoteMechanism
 from datalens_service.methods.base import Place
 from datalens_service.models.basis import dct_basis
+from datalens_service.models.held_teachers import HeldTeachers
 from datalens_service.models.kernel_teachers import KernelTeachers
 from datalens_service.models.runs import held_by, runs_of
 from datalens_service.models.shards import ShardSampler
@@ -99,7 +100,7 @@ class Voters:
     @property
     def on_disk(self) -> bool:
         """Whether the teachers lie in a file."""
-        return isinstance(self._teachers, TeacherEnsemble) and self._teachers.on_disk
+        return self._teachers.on_disk
 
     def train(self, proposal: Proposal, *, first: bool) -> None:
         """The optimiser steps before a vote.
@@ -108,7 +109,7 @@ class Voters:
             proposal: With class-pure shards, as many images of each class, in class order.
             first: Whether it is the first vote.
         """
-        if isinstance(self._teachers, KernelTeachers):
+        if not self._teachers.trained:
             return
         images, labels = proposal
         if self._groups > 1:
@@ -144,9 +145,7 @@ class Voters:
 
         A job is resumed without it: teachers are trained again while the stored sums are replayed.
         """
-        if isinstance(self._teachers, KernelTeachers) or not self._steps:
-            return {}
-        if self._teachers.large or self._ranks.count > 1:
+        if not self._steps or self._teachers.large or self._ranks.count > 1:
             return {}
         return self._teachers.state() | {"teacher_steps": np.array(self._steps)}
 
@@ -156,20 +155,16 @@ class Voters:
         Raises:
             CheckpointMismatch: It belongs to other teachers.
         """
-        if isinstance(self._teachers, KernelTeachers):
-            raise CheckpointMismatch("The checkpoint holds teachers that are trained; those of this job are not.")
         self._teachers.restore({name: value for name, value in state.items() if name != "teacher_steps"})
         self._steps = int(state["teacher_steps"])
 
     def _in_basis(self, gradients: torch.Tensor) -> torch.Tensor:
-        """Coordinates of a block; teachers in closed form speak in the basis themselves."""
-        if self._basis is None or isinstance(self._teachers, KernelTeachers):
+        """Coordinates of a block."""
+        if self._basis is None or self._teachers.in_basis:
             return gradients
         return gradients @ torch.from_numpy(self._basis).to(gradients.device)
 
-    def _ensemble(
-        self, schema: Schema, device: str, runs: list[range], place: Place
-    ) -> TeacherEnsemble | KernelTeachers:
+    def _ensemble(self, schema: Schema, device: str, runs: list[range], place: Place) -> HeldTeachers:
         parameters, active = self._parameters, self._sampler.active
         if parameters.teacher == "kernel":
             basis = None if self._basis is None else torch.from_numpy(self._basis)

@@ -15,11 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from datalens_service.errors import CheckpointMismatch
 from datalens_service.models.acceleration import block_bytes as usual_block_bytes
 from datalens_service.models.acceleration import coarse_products
+from datalens_service.models.held_teachers import HeldTeachers
 from datalens_service.models.runs import blocks_of, runs_of
 from datalens_service.models.shards import ShardBatch
 
@@ -27,7 +31,7 @@ _NEAREST: Final = 1e-2
 """Distance below which two images count as this far apart: the gradient of a distance has no value at 0."""
 
 
-class KernelTeachers:
+class KernelTeachers(HeldTeachers):
     """N witness functions; what `TeacherEnsemble` is for networks.
 
     Formal guarantee: gradients of teacher i are a function of its own records, of the proposed images and of public
@@ -46,7 +50,12 @@ class KernelTeachers:
 
     Attributes:
         held: Numbers of the teachers that are here.
+        trained: False: there is nothing to learn.
+        in_basis: True.
     """
+
+    trained = False
+    in_basis = True
 
     def __init__(
         self,
@@ -69,6 +78,11 @@ class KernelTeachers:
         self._dimensions = records.images.shape[-1]
         self._labels = records.labels.to(self.device)
         self._records = records.images if self._basis is None else self._all_seen(records.images)
+
+    def train_step(
+        self, real_images: Tensor, real_labels: Tensor, synthetic_images: Tensor, synthetic_labels: Tensor
+    ) -> None:
+        """Nothing: the best discriminator is known."""
 
     def image_gradients(
         self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
@@ -94,6 +108,18 @@ class KernelTeachers:
     def teachers_per_block(self, images: int) -> int:
         """How many teachers are handled at once when each sees `images` images."""
         return max(1, self._block_bytes // (4 * self._dimensions * (self._records.shape[1] + 2 * images)))
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Empty."""
+        return {}
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Refuse.
+
+        Raises:
+            CheckpointMismatch: Always; these teachers leave no state.
+        """
+        raise CheckpointMismatch("The checkpoint holds teachers that are trained; those of this job are not.")
 
     def _towards_records(self, block: slice, images: Tensor, labels: Tensor, others: Tensor) -> Tensor:
         """(n, images, K): mean unit vector towards own records of the image's class, less `others`."""

@@ -22,6 +22,7 @@ from datalens_service.errors import CheckpointMismatch, InvalidSpec
 from datalens_service.models.acceleration import block_bytes as usual_block_bytes
 from datalens_service.models.acceleration import coarse_products
 from datalens_service.models.adam import Slots, adam_step
+from datalens_service.models.held_teachers import HeldTeachers
 from datalens_service.models.memory import GIBIBYTE, MEMORY_GIB, file_beyond, size_of
 from datalens_service.models.networks import ARCHITECTURES, Parameters, Shape, TeacherNetwork
 from datalens_service.models.runs import blocks_of, runs_of
@@ -29,7 +30,7 @@ from datalens_service.models.runs import blocks_of, runs_of
 _DRAWN_AT_ONCE: Final = 2**20
 
 
-class TeacherEnsemble:
+class TeacherEnsemble(HeldTeachers):
     """N teachers with stacked parameters and an optimiser state each.
 
     Formal guarantee: parameters, Adam moments and gradients of teacher i are a function of its own batches,
@@ -56,10 +57,15 @@ class TeacherEnsemble:
         held: Numbers of the teachers that are here.
         large: Whether it exceeds its limit of memory, on a graphics processor too: `state` is then too large to be
             kept between steps.
+        trained: True.
+        in_basis: False: gradients are by pixels.
 
     Raises:
         InvalidSpec: Unknown architecture, or more teachers than fit on the disk.
     """
+
+    trained = True
+    in_basis = False
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from datalens_service.errors import CheckpointMismatch
 from datalens_service.models.basis import dct_basis
 from datalens_service.models.kernel_teachers import KernelTeachers
 from datalens_service.models.runs import held_by, runs_of
@@ -120,3 +121,14 @@ def test_memory_is_bounded_by_blocks():
     batch = random_batches(SCHEMA, TEACHERS, 1)[0]
     teachers = KernelTeachers(TEACHERS, ShardBatch(*batch[:2]), "cpu", block_bytes=1)
     assert [len(block) for block in teachers.image_gradients(batch[2], batch[3])] == [1] * TEACHERS
+
+
+def test_they_leave_no_state_and_take_none():
+    batch = random_batches(SCHEMA, TEACHERS, 1)[0]
+    teachers = KernelTeachers(TEACHERS, ShardBatch(*batch[:2]), "cpu")
+    before = torch.cat(list(teachers.image_gradients(batch[2], batch[3])))
+    teachers.train_step(*batch)
+    assert torch.equal(torch.cat(list(teachers.image_gradients(batch[2], batch[3]))), before)
+    assert teachers.state() == {}
+    with pytest.raises(CheckpointMismatch, match="trained"):
+        teachers.restore({"steps": np.array(1)})
