@@ -1,4 +1,4 @@
-"""Write the table of README.md and docs/utility.md from benchmarks/results/utility-*.json: `python -m benchmarks.table`.
+"""Write the tables of README.md and docs/utility.md from benchmarks/results: `python -m benchmarks.table`.
 
 With `--check` nothing is written, and the exit code says whether both are what the results say.
 """

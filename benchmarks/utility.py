@@ -1,6 +1,6 @@
 """Accuracy of classifier A on real test images after training on synthetic ones only.
 
-    python -m benchmarks.utility --row auto --dataset mnist --epsilon 1 --out benchmarks/results/utility-mnist-1-auto.json
+    python -m benchmarks.utility --row auto --dataset mnist --epsilon 1 --out …
     python -m benchmarks.utility --row floor --dataset fashion_mnist --epsilon 10
     python -m benchmarks.utility --row warm --set student_learning_rate=1e-4
 
