@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS: Final = ROOT / "benchmarks" / "results"
 NOTES: Final = ROOT / "benchmarks" / "utility.md"
 PAGE: Final = ROOT / "docs" / "utility.md"
+SAMPLES: Final = ROOT / "docs" / "images" / "samples"
 BEGIN, END = "<!-- table: python -m benchmarks.table -->\n", "<!-- end of table -->"
 
 DATASETS: Final = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
@@ -96,6 +97,23 @@ def line(row: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
+def samples() -> str:
+    """Pictures by method and budget, those that are there."""
+    written = ""
+    for dataset, name in DATASETS.items():
+        lines = []
+        for row in ORDER:
+            pictures = [SAMPLES / f"{dataset}-{row}-{epsilon:g}.png" for epsilon in BUDGETS]
+            if any(path.exists() for path in pictures):
+                shown = [
+                    f"![{path.stem}]({path.relative_to(PAGE.parent)})" if path.exists() else "" for path in pictures
+                ]
+                lines.append([f"`{row}`", *shown])
+        if lines:
+            written += f"### {name}\n\n" + table(["row", *(f"ε = {epsilon:g}" for epsilon in BUDGETS)], lines) + "\n"
+    return written
+
+
 def budget(row: dict[str, Any]) -> str:
     """ε, if there is one."""
     return f"{row['epsilon']:g}" if row["epsilon"] else ""
@@ -110,6 +128,7 @@ def readme(found: Rows) -> str:
 def page(found: Rows) -> str:
     """docs/utility.md."""
     notes = NOTES.read_text().replace("{overview}\n", overview(found)).replace("{details}\n", details(found))
+    notes = notes.replace("{samples}\n", samples())
     return "<!-- python -m benchmarks.table writes this from benchmarks/utility.md -->\n" + notes
 
 
