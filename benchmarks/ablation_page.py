@@ -79,7 +79,7 @@ def _axes(svg: Element, most: int) -> None:
 def _legend(svg: Element, number: int, one: dict[str, Any]) -> None:
     y = _BOTTOM + 58 + 20 * number
     line(svg, f"c{number}", _LEFT, y, _LEFT + 26, y)
-    text(svg, "label", _LEFT + 34, y + 4, f"{one['voters']}, {noise_of(one)}", "start")
+    text(svg, "label", _LEFT + 34, y + 4, f"{one['voters']}, {noise_of(one)}, seed {one['seed']}", "start")
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -1,8 +1,8 @@
-"""Sample grids: ten images of each class, one row per class.
+"""Sample grids: ten images of each class, one line per class.
 
-    python -m benchmarks.grids --dataset mnist --preset auto --epsilon 1 --out docs/images/mnist-auto-epsilon-1.png
+    python -m benchmarks.grids --dataset mnist --epsilon 1 --rows auto moments scratch --out docs/images/samples
 
-The first ten samples of each class with seed 0: nothing is picked.
+The first ten samples of each class with seed 0: nothing is picked. Rows are those of `benchmarks.rows`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.environment import dataset
-from datalens_service.cli.specs import SpecOptions
+from benchmarks.rows import ROWS
 from datalens_service.models.generator import Generator
-from datalens_service.presets import PRESETS
 from datalens_service.run import run
 
 _COLUMNS = 10
-_ENLARGED = 2
+_DELTA = 1e-5
 
 
 def grid(generator: Generator) -> Image.Image:
@@ -30,25 +29,23 @@ def grid(generator: Generator) -> Image.Image:
     images, _ = generator.sample(len(labels), labels=labels)
     rows = images.reshape(schema.num_classes, _COLUMNS, schema.height, schema.width, schema.channels)
     sheet = rows.transpose(0, 2, 1, 3, 4).reshape(schema.num_classes * schema.height, -1, schema.channels)
-    picture = Image.fromarray(sheet[..., 0] if schema.channels == 1 else sheet)
-    return picture.resize((picture.width * _ENLARGED, picture.height * _ENLARGED), Image.Resampling.NEAREST)
+    return Image.fromarray(sheet[..., 0]) if schema.channels == 1 else Image.fromarray(sheet)
 
 
 def main() -> None:
-    """Train once and draw."""
+    """Train each row once and draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="mnist")
-    parser.add_argument("--preset", choices=sorted(PRESETS), default="auto")
+    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=["auto"])
     parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--generator", type=Path, help="draw from this file instead of training")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder")
     options = parser.parse_args()
-    if options.generator is None:
-        data = dataset(options.dataset)
-        generator = run(SpecOptions(options.epsilon, None, preset=options.preset).spec(data.schema), data).generator
-    else:
-        generator = Generator.load(options.generator)
-    grid(generator).save(options.out, optimize=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    data = dataset(options.dataset)
+    for name in options.rows:
+        spec = ROWS[name].options(options.epsilon, _DELTA, 0).spec(data.schema)
+        picture = options.out / f"{options.dataset}-{name}-{options.epsilon:g}.png"
+        grid(run(spec, data).generator).save(picture, optimize=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 Every method that works makes some releases on random images of 28×28×1, 32×32×3 and 64×64×3; neither depends on what
 the images show. A step of DataLens is two optimiser steps of all teachers, their gradients, the vote and the student's
-update, with the authors' 15 images and k = 200; the first one is not counted. A step of the others is one release.
+update, with the authors' 15 images and k = 200; a step of guided is one gradient; the first one of either is not
+counted. A step of the others is one release.
 
 Keys of the JSON, beside commit, machine and versions:
 
@@ -33,7 +34,8 @@ from benchmarks.clock import Clock
 from benchmarks.environment import provenance
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import DataLens, Method, Mixture, Moments, Place
+from datalens_service.methods import DataLens, Guided, Method, Mixture, Moments, Place
+from datalens_service.methods.guided import GuidedLoop
 from datalens_service.methods.teacher_loop import TeacherLoop
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
@@ -47,15 +49,18 @@ TEACHERS = {
     "dense, count_sketch": {"votes": "count_sketch"},
     "dense, topagg, class-pure": {"shards": "class_pure", "images_per_step": 20},
     "dense, topagg, after moments": {"warm_start": "moments"},
+    "kernel, topagg": {"teacher": "kernel"},
     "conv, topagg": {"teacher": "conv"},
 }
+_SAMPLES = 2_000
+"""Of guided, whose labeller learns from so many before the first gradient, which is not counted."""
 
 
 def methods(teachers: int) -> dict[str, Method]:
     """By name."""
     common = {"num_teachers": teachers, "teacher_warmup_steps": 2}
     voting = {f"datalens: {name}": DataLens(**(common | changes)) for name, changes in TEACHERS.items()}
-    return {"moments": Moments(), "mixture": Mixture(), **voting}
+    return {"moments": Moments(), "mixture": Mixture(), "guided": Guided(samples=_SAMPLES), **voting}
 
 
 def dataset(shape: tuple[int, int, int], records: int) -> Dataset:
@@ -80,8 +85,9 @@ def measured(method: Method, data: Dataset, clock: Clock, votes: int) -> dict[st
     began = clock.now()
     loop = method.start(plan, data, TrainingRandomness(0), Place(clock.device))
     started, account, noise = clock.now() - began, MemoryAccount(units), NoiseSource()
-    before = loop.steps - plan.releases[-1].count if isinstance(loop, TeacherLoop) else 0
-    uncounted = range(before + 1) if isinstance(loop, TeacherLoop) else range(0)
+    # What is timed follows a start: votes a warm start, gradients the teaching of their labeller.
+    follows = isinstance(loop, (TeacherLoop, GuidedLoop))
+    uncounted = range(loop.steps - plan.releases[-1].count + 1 if follows else 0)
     for step in uncounted:
         loop.step(step, account, noise)
     counted = range(uncounted.stop, min(loop.steps, uncounted.stop + votes))

@@ -1,57 +1,148 @@
-"""Write the table of README.md from benchmarks/results/utility-*.json: `python -m benchmarks.table`.
+"""Write the tables of README.md and docs/utility.md from benchmarks/results: `python -m benchmarks.table`.
 
-With `--check` nothing is written, and the exit code says whether the table is what the results say.
+With `--check` nothing is written, and the exit code says whether both are what the results say.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 ROOT = Path(__file__).parent.parent
+RESULTS: Final = ROOT / "benchmarks" / "results"
+NOTES: Final = ROOT / "benchmarks" / "utility.md"
+PAGE: Final = ROOT / "docs" / "utility.md"
+SAMPLES: Final = ROOT / "docs" / "images" / "samples"
 BEGIN, END = "<!-- table: python -m benchmarks.table -->\n", "<!-- end of table -->"
-COLUMNS = ("data set", "method", "ε", "accuracy", "seeds", "images × epochs", "seconds to train", "commit")
-HEAD = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}\n"
+
+DATASETS: Final = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
+BUDGETS: Final = (0.2, 1.0, 10.0)
+COLUMNS: Final = ["data set", "method", "ε", "accuracy", "seeds", "images × epochs", "seconds", "commit"]
+ORDER: Final = (
+    "auto",
+    "mixture",
+    "moments",
+    "warm",
+    "scratch",
+    "klevel",
+    "count_sketch",
+    "authors",
+    "floor",
+    "ceiling",
+)
+"""Rows from top to bottom, whatever they measure."""
+
+Rows = list[dict[str, Any]]
 
 
-def rows() -> list[dict[str, Any]]:
+def rows() -> Rows:
     """All rows of all results, each with its commit."""
-    found = []
-    for path in sorted((ROOT / "benchmarks" / "results").glob("utility-*.json")):
+    found: Rows = []
+    for path in RESULTS.glob("utility-*.json"):
         result = json.loads(path.read_text())
         found += [{**row, "commit": result["commit"]} for row in result["rows"]]
-    return found
+    return sorted(found, key=lambda row: (list(DATASETS).index(row["dataset"]), row["epsilon"] or math.inf, rank(row)))
 
 
-def line(row: dict[str, Any]) -> str:
-    """One line of the table."""
+def rank(row: dict[str, Any]) -> tuple[int, bool]:
+    """Place of a row: after a run of votes comes its warm start alone."""
+    return ORDER.index(row["row"]), row["method"].startswith("that")
+
+
+def table(head: list[str], lines: list[list[str]]) -> str:
+    """Markdown."""
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in [head, ["---"] * len(head), *lines])
+
+
+def accuracy(row: dict[str, Any]) -> str:
+    """Mean and spread."""
     spread = f" ± {row['accuracy_std']:.1f}" if row["accuracy_std"] is not None else ""
-    method = " ".join([row["method"], *row["settings"]])
+    return f"{row['accuracy_mean']:.1f}{spread}"
+
+
+def overview(found: Rows) -> str:
+    """One line per method, one column per data set and budget."""
+    places = [(dataset, epsilon) for dataset in DATASETS for epsilon in BUDGETS]
+    cells = {(row["method"], row["dataset"], row["epsilon"]): accuracy(row) for row in found}
+    # Real images have no budget: their accuracy stands in every column.
+    cells |= {
+        (row["method"], row["dataset"], epsilon): accuracy(row)
+        for row in found
+        if row["epsilon"] is None
+        for epsilon in BUDGETS
+    }
+    methods = list(dict.fromkeys(row["method"] for row in sorted(found, key=rank)))
+    head = ["trained on", *(f"{DATASETS[dataset]}, ε = {epsilon:g}" for dataset, epsilon in places)]
+    return table(head, [[name, *(cells.get((name, *place), "") for place in places)] for name in methods])
+
+
+def details(found: Rows) -> str:
+    """One line per measurement."""
+    return table(COLUMNS, [line(row) for row in found])
+
+
+def line(row: dict[str, Any]) -> list[str]:
+    """One measurement."""
     # Real images are the ceiling's; floor A has no images at all.
     shown = f"{row['synthetic_images']:,} × {row['epochs']}" if row["seconds"] is not None else ""
     seconds = "" if row["seconds"] is None else f"{row['seconds']:.0f}"
-    return (
-        f"| {row['dataset']} | {method} | {row['epsilon']:g} | {row['accuracy_mean']:.1f}{spread} "
-        f"| {row['seeds']} | {shown} | {seconds} | {row['commit']} |\n"
-    )
+    method = " ".join([row["method"], *row["settings"]])
+    return [
+        DATASETS[row["dataset"]], method, budget(row), accuracy(row), str(row["seeds"]), shown, seconds,
+        row["commit"],
+    ]  # fmt: skip
+
+
+def samples() -> str:
+    """Pictures by method and budget, those that are there."""
+    written = ""
+    for dataset, name in DATASETS.items():
+        lines = []
+        for row in ORDER:
+            pictures = [SAMPLES / f"{dataset}-{row}-{epsilon:g}.png" for epsilon in BUDGETS]
+            if any(path.exists() for path in pictures):
+                shown = [
+                    f"![{path.stem}]({path.relative_to(PAGE.parent)})" if path.exists() else "" for path in pictures
+                ]
+                lines.append([f"`{row}`", *shown])
+        if lines:
+            written += f"### {name}\n\n" + table(["row", *(f"ε = {epsilon:g}" for epsilon in BUDGETS)], lines) + "\n"
+    return written
+
+
+def budget(row: dict[str, Any]) -> str:
+    """ε, if there is one."""
+    return f"{row['epsilon']:g}" if row["epsilon"] else ""
+
+
+def readme(found: Rows) -> str:
+    """README.md with its table."""
+    before, rest = (ROOT / "README.md").read_text().split(BEGIN)
+    return before + BEGIN + overview(found) + END + rest.split(END)[1]
+
+
+def page(found: Rows) -> str:
+    """docs/utility.md."""
+    notes = NOTES.read_text().replace("{overview}\n", overview(found)).replace("{details}\n", details(found))
+    notes = notes.replace("{samples}\n", samples())
+    return "<!-- python -m benchmarks.table writes this from benchmarks/utility.md -->\n" + notes
 
 
 def main() -> None:
-    """Replace what stands between the markers."""
+    """Write, or compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    written = before + BEGIN + HEAD + "".join(line(row) for row in rows()) + END + after
+    found = rows()
+    wanted = {ROOT / "README.md": readme(found), PAGE: page(found)}
     if options.check:
-        sys.exit(written != text)
-    readme.write_text(written)
+        sys.exit(any(not path.exists() or path.read_text() != content for path, content in wanted.items()))
+    for path, content in wanted.items():
+        path.write_text(content)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
 """Accuracy of classifier A on real test images after training on synthetic ones only.
 
-    python -m benchmarks.utility --dataset mnist --preset fast --epsilon 1 --seeds 3
-    python -m benchmarks.utility --preset balanced --set student_learning_rate=1e-4
+    python -m benchmarks.utility --row auto --dataset mnist --epsilon 1 --out …
+    python -m benchmarks.utility --row floor --dataset fashion_mnist --epsilon 10
+    python -m benchmarks.utility --row warm --set student_learning_rate=1e-4
 
-Last epoch, mean and spread over seeds, nothing selected on test data. A run with a warm start is
-measured before and after it was refined, on the same budget. `--floors` adds floor A and the ceiling; floor B, moments
-without votes at the whole budget, is the preset `fast`.
+`--row` is a key of `benchmarks.rows.ROWS`, `floor` (A, noisy class averages) or `ceiling` (real images, no ε). Last
+epoch, mean and spread over seeds, nothing selected on test data. A run with a warm start is measured before and after
+its votes.
+
+`seconds` are those that processors gave to training, all threads together: other work on the machine leaves them alone.
 """
 
 from __future__ import annotations
@@ -21,13 +24,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.environment import dataset, provenance
-from datalens_service.cli.specs import SpecOptions
+from benchmarks.rows import ROWS
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.downstream import accuracy
 from datalens_service.evaluation.floors import class_average_accuracy
 from datalens_service.models.generator import Generator
-from datalens_service.presets import PRESETS
 from datalens_service.run import run
+
+FLOOR, CEILING = "floor", "ceiling"
 
 
 def score(generator: Generator, data: Dataset, images: int, epochs: int, seed: int) -> float:
@@ -45,41 +49,47 @@ def trained_on(images: np.ndarray, labels: np.ndarray, data: Dataset, epochs: in
 
 
 def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
-    """One row per generator: the released one and, with a warm start, the one before the votes."""
+    """The released generator and, where the row has one, the warm start before the votes."""
+    chosen = ROWS[options.row]
     scores: dict[str, list[float]] = {}
     seconds: list[float] = []
     for seed in range(options.seeds):
-        wanted = SpecOptions(
-            options.epsilon, options.delta, preset=options.preset, settings=options.settings, seed=seed
-        )
-        began = time.monotonic()
+        wanted = chosen.options(options.epsilon, options.delta, seed, tuple(options.settings))
+        began = time.process_time()
         result = run(wanted.spec(data.schema), data)
-        seconds.append(time.monotonic() - began)
-        start = None if options.released_only else result.start_generator
-        named = {options.preset: result.generator, f"{options.preset}, warm start alone": start}
-        for name, generator in named.items():
-            if generator is not None:
+        seconds.append(time.process_time() - began)
+        named = {chosen.title: result.generator, chosen.start: result.start_generator if chosen.start else None}
+        for title, generator in named.items():
+            if title is not None and generator is not None:
                 found = score(generator, data, options.images, options.epochs, seed)
-                scores.setdefault(name, []).append(found)
-    return [row(options, name, values, statistics.mean(seconds)) for name, values in scores.items()]
+                scores.setdefault(title, []).append(found)
+    return [line(options, title, values, statistics.mean(seconds)) for title, values in scores.items()]
 
 
-def floors(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
-    """Floor A and the real-data ceiling."""
-    floor_a, ceiling = [], []
-    for seed in range(options.seeds):
-        budget = {"epsilon": options.epsilon, "delta": options.delta}
-        floor_a.append(class_average_accuracy(data.train, data.test, data.schema.num_classes, seed=seed, **budget))
-        ceiling.append(trained_on(data.train.images, data.train.labels, data, options.epochs, seed))
-    names = {"floor A: noisy class averages": floor_a, "ceiling: real images": ceiling}
-    return [row(options, name, values, None) for name, values in names.items()]
+def floor(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
+    """Floor A: ten noisy averages, nearest one counts."""
+    budget = {"epsilon": options.epsilon, "delta": options.delta}
+    classes = data.schema.num_classes
+    values = [
+        class_average_accuracy(data.train, data.test, classes, seed=seed, **budget) for seed in range(options.seeds)
+    ]
+    return [line(options, "floor A: noisy class averages", values, None)]
 
 
-def row(options: argparse.Namespace, name: str, values: Sequence[float], seconds: float | None) -> dict[str, Any]:
+def ceiling(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
+    """Classifier A on the real training images."""
+    real = data.train
+    values = [trained_on(real.images, real.labels, data, options.epochs, seed) for seed in range(options.seeds)]
+    found = line(options, "ceiling: real images", values, None)
+    return [found | {"epsilon": None, "delta": None, "relation": None, "synthetic_images": 0}]
+
+
+def line(options: argparse.Namespace, title: str, values: Sequence[float], seconds: float | None) -> dict[str, Any]:
     """A line of the table."""
     return {
         "dataset": options.dataset,
-        "method": name,
+        "row": options.row,
+        "method": title,
         "epsilon": options.epsilon,
         "delta": options.delta,
         "relation": "zero_out",
@@ -96,22 +106,20 @@ def row(options: argparse.Namespace, name: str, values: Sequence[float], seconds
 def main() -> None:
     """Parse, measure, print and store."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--row", choices=[*ROWS, FLOOR, CEILING], default="auto")
     parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="mnist")
-    parser.add_argument("--preset", choices=sorted(PRESETS), default="fast")
-    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="of a trial")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-5)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--images", type=int, default=60_000)
+    parser.add_argument("--images", type=int, default=30_000)
     parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--floors", action="store_true")
-    parser.add_argument("--released-only", action="store_true", help="not the warm start by itself")
     parser.add_argument("--out", type=Path, help="also write the JSON here")
     options = parser.parse_args()
     origin = provenance()
     data = dataset(options.dataset)
-    rows = measured(options, data) + (floors(options, data) if options.floors else [])
-    text = json.dumps({**origin, "rows": rows}, indent=2)
+    measure = {FLOOR: floor, CEILING: ceiling}.get(options.row, measured)
+    text = json.dumps({**origin, "rows": measure(options, data)}, indent=2)
     print(text)
     if options.out:
         options.out.write_text(text + "\n")

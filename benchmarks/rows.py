@@ -1,0 +1,54 @@
+"""What the tables compare: each row is a preset, or a method with its settings, and nothing else.
+
+Settings of DataLens from scratch were chosen on MNIST (docs/utility.md); Fashion-MNIST was run with what came out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from datalens_service.cli.specs import SpecOptions
+
+
+class Row(NamedTuple):
+    """How one row is made."""
+
+    title: str
+    method: str | None = None
+    preset: str | None = None
+    settings: tuple[str, ...] = ()
+    at: Mapping[float, tuple[str, ...]] = {}
+    """Settings for one ε alone."""
+    start: str | None = None
+    """Title of what the warm start alone is called, if it is measured."""
+
+    def options(self, epsilon: float, delta: float, seed: int, extra: tuple[str, ...] = ()) -> SpecOptions:
+        """The request, with settings of a trial behind the row's own."""
+        settings = (*self.settings, *self.at.get(epsilon, ()), *extra)
+        return SpecOptions(epsilon, delta, method=self.method, preset=self.preset, settings=settings, seed=seed)
+
+
+_SCRATCH: Final = (
+    "teacher=kernel", "student=class_networks", "shards=class_pure", "vote_basis=dct", "vote_dimensions=64",
+    "top_k=16", "teacher_batch=20", "clip=10", "stochastic=false", "threshold=none", "images_per_step=100",
+    "steps=100", "z_dim=16", "image_step_size=1", "student_learning_rate=6e-3", "student_averaging=0.9",
+)  # fmt: skip
+_FEWER_STEPS: Final = {0.2: ("steps=30",)}
+
+ROWS: Final = {
+    "moments": Row("floor B: `moments`", method="moments"),
+    "mixture": Row("`mixture`", method="mixture"),
+    "auto": Row("preset `auto`", preset="auto"),
+    "warm": Row("DataLens after a warm start, preset `balanced`", preset="balanced", start="that warm start alone"),
+    "scratch": Row("DataLens from scratch, ours", method="datalens", settings=_SCRATCH, at=_FEWER_STEPS),
+    "klevel": Row(
+        "the same with votes of D2P-Fed", method="datalens", at=_FEWER_STEPS,
+        settings=(*_SCRATCH, "votes=klevel", "levels=16", "clip=0.05"),
+    ),
+    "count_sketch": Row(
+        "the same with votes of FetchSGD", method="datalens", at=_FEWER_STEPS,
+        settings=(*_SCRATCH, "votes=count_sketch", "sketch_rows=5", "sketch_columns=32"),
+    ),
+    "authors": Row("DataLens, the authors' settings, dense teachers", preset="paper", settings=("teacher=dense",)),
+}  # fmt: skip
