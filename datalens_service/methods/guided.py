@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from datalens_service.data.dataset import Dataset, Labels, Schema
+from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, CrossProductSum
 from datalens_service.mechanisms.cross_product import Factors
 from datalens_service.methods.base import Method, Place, Plan, named
@@ -53,7 +54,13 @@ class Guided(Method):
     hidden_units: int = Field(default=64, ge=2, le=1024, description="Of the classifier's dense layer.")
     samples: int = Field(default=60_000, ge=100, le=1_000_000, description="Released samples it first learns from.")
     epochs: int = Field(default=4, ge=1, le=100, description="How often it sees each of them.")
-    spread: float = Field(default=2.0, gt=0, le=10, description="How much wider samples lie than records.")
+    spread: float = Field(default=2.0, gt=0, le=10, description="How much wider samples lie than records, at most.")
+    least_spread: float | None = Field(
+        default=None,
+        gt=0,
+        le=10,
+        description="How much wider they lie at least; none: all of them as wide as `spread`.",
+    )
     poses: bool = Field(default=True, description="Turn, shear and shift samples a little.")
 
     def plan(self, schema: Schema, units: int) -> Plan:
@@ -61,8 +68,10 @@ class Guided(Method):
 
         Raises:
             InfeasiblePlan: The noise would have to be larger than the sampler can draw.
-            InvalidSpec: The start does not fit the schema.
+            InvalidSpec: The start does not fit the schema, or least_spread is larger than spread.
         """
+        if self.least_spread is not None and self.least_spread > self.spread:
+            raise InvalidSpec("least_spread must not be larger than spread.")
         start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * units))
         mechanism = CrossProductSum(
             left_dimensions=_FEATURES + self.hidden_units + 1,
@@ -80,7 +89,8 @@ class Guided(Method):
     def settings(self) -> dict[str, Any]:
         """What the generator needs to draw samples."""
         start = "mixture" if isinstance(self.warm_start, Mixture) else "gaussian"
-        return {"start": start, "spread": self.spread, "poses": self.poses}
+        least = self.spread if self.least_spread is None else self.least_spread
+        return {"start": start, "spread": self.spread, "least_spread": least, "poses": self.poses}
 
 
 class GuidedLoop(SumsLoop):

@@ -24,6 +24,7 @@ STARTS: Final = {"gaussian": gaussian.draw, "mixture": mixture.draw}
 """What samples are drawn from."""
 
 _START, _LABELLER = "start.", "labeller."
+_WIDTHS: Final = 4
 # After these many rounds, places whose class the labeller never names keep samples of their own class.
 _ROUNDS: Final = 8
 
@@ -41,7 +42,8 @@ def propose(
 
     Args:
         start: Tensors of the released model.
-        settings: `start`, a key of `STARTS`; `spread`, how much wider than the model; `poses`, whether to change them.
+        settings: `start`, a key of `STARTS`; `spread` and, if it is there, `least_spread`, how much wider than the
+            model they lie at most and at least; `poses`, whether to change them.
         schema: Of the images.
         labels: (n,).
         rng: Of samples and poses.
@@ -49,12 +51,25 @@ def propose(
     Returns:
         float32 (n, d) in [0, 1].
     """
-    wider = start | {"factors": start["factors"] * np.float32(settings["spread"])}
-    images = STARTS[settings["start"]](wider, {}, schema, labels, rng)
+    images = _widened(start, settings, schema, labels, rng)
     if not settings["poses"]:
         return images
     planes = torch.from_numpy(images).view(-1, schema.channels, schema.height, schema.width)
     return np.asarray(warped(planes, poses(len(labels), rng)).flatten(1).numpy())
+
+
+def _widened(
+    start: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> Floats:
+    """Samples (n, d), each of one of a few widths, at random; a single width draws nothing."""
+    widths = np.unique(np.linspace(settings.get("least_spread", settings["spread"]), settings["spread"], _WIDTHS))
+    images = np.empty((len(labels), schema.dimensions), dtype=np.float32)
+    chosen = rng.integers(len(widths), size=len(labels))
+    for number, width in enumerate(widths):
+        rows = np.flatnonzero(chosen == number)
+        wider = start | {"factors": start["factors"] * np.float32(width)}
+        images[rows] = STARTS[settings["start"]](wider, {}, schema, labels[rows], rng)
+    return images
 
 
 def draw(

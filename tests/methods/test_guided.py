@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.errors import BudgetExceeded, InfeasiblePlan
+from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
 from datalens_service.methods import Guided, Mixture, Moments, Place
 from datalens_service.methods.guided import Descent
 from datalens_service.models.generator import Generator
@@ -137,6 +137,28 @@ def test_a_wider_spread_leaves_the_model_s_centre():
         for spread in (0.5, 1.0)
     )  # fmt: skip
     assert wide > 1.5 * narrow
+
+
+def test_samples_lie_between_the_least_and_the_largest_spread():
+    start = trained(crosses(), METHOD, MemoryAccount(UNITS)).start_generator()
+    labels = np.zeros(400, dtype=np.int64)
+
+    def widths(settings):
+        drawn = propose(
+            start.tensors, {"start": "gaussian", "poses": False} | settings, start.schema, labels,
+            np.random.default_rng(0),
+        )  # fmt: skip
+        return drawn.std(axis=0).mean()
+
+    narrow, wide = widths({"spread": 0.5}), widths({"spread": 1.5})
+    assert 1.1 * narrow < widths({"spread": 1.5, "least_spread": 0.5}) < 0.95 * wide
+    assert widths({"spread": 1.5, "least_spread": 1.5}) == wide
+
+
+def test_the_least_spread_is_not_the_larger_one():
+    upside_down = METHOD.model_copy(update={"least_spread": 2.0})
+    with pytest.raises(InvalidSpec, match="least_spread"):
+        upside_down.plan(crosses().schema, UNITS)
 
 
 def test_units_of_several_records_are_priced_in_every_release():
