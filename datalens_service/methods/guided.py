@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from datalens_service.data.dataset import Dataset, Labels, Schema
-from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, CrossProductSum
 from datalens_service.mechanisms.cross_product import Factors
 from datalens_service.methods.base import Method, Place, Plan, named
@@ -59,7 +58,7 @@ class Guided(Method):
         default=None,
         gt=0,
         le=10,
-        description="How much wider they lie at least; none: all of them as wide as `spread`.",
+        description="How much wider they lie at least; none or more than `spread`: all as wide as `spread`.",
     )
     poses: bool = Field(default=True, description="Turn, shear and shift samples a little.")
 
@@ -68,10 +67,8 @@ class Guided(Method):
 
         Raises:
             InfeasiblePlan: The noise would have to be larger than the sampler can draw.
-            InvalidSpec: The start does not fit the schema, or least_spread is larger than spread.
+            InvalidSpec: The start does not fit the schema.
         """
-        if self.least_spread is not None and self.least_spread > self.spread:
-            raise InvalidSpec("least_spread must not be larger than spread.")
         start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * units))
         mechanism = CrossProductSum(
             left_dimensions=_FEATURES + self.hidden_units + 1,
@@ -89,7 +86,7 @@ class Guided(Method):
     def settings(self) -> dict[str, Any]:
         """What the generator needs to draw samples."""
         start = "mixture" if isinstance(self.warm_start, Mixture) else "gaussian"
-        least = self.spread if self.least_spread is None else self.least_spread
+        least = self.spread if self.least_spread is None else min(self.least_spread, self.spread)
         return {"start": start, "spread": self.spread, "least_spread": least, "poses": self.poses}
 
 

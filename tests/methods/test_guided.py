@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
+from datalens_service.errors import BudgetExceeded, InfeasiblePlan
 from datalens_service.methods import Guided, Mixture, Moments, Place
 from datalens_service.methods.guided import Descent
 from datalens_service.models.generator import Generator
@@ -155,10 +155,15 @@ def test_samples_lie_between_the_least_and_the_largest_spread():
     assert widths({"spread": 1.5, "least_spread": 1.5}) == wide
 
 
-def test_the_least_spread_is_not_the_larger_one():
-    upside_down = METHOD.model_copy(update={"least_spread": 2.0})
-    with pytest.raises(InvalidSpec, match="least_spread"):
-        upside_down.plan(crosses().schema, UNITS)
+def test_a_spread_below_the_least_one_counts_for_all():
+    settings = METHOD.model_copy(update={"least_spread": 1.25, "spread": 1.0}).settings()
+    assert (settings["least_spread"], settings["spread"]) == (1.0, 1.0)
+
+
+def test_fewer_samples_than_widths():
+    method = METHOD.model_copy(update={"least_spread": 0.5})
+    generator = trained(crosses(), method, MemoryAccount(UNITS)).generator()
+    assert generator.sample(1, seed=0)[0].shape[0] == 1
 
 
 def test_units_of_several_records_are_priced_in_every_release():
