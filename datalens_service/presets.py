@@ -44,7 +44,7 @@ class _Descent(NamedTuple):
 
 
 # Where a mixture pays, noise no longer ends the descent: MNIST and Fashion-MNIST at ε = 10 gain from four times as
-# many steps, at ε = 1 they lose.
+# many steps, at ε = 1 they do not.
 _LONG: Final = _Descent(steps=240, learning_rate=60.0, averaging=0.95)
 # And samples of several widths teach more there than those of one.
 _LEAST_SPREAD: Final = 1.25
