@@ -103,6 +103,15 @@ def test_resume_replays_what_was_released():
         np.testing.assert_array_equal(value, second.generator().tensors[name])
 
 
+def test_a_class_that_is_seldom_named_still_gets_samples_that_are_named_so(monkeypatch):
+    generator = trained(crosses(), METHOD, MemoryAccount(UNITS)).generator()
+    bright = np.quantile(generator.sample(400, seed=1)[0].mean(axis=(1, 2, 3)), 0.9)
+    monkeypatch.setattr(Labeller, "label", lambda _, images: (255 * images.mean(axis=1) > bright).astype(np.int64))
+    wanted = np.ones(200, dtype=np.int64)
+    images, _ = generator.sample(200, labels=wanted, seed=3)
+    assert (images.mean(axis=(1, 2, 3)) > bright).mean() > 0.95
+
+
 def test_a_budget_that_ends_early_leaves_the_labeller_of_the_last_gradient():
     dataset, plan = crosses(), METHOD.plan(crosses().schema, UNITS)
     loop = METHOD.start(plan, dataset, TrainingRandomness(0), Place())
