@@ -26,7 +26,7 @@ STARTS: Final = {"gaussian": gaussian.draw, "mixture": mixture.draw}
 _START, _LABELLER = "start.", "labeller."
 _WIDTHS: Final = 4
 # After these many rounds, places whose class the labeller never names keep samples of their own class. A class that it
-# names for a sixth of its samples (coats of Fashion-MNIST) needs about twenty.
+# names for a sixth of its samples needs about twenty.
 _ROUNDS: Final = 32
 
 
