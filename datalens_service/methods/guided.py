@@ -61,6 +61,7 @@ class Guided(Method):
         description="How much wider they lie at least; none or more than `spread`: all as wide as `spread`.",
     )
     poses: bool = Field(default=True, description="Turn, shear and shift samples a little.")
+    surfaces: bool = Field(default=False, description="Change contrast and texture of samples a little.")
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """Releases of the start, then the gradients.
@@ -87,7 +88,8 @@ class Guided(Method):
         """What the generator needs to draw samples."""
         start = "mixture" if isinstance(self.warm_start, Mixture) else "gaussian"
         least = self.spread if self.least_spread is None else min(self.least_spread, self.spread)
-        return {"start": start, "spread": self.spread, "least_spread": least, "poses": self.poses}
+        widths = {"spread": self.spread, "least_spread": least}
+        return {"start": start, **widths, "poses": self.poses, "surfaces": self.surfaces}
 
 
 class GuidedLoop(SumsLoop):

@@ -1,7 +1,7 @@
 """A guided generator: varied samples of a released model, each with the label that a private classifier gives it.
 
 Samples of a Gaussian say little about where classes meet. So they are drawn wider than records lie, and seen in
-changed poses; the labeller, which has learnt from records, says what each of them shows.
+changed poses and surfaces; the labeller, which has learnt from records, says what each of them shows.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.models import gaussian, mixture
 from datalens_service.models.labeller import Labeller
+from datalens_service.models.surface import resurfaced
 from datalens_service.models.warp import poses, warped
 
 Floats = NDArray[np.float32]
@@ -44,19 +45,21 @@ def propose(
     Args:
         start: Tensors of the released model.
         settings: `start`, a key of `STARTS`; `spread` and, if it is there, `least_spread`, how much wider than the
-            model they lie at most and at least; `poses`, whether to change them.
+            model they lie at most and at least; `poses` and, if it is there, `surfaces`, whether to change them.
         schema: Of the images.
         labels: (n,).
-        rng: Of samples and poses.
+        rng: Of samples and of how they change.
 
     Returns:
         float32 (n, d) in [0, 1].
     """
     images = _widened(start, settings, schema, labels, rng)
-    if not settings["poses"]:
-        return images
     planes = torch.from_numpy(images).view(-1, schema.channels, schema.height, schema.width)
-    return np.asarray(warped(planes, poses(len(labels), rng)).flatten(1).numpy())
+    if settings["poses"]:
+        planes = warped(planes, poses(len(labels), rng))
+    if settings.get("surfaces", False):
+        planes = resurfaced(planes, rng)
+    return np.asarray(planes.flatten(1).numpy())
 
 
 def _widened(

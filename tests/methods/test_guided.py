@@ -173,6 +173,28 @@ def test_a_spread_below_the_least_one_counts_for_all():
     assert (settings["least_spread"], settings["spread"]) == (1.0, 1.0)
 
 
+def test_surfaces_change_samples_and_generators_saved_without_them_draw_what_they_drew():
+    start = trained(crosses(), METHOD, MemoryAccount(UNITS)).start_generator()
+    saved = {"start": "gaussian", "spread": 1.0, "poses": True}
+    labels = np.zeros(200, dtype=np.int64)
+    old, off, on = (
+        propose(start.tensors, saved | added, start.schema, labels, np.random.default_rng(0))
+        for added in ({}, {"surfaces": False}, {"surfaces": True})
+    )
+    np.testing.assert_array_equal(old, off)
+    assert 0.05 < np.abs(on - off).mean() < 0.3
+    assert on.min() >= 0
+    assert on.max() <= 1
+
+
+def test_a_generator_with_surfaces_survives_its_file(tmp_path):
+    generator = trained(crosses(), METHOD.model_copy(update={"surfaces": True}), MemoryAccount(UNITS)).generator()
+    generator.save(tmp_path / "generator.safetensors")
+    loaded = Generator.load(tmp_path / "generator.safetensors")
+    assert loaded.settings["surfaces"] is True
+    np.testing.assert_array_equal(generator.sample(20, seed=1)[0], loaded.sample(20, seed=1)[0])
+
+
 def test_fewer_samples_than_widths():
     method = METHOD.model_copy(update={"least_spread": 0.5})
     generator = trained(crosses(), method, MemoryAccount(UNITS)).generator()
