@@ -46,8 +46,7 @@ class _Descent(NamedTuple):
 # Where a mixture pays, noise no longer ends the descent: MNIST and Fashion-MNIST at ε = 10 gain from four times as
 # many steps, at ε = 1 they do not.
 _LONG: Final = _Descent(steps=240, learning_rate=60.0, averaging=0.95)
-# And samples of several widths teach more there than those of one; those with changed surfaces more on
-# Fashion-MNIST, and as much on MNIST.
+# And samples of several widths teach more there than those of one.
 _LEAST_SPREAD: Final = 1.25
 
 
@@ -122,12 +121,7 @@ def _auto(schema: Schema, epsilon: float) -> Guided | Moments | Mixture:
         return Guided(warm_start=start)
     steps, learning_rate, averaging = _LONG
     return Guided(
-        warm_start=start,
-        steps=steps,
-        learning_rate=learning_rate,
-        averaging=averaging,
-        least_spread=_LEAST_SPREAD,
-        surfaces=True,
+        warm_start=start, steps=steps, learning_rate=learning_rate, averaging=averaging, least_spread=_LEAST_SPREAD
     )
 
 

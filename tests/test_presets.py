@@ -99,8 +99,7 @@ def test_fast_is_moments_where_a_mixture_would_drown_in_noise() -> None:
 def test_auto_trains_a_labeller_where_the_evidence_pays_for_one() -> None:
     assert preset("auto", MNIST, 1.0) == Guided(warm_start=Moments())
     descent = {"steps": 240, "learning_rate": 60, "averaging": 0.95}
-    varied = {"least_spread": 1.25, "surfaces": True}
-    assert preset("auto", MNIST, 10.0) == Guided(warm_start=Mixture(components=10), **varied, **descent)
+    assert preset("auto", MNIST, 10.0) == Guided(warm_start=Mixture(components=10), least_spread=1.25, **descent)
     for public, epsilon in ((schema(1_438, side=8), 5.0), (schema(60_000, num_classes=1), 1.0), (MNIST, 0.1)):
         assert preset("auto", public, epsilon) == preset("fast", public, epsilon)
 

@@ -61,7 +61,7 @@ class Guided(Method):
         description="How much wider they lie at least; none or more than `spread`: all as wide as `spread`.",
     )
     poses: bool = Field(default=True, description="Turn, shear and shift samples a little.")
-    surfaces: bool = Field(default=False, description="Change contrast and texture of samples a little.")
+    surfaces: bool = Field(default=True, description="Change contrast and texture of samples a little.")
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """Releases of the start, then the gradients.

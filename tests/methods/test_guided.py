@@ -188,7 +188,7 @@ def test_surfaces_change_samples_and_generators_saved_without_them_draw_what_the
 
 
 def test_a_generator_with_surfaces_survives_its_file(tmp_path):
-    generator = trained(crosses(), METHOD.model_copy(update={"surfaces": True}), MemoryAccount(UNITS)).generator()
+    generator = trained(crosses(), METHOD, MemoryAccount(UNITS)).generator()
     generator.save(tmp_path / "generator.safetensors")
     loaded = Generator.load(tmp_path / "generator.safetensors")
     assert loaded.settings["surfaces"] is True
