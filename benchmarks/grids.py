@@ -3,6 +3,7 @@
     python -m benchmarks.grids --dataset mnist --epsilon 1 --rows auto moments scratch --out docs/images/samples
 
 The first ten samples of each class with seed 0: nothing is picked. Rows are those of `benchmarks.rows`.
+`python -m benchmarks.utility --grids FOLDER` writes the same beside its figures.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ def grid(generator: Generator) -> Image.Image:
     return Image.fromarray(sheet[..., 0]) if schema.channels == 1 else Image.fromarray(sheet)
 
 
+def write(generator: Generator, folder: Path, dataset: str, row: str, epsilon: float) -> None:
+    """Into `folder`, under the name by which docs/utility.md finds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    grid(generator).save(folder / f"{dataset}-{row}-{epsilon:g}.png", optimize=True)
+
+
 def main() -> None:
     """Train each row once and draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -40,12 +47,10 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--out", type=Path, required=True, help="folder")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
     data = dataset(options.dataset)
     for name in options.rows:
         spec = ROWS[name].options(options.epsilon, _DELTA, 0).spec(data.schema)
-        picture = options.out / f"{options.dataset}-{name}-{options.epsilon:g}.png"
-        grid(run(spec, data).generator).save(picture, optimize=True)
+        write(run(spec, data).generator, options.out, options.dataset, name, options.epsilon)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.environment import dataset, provenance
+from benchmarks.grids import write
 from benchmarks.rows import ROWS
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.downstream import accuracy
@@ -58,6 +59,8 @@ def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]
         began = time.process_time()
         result = run(wanted.spec(data.schema), data)
         seconds.append(time.process_time() - began)
+        if options.grids is not None and seed == 0:
+            write(result.generator, options.grids, options.dataset, options.row, options.epsilon)
         named = {chosen.title: result.generator, chosen.start: result.start_generator if chosen.start else None}
         for title, generator in named.items():
             if title is not None and generator is not None:
@@ -115,6 +118,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=30_000)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--out", type=Path, help="also write the JSON here")
+    parser.add_argument("--grids", type=Path, metavar="FOLDER", help="also draw the first samples of seed 0")
     options = parser.parse_args()
     origin = provenance()
     data = dataset(options.dataset)
