@@ -200,7 +200,10 @@ def test_an_interrupted_run_goes_on_when_it_is_started_again(
 
 def _end_in_the_middle(command: list[str], folder: Path, end: signal.Signals) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    # A shell starts what it puts in the background with SIGINT ignored, and children inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process:
+        signal.signal(signal.SIGINT, before)
         log = folder / "out" / "private" / "ledger.log"
         until = time.monotonic() + PATIENCE
         while not (log.exists() and log.read_bytes().count(b"\n") >= 5):
