@@ -160,7 +160,9 @@ class Deployment:
             session.execute(update(JobRow).where(JobRow.id == job.id).values(lease_until=JobRow.created_at))
 
     def private_folders(self) -> list[Path]:
-        return sorted(path for path in (self.folder / "private").rglob("*") if path.is_dir())
+        # A walk of the operating system's kind: folders may be removed while it looks.
+        walked = os.walk(self.folder / "private")
+        return sorted(Path(folder) / name for folder, names, _files in walked for name in names)
 
     def assert_balanced(self, job: Job) -> None:
         """Chain in order, every draw paid for, one draw per step, nothing under-counted or still reserved."""
