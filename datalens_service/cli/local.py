@@ -112,8 +112,10 @@ class Workbench:
         """Do the job in this process and those it leads, from where an earlier one left it.
 
         Raises:
-            KeyboardInterrupt: The job waits to be taken up again.
+            ShutdownRequested: The job waits to be taken up again.
             RankLost: The same.
+            KeyboardInterrupt: The same; the next start in this folder ends the lease, since this process may have been
+                interrupted in the middle of a transaction.
         """
         if job.state.terminal:
             return job
@@ -123,7 +125,7 @@ class Workbench:
         try:
             with Heartbeat(self.database, lease):
                 return execute(self.database, self.artifacts, self.settings, lease, observe, ranks)
-        except (KeyboardInterrupt, ShutdownRequested, RankLost):
+        except (ShutdownRequested, RankLost):
             leases.release(self.database, lease)
             raise
 

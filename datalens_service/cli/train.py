@@ -14,7 +14,9 @@ from datalens_service.cli.specs import SpecOptions, class_names, unit_declaratio
 from datalens_service.ranks import ALONE, Ranks, joined
 
 if TYPE_CHECKING:
+    from datalens_service.cli.local import Workbench
     from datalens_service.data.upload import Upload
+    from datalens_service.store.jobs import Job
 
 
 def train(
@@ -81,11 +83,10 @@ def train_upload(
     Raises:
         InvalidSpec: The request does not fit the data set.
         BudgetExceeded: The folder's budget does not pay for it.
-        typer.Exit: 1, the job failed.
+        typer.Exit: 1, the job failed; 130, it was interrupted.
     """
     from datalens_service.cli.local import workbench
     from datalens_service.cli.outcome import outcome_of, outcome_view
-    from datalens_service.cli.progress import PhaseBars
 
     spec = asked.spec(upload.schema)
     # Refused before a folder is made and records are copied.
@@ -95,12 +96,29 @@ def train_upload(
         job = bench.job(dataset, spec)
         if job.state.terminal:
             output.say(f"This run has ended before; nothing was spent again. Its results are in {out}.")
-        with PhaseBars() as bars:
-            job = bench.work(job, bars.observe, ranks)
+        job = _work(bench, job, ranks)
         outcome = outcome_of(bench, dataset, job)
     output.show(outcome, outcome_view(outcome), as_json=as_json)
     if outcome.error is not None:
         raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def _work(bench: Workbench, job: Job, ranks: Ranks) -> Job:
+    from datalens_service.cli.interruption import Interruption
+    from datalens_service.cli.progress import PhaseBars
+    from workers.observer import ShutdownRequested
+
+    with PhaseBars() as bars, Interruption() as interruption:
+
+        def observe(phase: str, value: int, maximum: int) -> None:
+            bars.observe(phase, value, maximum)
+            interruption.check()
+
+        try:
+            return bench.work(job, observe, ranks)
+        except ShutdownRequested:
+            output.say("Stopped. The same command goes on from here and pays for nothing again.")
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 def _assist(ranks: Ranks, upload: Upload) -> None:

@@ -1,0 +1,56 @@
+"""Ctrl-C while a job runs in this process: once asks it to stop between two steps, twice ends it at once.
+
+An exception that comes out of nowhere in the middle of a transaction may leave the database locked by this very
+process; a request that is looked at between steps cannot, and no step is paid twice.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType, TracebackType
+from typing import Final, Self
+
+from workers.observer import ShutdownRequested
+
+_STDERR: Final = 2
+_HEARD: Final = "\nStopping as soon as this step is done; Ctrl-C again stops at once.\n"
+
+
+class Interruption:
+    """Takes the first Ctrl-C within its block as a request; the second raises KeyboardInterrupt as ever.
+
+    Only for the main thread. A process that was started with SIGINT ignored, as in the background of a shell,
+    goes on ignoring it.
+    """
+
+    def __init__(self) -> None:
+        self._requested = False
+        self._listening = False
+
+    def __enter__(self) -> Self:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._hear)
+            self._listening = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._listening:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def check(self) -> None:
+        """Call between two steps.
+
+        Raises:
+            ShutdownRequested: Somebody pressed Ctrl-C.
+        """
+        if self._requested:
+            raise ShutdownRequested
+
+    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+        self._requested = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        # Not through a stream, which the interrupted code may be writing to.
+        os.write(_STDERR, _HEARD.encode())
