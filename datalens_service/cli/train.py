@@ -108,17 +108,18 @@ def _work(bench: Workbench, job: Job, ranks: Ranks) -> Job:
     from datalens_service.cli.progress import PhaseBars
     from workers.observer import ShutdownRequested
 
-    with PhaseBars() as bars, Interruption() as interruption:
+    bars, interruption = PhaseBars(), Interruption()
 
-        def observe(phase: str, value: int, maximum: int) -> None:
-            bars.observe(phase, value, maximum)
-            interruption.check()
+    def observe(phase: str, value: int, maximum: int) -> None:
+        bars.observe(phase, value, maximum)
+        interruption.check()
 
-        try:
+    try:
+        with bars, interruption:
             return bench.work(job, observe, ranks)
-        except ShutdownRequested:
-            output.say("Stopped. The same command goes on from here and pays for nothing again.")
-            raise typer.Exit(ExitCode.INTERRUPTED) from None
+    except ShutdownRequested:
+        output.say("Stopped. The same command goes on from here and pays for nothing again.")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 def _assist(ranks: Ranks, upload: Upload) -> None:
