@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.rows import ROWS
+
 ROOT = Path(__file__).parent.parent
 RESULTS: Final = ROOT / "benchmarks" / "results"
 NOTES: Final = ROOT / "benchmarks" / "utility.md"
@@ -50,7 +52,8 @@ def rows() -> Rows:
 
 def rank(row: dict[str, Any]) -> tuple[int, bool]:
     """Place of a row: after a run of votes comes its warm start alone."""
-    return ORDER.index(row["row"]), row["method"].startswith("that")
+    chosen = ROWS.get(row["row"])
+    return ORDER.index(row["row"]), chosen is not None and row["method"] == chosen.start
 
 
 def table(head: list[str], lines: list[list[str]]) -> str:
