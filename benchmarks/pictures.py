@@ -1,0 +1,138 @@
+"""The pictures of docs/dashboard.md, from a real service in a real Chromium: `python -m benchmarks.pictures FOLDER`.
+
+MNIST (DATALENS_TEST_DATA or ../shared/data) is uploaded, the preset `fast` runs at ε = 1, `balanced` begins at ε = 4,
+and the pages are as they are then. Chromium has to be on the PATH. Takes minutes.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from benchmarks.environment import DATA
+from examples.serve_and_download import serving
+
+DESK: Final = {"width": 1280, "height": 800}
+PHONE: Final = {"width": 360, "height": 740}
+PATIENCE: Final = 1_200_000
+"""Milliseconds that a job may take."""
+
+
+class Photographer:
+    """Somebody who goes through the pages with a camera.
+
+    Args:
+        page: Of a browser that nobody has signed in with.
+        folder: Where the pictures go.
+    """
+
+    def __init__(self, page: Page, folder: Path) -> None:
+        self._page = page
+        self._folder = folder
+
+    def sign_in(self, api_key: str) -> None:
+        """By the form."""
+        self._page.goto("/sign-in")
+        self._take("sign-in", whole=False)
+        self._page.get_by_label("API key").fill(api_key)
+        self._page.get_by_role("button", name="Sign in").click()
+        expect(self._page.get_by_role("button", name="Sign out")).to_be_visible()
+
+    def upload(self, path: Path) -> str:
+        """Path of the page of the data set that was made."""
+        page = self._page
+        page.goto("/datasets/new")
+        page.locator("#file").set_input_files(path)
+        page.get_by_label("Name", exact=True).fill("MNIST")
+        page.get_by_label("Lifetime privacy budget ε").fill("10")
+        page.get_by_role("button", name="Upload and check").click()
+        expect(page.get_by_role("heading", name="Checked and stored")).to_be_visible(timeout=PATIENCE)
+        self._take("upload")
+        return str(page.get_by_role("link", name="Look at the data set").get_attribute("href"))
+
+    def finished_job(self, dataset: str) -> None:
+        """A job of the preset `fast`, its report, and the page for partners."""
+        self._submit(dataset, "Fast", "1")
+        page = self._page
+        expect(page.locator("#live")).to_have_attribute("data-state", "Succeeded", timeout=PATIENCE)
+        page.reload()
+        self._take("job")
+        page.get_by_role("link", name="Report to pass on").click()
+        expect(page.frame_locator("iframe").get_by_role("heading", name="Privacy report", exact=True)).to_be_visible()
+        self._take("report", whole=False)
+        page.goto("/releases")
+        expect(page.get_by_role("article")).to_have_count(1)
+        self._take("releases")
+
+    def plan(self, dataset: str) -> None:
+        """A plan that nobody submits."""
+        self._plan(dataset, "Most useful", "4")
+        self._take("plan")
+        self._page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+        self._take("plan-phone")
+        self._page.set_viewport_size(DESK)  # type: ignore[arg-type]
+
+    def running_job(self, dataset: str) -> None:
+        """A job at work in dark, and the pages of its data set meanwhile."""
+        self._submit(dataset, "Balanced", "4")
+        page = self._page
+        expect(page.locator("#live-preview img")).to_be_visible(timeout=PATIENCE)
+        page.emulate_media(color_scheme="dark")
+        self._take("job-running-dark")
+        page.emulate_media(color_scheme="light")
+        page.goto(dataset)
+        self._take("data-set")
+        page.goto("/")
+        self._take("data-sets", whole=False)
+
+    def _plan(self, dataset: str, preset: str, epsilon: str) -> None:
+        page = self._page
+        page.goto(f"{dataset}/new-job")
+        page.get_by_role("radio", name=preset).check()
+        page.get_by_label("ε this job may spend", exact=True).fill(epsilon)
+        expect(page.locator("#price-part")).not_to_have_attribute("aria-busy", "true")
+        expect(page.locator(".leaves")).to_be_visible()
+
+    def _submit(self, dataset: str, preset: str, epsilon: str) -> None:
+        self._plan(dataset, preset, epsilon)
+        self._page.get_by_role("button", name="Submit job").click()
+        self._page.wait_for_url(re.compile("/jobs/job_"))
+
+    def _take(self, name: str, *, whole: bool = True) -> None:
+        self._page.wait_for_load_state("networkidle")
+        self._page.screenshot(path=self._folder / f"{name}.png", full_page=whole)
+
+
+def photograph(browser: Browser, url: str, api_key: str, folder: Path) -> None:
+    """All pictures, of a service that nobody has used."""
+    context = browser.new_context(base_url=url, viewport=DESK, reduced_motion="reduce")  # type: ignore[arg-type]
+    photographer = Photographer(context.new_page(), folder)
+    photographer.sign_in(api_key)
+    dataset = photographer.upload(DATA / "mnist.npz")
+    photographer.finished_job(dataset)
+    photographer.plan(dataset)
+    photographer.running_job(dataset)
+
+
+def main(folder: Path) -> None:
+    """Serve, look, and leave."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="datalens-") as data_dir,
+        serving(Path(data_dir)) as (url, api_key),
+        sync_playwright() as playwright,
+    ):
+        program = shutil.which("chromium") or shutil.which("google-chrome")
+        browser = playwright.chromium.launch(executable_path=program, args=["--headless", "--no-sandbox"])
+        photograph(browser, url, api_key, folder)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
