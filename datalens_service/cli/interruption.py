@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Final, Self
 
@@ -52,5 +53,6 @@ class Interruption:
     def _hear(self, _number: int, _frame: FrameType | None) -> None:
         self._requested = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        # Not through a stream, which the interrupted code may be writing to.
-        os.write(_STDERR, _HEARD.encode())
+        # Not through a stream, which the interrupted code may be writing to. If nobody hears it, it stops all the same.
+        with suppress(OSError):
+            os.write(_STDERR, _HEARD.encode())

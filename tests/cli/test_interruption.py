@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from datalens_service.cli import interruption as interruption_module
 from datalens_service.cli.interruption import Interruption
 from datalens_service.cli.local import workbench
 from datalens_service.store import jobs, statement, verification
@@ -102,6 +103,14 @@ def test_first_ctrl_c_asks_and_the_second_interrupts(capfd: pytest.CaptureFixtur
         assert "Ctrl-C again stops at once" in capfd.readouterr().err
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_first_ctrl_c_only_asks_if_nobody_can_hear_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interruption_module, "_STDERR", -1)
+    with Interruption() as interruption:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(ShutdownRequested):
+            interruption.check()
 
 
 def test_after_the_block_ctrl_c_is_what_it_was() -> None:
