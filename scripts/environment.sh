@@ -37,5 +37,5 @@ make_environment() {
 
 environment_is_current || make_environment
 
-# Where a surrounding environment forbids compiled files, every process would compile torch again: 8 seconds, not 3.
+# Where a surrounding environment forbids compiled files, every process would compile torch again.
 export PYTHONDONTWRITEBYTECODE=

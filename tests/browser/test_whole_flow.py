@@ -68,6 +68,7 @@ def test_from_the_key_to_the_images_and_back_to_nothing(visitor: Visitor, upload
     visitor.shows("9-jobs")
     page.get_by_role("link", name="Releases").click()
     expect(page.get_by_role("article")).to_have_count(1)
+    expect(page.get_by_label("Format")).to_contain_text("Parquet (Hugging Face)")
     visitor.shows("19-releases")
     page.goto("/")
     visitor.shows("10-data-sets")

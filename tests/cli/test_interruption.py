@@ -17,7 +17,7 @@ from datalens_service.cli.local import workbench
 from datalens_service.store import jobs, statement, verification
 from datalens_service.store.chain import EntryKind
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import JobState
+from datalens_service.store.jobs import Job, JobState
 from workers.observer import ShutdownRequested
 
 Run = Callable[..., Result]
@@ -39,10 +39,16 @@ def _as_in_the_foreground() -> Iterator[None]:
 
 
 class PressedTurn:
-    """A lock that this thread has just taken, and does not know it yet, when somebody presses Ctrl-C."""
+    """A lock that this thread has just taken, and does not know it yet, when somebody presses Ctrl-C.
 
-    def __init__(self, lock: threading.Lock, after: int) -> None:
-        self._lock = lock
+    Args:
+        presses: How often, one right after the other.
+        after: Number of the transaction of the main thread.
+    """
+
+    def __init__(self, presses: int, after: int) -> None:
+        self._lock = threading.Lock()
+        self._presses = presses
         self._left = after
         self.pressed = False
 
@@ -52,7 +58,8 @@ class PressedTurn:
             self._left -= 1
             if self._left == 0:
                 self.pressed = True
-                signal.raise_signal(signal.SIGINT)
+                for _ in range(self._presses):
+                    signal.raise_signal(signal.SIGINT)
         return taken
 
     def release(self) -> None:
@@ -60,38 +67,63 @@ class PressedTurn:
 
 
 @pytest.fixture
-def turn(monkeypatch: pytest.MonkeyPatch) -> PressedTurn:
-    """Of everybody who writes, until the first run has been interrupted in a step's charge."""
-    turn = PressedTurn(threading.Lock(), after=12)
+def interrupted(monkeypatch: pytest.MonkeyPatch, datalens: Run, npz: Path) -> Callable[[int], Result]:
+    """A run that is interrupted by so many presses in a transaction in the middle of its training."""
     original = Database.__init__
 
-    def begin(database: Database, *arguments: Any) -> None:
-        original(database, *arguments)
-        database._turn = turn
+    def run(presses: int) -> Result:
+        turn = PressedTurn(presses, after=12)
 
-    monkeypatch.setattr(Database, "__init__", begin)
-    return turn
+        def begin(database: Database, *arguments: Any) -> None:
+            original(database, *arguments)
+            database._turn = turn  # type: ignore[assignment]
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Database, "__init__", begin)
+            result = datalens("train", "--data", npz, *VOTES)
+        assert turn.pressed
+        return result
+
+    return run
+
+
+def _job_and_steps() -> tuple[Job, list[int]]:
+    """The job of the folder, and the steps that were charged."""
+    with workbench(Path("out")) as bench, bench.database.session() as session:
+        [job] = jobs.list_jobs(bench.database).items
+        verification.verify_chain(session, job.dataset_id)
+        entries = statement.entries(session, job.dataset_id)
+        spends = (EntryKind.CHARGE, EntryKind.RECOVERED)
+        return job, sorted(entry.step for entry in entries if entry.kind in spends and entry.step is not None)
 
 
 def test_ctrl_c_inside_a_transaction_gives_the_job_back_and_pays_no_step_twice(
-    datalens: Run, npz: Path, turn: PressedTurn
+    interrupted: Callable[[int], Result], datalens: Run, npz: Path
 ) -> None:
-    command = ("train", "--data", npz, *VOTES)
-    result = datalens(*command)
-    assert turn.pressed
+    result = interrupted(1)
     assert result.exit_code == 130, result.output
     assert "The same command goes on from here" in result.stderr
-
-    with workbench(Path("out")) as bench:
-        [job] = jobs.list_jobs(bench.database).items
+    job, steps = _job_and_steps()
     assert (job.state, job.attempts) == (JobState.QUEUED, 0), "an interrupted run is not an attempt that failed"
+    assert 0 < len(steps) < STEPS
 
-    assert datalens(*command).exit_code == 0
-    with workbench(Path("out")) as bench, bench.database.session() as session:
-        verification.verify_chain(session, job.dataset_id)
-        steps = [entry.step for entry in statement.entries(session, job.dataset_id) if entry.kind == EntryKind.CHARGE]
-    assert sorted(steps) == list(range(len(steps)))
-    assert len(steps) >= STEPS
+    assert datalens("train", "--data", npz, *VOTES).exit_code == 0
+    assert _job_and_steps()[1] == list(range(STEPS))
+
+
+def test_second_ctrl_c_ends_a_run_that_holds_the_lock_and_the_next_goes_on(
+    interrupted: Callable[[int], Result], datalens: Run, npz: Path
+) -> None:
+    result = interrupted(2)
+    # Whoever asked this database for anything more would wait in vain, and end with another code.
+    assert result.exit_code == 130, result.output
+    assert 0 < len(_job_and_steps()[1]) < STEPS
+
+    assert datalens("train", "--data", npz, *VOTES).exit_code == 0
+    steps = _job_and_steps()[1]
+    # A step that was charged and not stored is charged again; the plan pays for no more, so the last may be left out.
+    assert len(steps) <= STEPS
+    assert sorted(set(steps))[: STEPS - 1] == list(range(STEPS - 1))
 
 
 def test_first_ctrl_c_asks_and_the_second_interrupts(capfd: pytest.CaptureFixture[str]) -> None:
