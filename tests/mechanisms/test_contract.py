@@ -13,7 +13,17 @@ from pydantic import TypeAdapter
 from scipy import stats
 
 from datalens_service.errors import BudgetExceeded
-from datalens_service.mechanisms import VOTES, AnyMechanism, CountSketch, Mechanism, TopAgg, VectorSum, VoteMechanism
+from datalens_service.mechanisms import (
+    VOTES,
+    AnyMechanism,
+    CountSketch,
+    GradientChunk,
+    GradientSum,
+    Mechanism,
+    TopAgg,
+    VectorSum,
+    VoteMechanism,
+)
 from datalens_service.mechanisms.accuracy import Answers
 from datalens_service.mechanisms.cross_product import Factors
 from datalens_service.mechanisms.moments import Vectors
@@ -97,6 +107,10 @@ def test_rows_that_are_not_finite_contribute_nothing(case):
     elif isinstance(data, Answers):
         # A classifier has no label for such an image: never the right one.
         with_broken = Answers(np.append(data.right, [False] * 2), np.append(data.units, [-1, -2]))
+    elif isinstance(case.mechanism, GradientSum):
+        rows = torch.full((2, case.mechanism.dimensions), float("nan"))
+        rows[1, 0], rows[1, 1:] = float("inf"), 0.0
+        with_broken = [*data, GradientChunk(rows, torch.tensor([10**6, 10**6 + 1]))]
     elif isinstance(data, Factors):
         wild = np.full((2, data.left.shape[1]), np.nan)
         wild[1] = [np.inf, *([0.0] * (data.left.shape[1] - 1))]
