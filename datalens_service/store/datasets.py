@@ -36,6 +36,7 @@ from datalens_service.store.fingerprints import (
     tenant_key,
 )
 from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.recovery import check_log_before_upload
 from datalens_service.store.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow
 
 _KEY_BYTES = 32
@@ -139,16 +140,18 @@ def create(
         InvalidDelta: δ, named or inherited, is not below 1/n.
         StateConflict: The records have an account with another ε or δ.
         InvalidDataset: The records belong to several accounts, or came with other units before.
+        LedgerCorrupt: The database has forgotten data sets that the log knows; these may be their records.
     """
     with database.session() as session:
         key = tenant_key(installation_key(session, lock=False), tenant_id)
     prints = fingerprints(key, images, units)
     with database.transaction() as session:
         installation_key(session, lock=True)
+        checked_log_bytes = check_log_before_upload(session, database.log)
         known = known_records(session, prints)
         _check_same_units(prints, known)
         accounts = {record.account_id for record in known.values()}
-        account = _account(session, dataset_id, accounts, schema, epsilon, delta)
+        account = _account(session, dataset_id, accounts, schema, epsilon, delta, checked_log_bytes)
         remember(session, {item: prints[item] for item in prints.keys() - known.keys()}, account.id)
         row = DatasetRow(
             id=dataset_id,
@@ -291,7 +294,13 @@ def _check_same_units(prints: Mapping[bytes, bytes | None], known: Mapping[bytes
 
 
 def _account(
-    session: Session, dataset_id: str, known: set[str], schema: Schema, epsilon: float | None, delta: float | None
+    session: Session,
+    dataset_id: str,
+    known: set[str],
+    schema: Schema,
+    epsilon: float | None,
+    delta: float | None,
+    checked_log_bytes: int,
 ) -> AccountRow:
     if len(known) > 1:
         raise InvalidDataset(
@@ -304,7 +313,7 @@ def _account(
         raise InvalidSpec("Name epsilon: the lifetime privacy budget of this data set.")
     delta = default_delta(schema.num_units) if delta is None else delta
     check_delta(delta, schema.num_units)
-    return ledger.open_account(session, dataset_id, epsilon, delta)
+    return ledger.open_account(session, dataset_id, epsilon, delta, checked_log_bytes)
 
 
 def _joined(

@@ -42,6 +42,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.events import EventType
 from datalens_service.store.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
 from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.recovery import check_log, in_step_with_log
 from datalens_service.store.tables import DatasetRow, JobRow
 
 DEFAULT_MAX_ATTEMPTS = 3
@@ -174,22 +175,26 @@ def create(
         BudgetExceeded: Less remains; nothing was kept.
         NotFound: No such data set.
         StateConflict: The data set was deleted, or the key belongs to another request.
-        LedgerCorrupt: The account is frozen.
+        LedgerCorrupt: The account is frozen, or was now: the log has charges that it has forgotten.
     """
     fingerprint = request_fingerprint(dataset_id, spec)
+
+    def submit(session: Session) -> Job:
+        dataset = _dataset(session, dataset_id)
+        account = ledger.lock_account(session, dataset.account_id)
+        key = scoped(idempotency_key, dataset.tenant_id)
+        if (known := earlier_job(session, key, fingerprint)) is not None:
+            return Job.of(known)
+        _check_ready(session, dataset)
+        check_log(database.log, account)
+        row = _new_row(dataset, spec, plan, max_attempts, key, fingerprint, queue)
+        session.add(row)
+        ledger.reserve(session, account, row, units)
+        events.record(session, row, EventType.CREATED)
+        return Job.of(row)
+
     try:
-        with database.transaction() as session:
-            dataset = _dataset(session, dataset_id)
-            account = ledger.lock_account(session, dataset.account_id)
-            idempotency_key = scoped(idempotency_key, dataset.tenant_id)
-            if (known := earlier_job(session, idempotency_key, fingerprint)) is not None:
-                return Job.of(known)
-            _check_ready(session, dataset)
-            row = _new_row(dataset, spec, plan, max_attempts, idempotency_key, fingerprint, queue)
-            session.add(row)
-            ledger.reserve(session, account, row, units)
-            events.record(session, row, EventType.CREATED)
-            return Job.of(row)
+        return in_step_with_log(database, submit)
     except IntegrityError as error:
         # Only the key can clash: two first uses at once, on data sets of different accounts.
         raise key_conflict() from error

@@ -164,7 +164,7 @@ def reservations_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 def log_is_not_written(patch: pytest.MonkeyPatch) -> None:
     """The second record of charges stays empty."""
-    patch.setattr(LedgerLog, "append", lambda self, line: None)
+    patch.setattr(LedgerLog, "append", lambda self, line, checked: checked)
 
 
 def restored_backup_is_believed(patch: pytest.MonkeyPatch) -> None:
