@@ -18,6 +18,7 @@ from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units, r
 from datalens_service.spec import Device, PlanSummary, TrainingSpec
 from datalens_service.store.chain import utc_now
 from datalens_service.store.jobs import Job, JobState, Progress
+from datalens_service.strict import Integer, Number
 
 JOB_STATES: Final = {
     JobState.QUEUED: "accepted, its budget reserved, waiting for a worker",
@@ -36,9 +37,9 @@ class CloneRequest(BaseModel):
 
     dataset_id: str | None = Field(default=None, max_length=64, pattern=IDENTIFIER, description="Another data set.")
     method: Annotated[AnyMethod, Field(discriminator="name"), BeforeValidator(named)] | None = None
-    epsilon: float | None = Field(default=None, gt=0, le=100, allow_inf_nan=False)
-    seed: int | None = Field(default=None, ge=0, lt=2**63)
-    synthetic_images: int | None = Field(default=None, ge=1, le=1_000_000)
+    epsilon: Number | None = Field(default=None, gt=0, le=100)
+    seed: Integer | None = Field(default=None, ge=0, lt=2**63)
+    synthetic_images: Integer | None = Field(default=None, ge=1, le=1_000_000)
     device: Device | None = None
     evaluation: EvaluationSettings | None = None
 

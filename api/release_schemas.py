@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from datalens_service.store.artifacts import Artifact
 from datalens_service.store.generators import StoredGenerator
+from datalens_service.strict import Integer
 
 MOST_SECONDS = 3600
 """For which a signed address may work."""
@@ -50,7 +51,7 @@ class AddressRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    expires_in: int = Field(default=600, ge=1, le=MOST_SECONDS, description="Seconds from now.")
+    expires_in: Integer = Field(default=600, ge=1, le=MOST_SECONDS, description="Seconds from now.")
 
 
 class AddressRead(BaseModel):

@@ -17,6 +17,7 @@ from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.datasets import DatasetState, StoredDataset
 from datalens_service.store.intakes import Intake
 from datalens_service.store.statement import Statement
+from datalens_service.strict import Flag, Integer, Number
 
 Item = TypeVar("Item")
 
@@ -110,15 +111,14 @@ class DatasetForm(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    epsilon: float | None = Field(
+    epsilon: Number | None = Field(
         default=None,
         gt=0,
         le=100,
-        allow_inf_nan=False,
         description="ε of the data set's whole lifetime. Left out only for records that were uploaded before: "
         "they keep the budget they have.",
     )
-    delta: float | None = Field(
+    delta: Number | None = Field(
         default=None, gt=0, lt=1, description="δ, below 1/n; left out, it is min(1e-5, n^-1.1)."
     )
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = Field(
@@ -133,20 +133,20 @@ class DatasetForm(BaseModel):
         pattern=NAME_PATTERN,
         description="Word for one privacy unit if images are grouped, for example `patient`; left out, `group`.",
     )
-    records_per_unit: int | None = Field(
+    records_per_unit: Integer | None = Field(
         default=None,
         ge=1,
         le=MAXIMUM_RECORDS_PER_UNIT,
         description="Most training images of one unit; needed if, and only if, the upload groups its images. Public; "
         "statistics of images need this many times the noise.",
     )
-    classes_per_unit: int | None = Field(
+    classes_per_unit: Integer | None = Field(
         default=None,
         ge=1,
         description="Most classes that images of one unit belong to; left out, no bound beside `records_per_unit`.",
     )
 
-    public_test: bool | None = Field(
+    public_test: Flag | None = Field(
         default=None,
         description="Whether the test split is public; left out, it is not. Figures measured on it may "
         "then be passed on; otherwise they are for the owner alone. Refused if it holds a training image.",

@@ -7,7 +7,6 @@ gave the file is not read.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -26,6 +25,7 @@ from api.intake_schemas import DatasetRequest
 from api.multipart import FormReader
 from api.release_schemas import GeneratorForm
 from api.schemas import DatasetForm
+from api.strictness import parsed, typed
 from datalens_service.errors import InvalidInput, StoreUnavailable
 from datalens_service.store.keys import ApiKey
 
@@ -65,7 +65,7 @@ async def received_upload(
     with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
         await _receive(request, reader)
-        yield ReceivedUpload(path, _checked(DatasetForm, reader.fields))
+        yield ReceivedUpload(path, _checked(DatasetForm, typed(DatasetForm, reader.fields)))
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ async def received_generator(
     with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
         await _receive(request, reader)
-        yield ReceivedGenerator(path, _checked(GeneratorForm, reader.fields))
+        yield ReceivedGenerator(path, _checked(GeneratorForm, typed(GeneratorForm, reader.fields)))
 
 
 GeneratorUploadDep = Annotated[ReceivedGenerator, Depends(received_generator, scope="function")]
@@ -138,7 +138,7 @@ async def _receive(request: Request, reader: FormReader) -> None:
 
 async def _request(request: Request) -> DatasetRequest:
     try:
-        return _checked(DatasetRequest, json.loads(await request.body()))
+        return _checked(DatasetRequest, parsed(await request.body()))
     except (ValueError, RecursionError):
         raise InvalidInput("The body must be a JSON object.") from None
 

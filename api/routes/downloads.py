@@ -12,6 +12,7 @@ from api.deps import Caller, ObjectId, Services, ServicesDep, caller
 from api.files import file_response
 from api.openapi import file_content, problems
 from api.permissions import check_may_see_private
+from api.strictness import Digits
 from api.synthetic import GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES, BundleRequest
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
@@ -177,9 +178,11 @@ def get_synthetic(
     request: Request,
     opened: ServicesDep,
     format: FormatName = "parquet",
-    n: Annotated[int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed.")] = None,
+    n: Annotated[
+        Digits | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed.")
+    ] = None,
     seed: Annotated[
-        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed.")
+        Digits | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed.")
     ] = None,
 ) -> Response:
     """Drawing more is free: it reads the generator, never the records."""
@@ -204,9 +207,11 @@ def get_dataset(
     request: Request,
     opened: ServicesDep,
     format: FormatName = "parquet",
-    n: Annotated[int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed.")] = None,
+    n: Annotated[
+        Digits | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed.")
+    ] = None,
     seed: Annotated[
-        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed.")
+        Digits | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed.")
     ] = None,
     title: Annotated[str | None, Query(max_length=200, description="Public name of the data set.")] = None,
     license: Annotated[str, AfterValidator(_licence), Query(json_schema_extra={"enum": list(LICENCES)})] = "other",

@@ -1,4 +1,5 @@
 // An upload: what was chosen, how far it is, what came of it.
+import { valueOf } from "./actions.js";
 import { band } from "./bands.js";
 import { fact } from "./private.js";
 import { Pieces } from "./pieces.js";
@@ -83,10 +84,10 @@ class Upload {
     }
   }
 
-  /** What was declared. Empty fields are left out: each has a meaning of its own when it is not there. */
+  /** What was declared, numbers as numbers. Empty fields are left out: each has a meaning of its own when it is not there. */
   fields() {
-    const given = [...new FormData(this.form)].filter(([name, value]) => name !== "file" && value !== "");
-    return Object.fromEntries(given);
+    const given = [...this.form.elements].filter(({ name, value, disabled }) => name && name !== "file" && value !== "" && !disabled);
+    return Object.fromEntries(given.map((field) => [field.name, valueOf(field)]));
   }
 
   sent() {

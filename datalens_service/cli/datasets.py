@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from datalens_service.cli import options, output
+from datalens_service.cli.numbers import number
 from datalens_service.cli.progress import UploadBar
 from datalens_service.cli.service import connect
 from datalens_service.cli.specs import class_names
@@ -20,9 +21,17 @@ app = typer.Typer(help="Data sets of a service and their privacy budgets.", no_a
 def upload(
     path: Annotated[Path, typer.Argument(help="NPZ, Parquet, or a zip or tar of labelled images.", exists=True)],
     epsilon: Annotated[
-        float | None, typer.Option("--epsilon", help="Lifetime ε of these records; all jobs together stay below it.")
+        float | None,
+        typer.Option(
+            "--epsilon",
+            parser=number,
+            help="Lifetime ε of these records; all jobs together stay below it.",
+        ),
     ] = None,
-    delta: Annotated[float | None, typer.Option("--delta", help="δ; left out, min(1e-5, n^-1.1).")] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option("--delta", parser=number, help="δ; left out, min(1e-5, n^-1.1)."),
+    ] = None,
     name: Annotated[str | None, typer.Option("--name", help="For people; left out, the name of the file.")] = None,
     classes: options.Classes = None,
     records_per_unit: options.RecordsPerUnit = None,

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from datalens_service.cli import options, output
+from datalens_service.cli.numbers import number
 from datalens_service.cli.specs import SpecOptions
 
 _EPSILON: Final = 5.0
@@ -24,7 +25,7 @@ _SETTINGS: Final = (
 
 
 def demo(
-    epsilon: Annotated[float, typer.Option("--epsilon", help="ε to spend on the digits.")] = _EPSILON,
+    epsilon: Annotated[float, typer.Option("--epsilon", parser=number, help="ε to spend on the digits.")] = _EPSILON,
     out: Annotated[Path, typer.Option("--out", help="Folder for everything.", file_okay=False)] = Path("demo-output"),
     as_json: options.AsJson = False,
 ) -> None:

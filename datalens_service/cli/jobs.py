@@ -10,6 +10,7 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.numbers import integer_from
 from datalens_service.cli.plan import plan_facts
 from datalens_service.cli.progress import PhaseBars
 from datalens_service.cli.service import connect
@@ -160,9 +161,16 @@ def download(
     job_id: JobId,
     file_format: Annotated[FileFormat, typer.Option("--format", help="Format of the images.")] = FileFormat.NPZ,
     count: Annotated[
-        int | None, typer.Option("--n", min=1, help="How many; left out, what the job packed. More cost no privacy.")
+        int | None,
+        typer.Option(
+            "--n",
+            parser=integer_from(1),
+            help="How many; left out, what the job packed. More cost no privacy.",
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeats a draw of its own.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", parser=integer_from(0), help="Repeats a draw of its own.")
+    ] = None,
     bundle: Annotated[
         bool, typer.Option("--bundle", help="A zip that is ready to be published: with card, checksums, proof of ε.")
     ] = False,

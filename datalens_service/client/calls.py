@@ -130,7 +130,11 @@ def page(address: str, after: str | None) -> Call[dict[str, Any]]:
 
 def chosen(**given: object) -> dict[str, str]:
     """Query or form fields of what was named."""
-    return {key: str(value) for key, value in given.items() if value is not None}
+    return {key: _text(value) for key, value in given.items() if value is not None}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def declared(**given: object) -> dict[str, Any]:

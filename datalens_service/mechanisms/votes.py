@@ -20,6 +20,7 @@ from pydantic import Field
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms.base import Integers, Mechanism
 from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.strict import Number
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _IN_CACHE: Final = 2**18
 """Numbers."""
 
-Threshold = float | Literal["none"]
+Threshold = Number | Literal["none"]
 Directions = NDArray[np.float32]
 
 

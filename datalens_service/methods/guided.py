@@ -24,6 +24,7 @@ from datalens_service.methods.base import Method, Place, Plan, named
 from datalens_service.methods.mixture import Mixture, MixtureLoop
 from datalens_service.methods.moments import Moments, MomentsLoop, SumsLoop, calibrated
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.strict import Flag, Integer, Number
 
 if TYPE_CHECKING:
     from datalens_service.models.generator import Generator
@@ -44,24 +45,24 @@ class Guided(Method):
 
     name: Literal["guided"] = "guided"
     warm_start: Annotated[Moments | Mixture, Field(discriminator="name"), BeforeValidator(named)] = Moments()
-    gradient_share: float = Field(default=0.4, gt=0, lt=1, description="Share of μ² for the gradients.")
-    steps: int = Field(default=60, ge=1, le=1000, description="Gradients, each over all records.")
-    learning_rate: float = Field(default=40.0, gt=0, le=1000)
-    momentum: float = Field(default=0.9, ge=0, lt=1)
-    averaging: float = Field(default=0.9, ge=0, lt=1, description="Decay of the average of weights.")
-    error_norm: float = Field(default=0.7, gt=0, le=2, description="Largest length of a record's error.")
-    hidden_units: int = Field(default=64, ge=2, le=1024, description="Of the classifier's dense layer.")
-    samples: int = Field(default=60_000, ge=100, le=1_000_000, description="Released samples it first learns from.")
-    epochs: int = Field(default=4, ge=1, le=100, description="How often it sees each of them.")
-    spread: float = Field(default=2.0, gt=0, le=10, description="How much wider samples lie than records, at most.")
-    least_spread: float | None = Field(
+    gradient_share: Number = Field(default=0.4, gt=0, lt=1, description="Share of μ² for the gradients.")
+    steps: Integer = Field(default=60, ge=1, le=1000, description="Gradients, each over all records.")
+    learning_rate: Number = Field(default=40.0, gt=0, le=1000)
+    momentum: Number = Field(default=0.9, ge=0, lt=1)
+    averaging: Number = Field(default=0.9, ge=0, lt=1, description="Decay of the average of weights.")
+    error_norm: Number = Field(default=0.7, gt=0, le=2, description="Largest length of a record's error.")
+    hidden_units: Integer = Field(default=64, ge=2, le=1024, description="Of the classifier's dense layer.")
+    samples: Integer = Field(default=60_000, ge=100, le=1_000_000, description="Released samples it first learns from.")
+    epochs: Integer = Field(default=4, ge=1, le=100, description="How often it sees each of them.")
+    spread: Number = Field(default=2.0, gt=0, le=10, description="How much wider samples lie than records, at most.")
+    least_spread: Number | None = Field(
         default=None,
         gt=0,
         le=10,
         description="How much wider they lie at least; none or more than `spread`: all as wide as `spread`.",
     )
-    poses: bool = Field(default=True, description="Turn, shear and shift samples a little.")
-    surfaces: bool = Field(default=True, description="Change contrast and texture of samples a little.")
+    poses: Flag = Field(default=True, description="Turn, shear and shift samples a little.")
+    surfaces: Flag = Field(default=True, description="Change contrast and texture of samples a little.")
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """Releases of the start, then the gradients.

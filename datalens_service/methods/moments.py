@@ -22,6 +22,7 @@ from datalens_service.models.basis import dct_basis
 from datalens_service.models.gaussian import GaussianFit
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
     from datalens_service.models.generator import Generator
@@ -48,15 +49,15 @@ class Moments(Method):
     """
 
     name: Literal["moments"] = "moments"
-    subspace_dimensions: int = Field(default=60, ge=1, le=512)
-    clip_norm: float = Field(
+    subspace_dimensions: Integer = Field(default=60, ge=1, le=512)
+    clip_norm: Number = Field(
         default=0.35, gt=0, le=1, description="Largest length of an image, as a fraction of an all-white one."
     )
-    residual_norm: float = Field(
+    residual_norm: Number = Field(
         default=0.65, gt=0, le=1, description="Largest distance from the class mean, as a fraction of clip_norm."
     )
-    subspace_share: float = Field(default=0.30, gt=0, lt=1, description="Share of μ² for the subspace.")
-    means_share: float = Field(default=0.20, gt=0, lt=1, description="Share of μ² for class counts and means.")
+    subspace_share: Number = Field(default=0.30, gt=0, lt=1, description="Share of μ² for the subspace.")
+    means_share: Number = Field(default=0.20, gt=0, lt=1, description="Share of μ² for class counts and means.")
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """The three releases, calibrated so that together they cost at most `units`.
