@@ -13,6 +13,7 @@ from typing import NamedTuple
 from api.schemas import DatasetForm
 from api.tus import folder_of
 from datalens_service.data.decode import Counts
+from datalens_service.data.notices import Notice, Notices
 from datalens_service.data.sandbox import Confinement, Decoded, decode
 from datalens_service.errors import NotFound, StoreUnavailable
 from datalens_service.settings import Settings
@@ -29,10 +30,12 @@ class Registered(NamedTuple):
     Attributes:
         dataset: As it is stored.
         counts: Of its records. Private.
+        notices: What its owner should know of how it was read, and what it shares. Private.
     """
 
     dataset: StoredDataset
     counts: Counts
+    notices: tuple[Notice, ...]
 
 
 class Removed(NamedTuple):
@@ -71,6 +74,7 @@ def register(
     Raises:
         InvalidDataset: The file is not a usable labelled image set (`sandbox.Refused`: with its bad files).
         InvalidSpec: ε is missing, or δ is not below 1/n.
+        NotFound: The tenant does not have the data set that `form.account` names.
         StateConflict: The records have a budget already, another than the one named.
         StoreUnavailable: Disk or database did not take it, or the service stops.
     """
@@ -86,10 +90,13 @@ def register(
                 class_names=form.classes,
                 units=form.units,
                 public_test=bool(form.public_test),
+                leave_out_constant_images=bool(form.leave_out_constant_images),
                 stopping=stopping,
             )
             found.records.rename(folder)
-            return Registered(_registered(database, dataset_id, folder, found, form, tenant_id), found.counts)
+            links = Notices()
+            dataset = _registered(database, dataset_id, folder, found, form, tenant_id, links)
+            return Registered(dataset, found.counts, (*found.notices, *links.collected()))
         except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, OSError):
@@ -171,7 +178,13 @@ def _scratch(folder: Path) -> Iterator[Path]:
 
 
 def _registered(
-    database: Database, dataset_id: str, folder: Path, found: Decoded, form: DatasetForm, tenant_id: str
+    database: Database,
+    dataset_id: str,
+    folder: Path,
+    found: Decoded,
+    form: DatasetForm,
+    tenant_id: str,
+    notices: Notices,
 ) -> StoredDataset:
     # The partition key is drawn by the store and never written beside the records.
     dataset = found.dataset
@@ -187,5 +200,7 @@ def _registered(
         records_path=str(folder),
         epsilon=form.epsilon,
         delta=form.delta,
+        account=form.account,
         tenant_id=tenant_id,
+        notices=notices,
     )

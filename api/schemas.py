@@ -151,6 +151,18 @@ class DatasetForm(BaseModel):
         description="Whether the test split is public; left out, it is not. Figures measured on it may "
         "then be passed on; otherwise they are for the owner alone. Refused if it holds a training image.",
     )
+    account: str | None = Field(
+        default=None,
+        max_length=64,
+        pattern=IDENTIFIER,
+        description="Id of a data set whose budget pays for this one, too, for ever: for data that grows, so that the "
+        "parts can be trained on together. Leave out `epsilon` and `delta` then.",
+    )
+    leave_out_constant_images: bool | None = Field(
+        default=None,
+        description="Whether training images of a single colour are left out, which would tie the data set to others "
+        "that contain the same ones; left out, they stay.",
+    )
 
     @property
     def units(self) -> UnitDeclaration | None:

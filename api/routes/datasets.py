@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Response, status
 
 from api import examples, intake
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, caller
-from api.intake_schemas import DatasetRequest, DeletionReceipt, ValidationRead
+from api.intake_schemas import DatasetRequest, DeletionReceipt, UploadedDataset, ValidationRead
 from api.openapi import DATASET_LINKS, form_body, ok, problems
 from api.problems import PRIVATE
 from api.schemas import DatasetForm, DatasetRead, Page, PrivacyRead
@@ -51,13 +51,13 @@ _FORM["requestBody"]["content"]["application/json"] = {
     operation_id="createDataset",
     summary="Upload a labelled image set and open its privacy budget",
     status_code=status.HTTP_201_CREATED,
-    response_model=DatasetRead,
+    response_model=UploadedDataset,
     openapi_extra=_FORM,
     responses={
         **ok(201, "The data set is registered.", headers=("Location",), links=DATASET_LINKS),
         202: {
             **ok(202, "The upload is being read; look again.", headers=("Location", "Retry-After"))[202],
-            "model": DatasetRead,
+            "model": UploadedDataset,
         },
         **problems(
             "invalid-input",
@@ -71,13 +71,15 @@ _FORM["requestBody"]["content"]["application/json"] = {
         ),
     },
 )
-def create_dataset(upload: UploadDep, opened: ServicesDep, key: Caller, response: Response) -> DatasetRead:
+def create_dataset(upload: UploadDep, opened: ServicesDep, key: Caller, response: Response) -> UploadedDataset:
     """A file in the request is checked as a whole before the answer; the name of a finished upload is answered at once.
 
     Either way the file is read by a confined process, kept as plain arrays, and then removed. `epsilon` and `delta`
     are the budget of these records for ever: everything ever released about them is charged to it, and only their
     owner may raise it, on the record. Records that were uploaded before keep the budget they have; leave both out then.
+    `account` names a data set whose budget pays for this one, too: for data that grows. `notices` are for the owner.
     """
+    response.headers.update(PRIVATE)
     found = _begun(upload, opened, key) if isinstance(upload, DatasetRequest) else _read_now(upload, opened, key)
     if found.state is DatasetState.VALIDATING:
         response.status_code = status.HTTP_202_ACCEPTED
@@ -172,24 +174,28 @@ def get_dataset_privacy(dataset_id: ObjectId, opened: ServicesDep) -> PrivacyRea
     return PrivacyRead.with_head(account, dataset_id, list(datasets.linked(opened.database, dataset_id)))
 
 
-def _begun(request: DatasetRequest, opened: Services, caller: ApiKey) -> DatasetRead:
+def _begun(request: DatasetRequest, opened: Services, caller: ApiKey) -> UploadedDataset:
     """A finished upload is going to be read."""
     form = request.form.model_dump(mode="json", exclude_none=True)
     with opened.database.connection() as connection:
         tenants.check_owned(connection, caller.tenant_id, {"upload_id": request.upload_id})
+        if request.account is not None:
+            tenants.check_owned(connection, caller.tenant_id, {"dataset_id": request.account})
     begun = intakes.begin(opened.database, caller.id, request.upload_id, form)
     opened.validator.submitted()
-    return DatasetRead.of_intake(begun)
+    return UploadedDataset.of_intake(begun)
 
 
-def _read_now(upload: ReceivedUpload, opened: Services, caller: ApiKey) -> DatasetRead:
+def _read_now(upload: ReceivedUpload, opened: Services, caller: ApiKey) -> UploadedDataset:
     """The file of this request was read."""
-    dataset, counts = intake.register(
+    dataset, counts, notices = intake.register(
         opened.database, opened.settings, upload.path, upload.form, tenant_id=caller.tenant_id
     )
     form = upload.form.model_dump(mode="json", exclude_none=True)
-    intakes.note_ready(opened.database, dataset.id, caller.id, form, ready_report(counts))
-    return _shown(opened.database, dataset)
+    intakes.note_ready(opened.database, dataset.id, caller.id, form, ready_report(counts, notices))
+    with opened.database.session() as session:
+        shown = UploadedDataset.of(dataset, statement.statement(session, dataset.id))
+    return shown.model_copy(update={"notices": list(notices)})
 
 
 def _shown(database: Database, found: StoredDataset | Intake) -> DatasetRead:

@@ -33,6 +33,7 @@ from datalens_service.store.sessions import Session
 
 _RECENT: Final = 6
 _PORTION: Final = 25
+_PAYERS: Final = 100
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -92,7 +93,8 @@ def overview(who: VisitorDep, opened: ServicesDep, after: After = None) -> Respo
 @router.get("/datasets/new", operation_id="showUploadForm")
 def upload_page(who: VisitorDep, opened: ServicesDep) -> Response:
     """The form of an upload."""
-    return who.page("upload", limit=opened.settings.max_upload_bytes)
+    newest = datasets.list_datasets(opened.database, limit=_PAYERS, tenant_id=who.tenant_id).items
+    return who.page("upload", limit=opened.settings.max_upload_bytes, payers=newest)
 
 
 @router.get("/datasets/{dataset_id}", operation_id="showDataset")

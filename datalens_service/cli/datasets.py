@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from datalens_service.cli import options, output
+from datalens_service.cli import notices, options, output
 from datalens_service.cli.numbers import number
 from datalens_service.cli.progress import UploadBar
 from datalens_service.cli.service import connect
@@ -38,6 +38,8 @@ def upload(
     classes_per_unit: options.ClassesPerUnit = None,
     unit: options.Unit = None,
     public_test: options.PublicTest = False,
+    account: options.Account = None,
+    leave_out_constant_images: options.LeaveOutConstantImages = False,
     upload_id: Annotated[
         str | None, typer.Option("--resume", metavar="UPLOAD", help="Go on with an upload that was interrupted, upl_….")
     ] = None,
@@ -45,7 +47,10 @@ def upload(
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Upload a data set and give it its lifetime budget. Large files go in pieces, over interruptions."""
+    """Upload a data set and give it its lifetime budget. Large files go in pieces, over interruptions.
+
+    What was read otherwise than you may expect is said on stderr. It depends on the images: do not pass it on.
+    """
     with connect(url, api_key) as client, UploadBar() as bar:
         dataset = client.upload_dataset(
             path,
@@ -57,9 +62,12 @@ def upload(
             classes_per_unit=classes_per_unit,
             unit=unit,
             public_test=public_test,
+            account=account,
+            leave_out_constant_images=leave_out_constant_images,
             upload_id=upload_id,
             on_bytes=bar.observe,
         )
+    notices.say(dataset.notices)
     output.show(dataset, output.facts(_facts(dataset)), as_json=as_json)
 
 
@@ -122,6 +130,8 @@ def validation(
     if found.counts is not None:
         lines |= {name: count for name, count in found.counts.items() if name != "classes"}
         lines["classes"] = "\n".join(f"{name} {count}" for name, count in found.counts["classes"].items())
+    if found.notices:
+        lines["notices"] = "\n".join(notices.line(notice) for notice in found.notices)
     if found.detail is not None:
         lines["why"] = found.detail
         lines["bad files"] = f"{found.bad_count} of {found.checked}"

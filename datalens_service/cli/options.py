@@ -127,6 +127,22 @@ PublicTest = Annotated[
     ),
 ]
 
+Account = Annotated[
+    str | None,
+    typer.Option(
+        "--account",
+        metavar="DATASET",
+        help="Id of a data set, ds_…, whose budget pays for this one, too: for data that grows.",
+    ),
+]
+LeaveOutConstantImages = Annotated[
+    bool,
+    typer.Option(
+        "--leave-out-constant-images",
+        help="Leave out training images of a single colour, which tie data sets together that have no more in common.",
+    ),
+]
+
 Data = Annotated[
     Path,
     typer.Option("--data", help="NPZ with labelled images, or a zip of class folders.", exists=True, dir_okay=False),

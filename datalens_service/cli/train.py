@@ -51,19 +51,23 @@ def train(
     spends anything twice. The first run's --epsilon is the budget of the folder: a further run with other settings
     gets what is left of it. Two folders for the same records are two budgets, which add up. Processes that torchrun
     starts with this command share the teachers.
+
+    What was read otherwise than you may expect is said on stderr. It depends on the images: do not pass it on.
     """
-    from datalens_service.data import detect, read_upload
+    from datalens_service.cli import notices
+    from datalens_service.data import detect, read_with_notices
     from datalens_service.data.upload import with_public_test
 
     units = unit_declaration(records_per_unit, classes_per_unit, unit)
     asked = SpecOptions(epsilon, delta, method, preset, settings or (), seed, synthetic_images, evaluate, device.value)
-    upload = read_upload(data, class_names=class_names(classes), units=units)
+    upload, noticed = read_with_notices(data, class_names=class_names(classes), units=units)
     if public_test:
         upload = with_public_test(upload)
     with joined(embedded_settings(out).rank_timeout_seconds) as ranks:
         if ranks.rank:
             _assist(ranks, upload)
         else:
+            notices.say(noticed)
             train_upload(upload, detect(data), asked, out, as_json=as_json, ranks=ranks)
 
 

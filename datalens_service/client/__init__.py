@@ -23,8 +23,10 @@ from datalens_service.client.replies import (
     Event,
     ImageSchema,
     Job,
+    NoticeInfo,
     PlanInfo,
     Receipt,
+    UploadedDataset,
     UploadInfo,
     ValidationInfo,
 )
@@ -45,9 +47,11 @@ __all__ = [
     "ImageSchema",
     "Job",
     "LiveJob",
+    "NoticeInfo",
     "PlanInfo",
     "Receipt",
     "ServiceUnreachable",
     "UploadInfo",
+    "UploadedDataset",
     "ValidationInfo",
 ]

@@ -12,7 +12,15 @@ from uuid import uuid4
 import httpx2
 from pydantic import BaseModel
 
-from datalens_service.client.replies import DatasetInfo, Job, PlanInfo, Receipt, UploadInfo, ValidationInfo
+from datalens_service.client.replies import (
+    DatasetInfo,
+    Job,
+    PlanInfo,
+    Receipt,
+    UploadedDataset,
+    UploadInfo,
+    ValidationInfo,
+)
 from datalens_service.client.transport import json_object, parsed
 
 Answer = TypeVar("Answer")
@@ -48,10 +56,10 @@ class Call(Generic[Answer]):
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def create_dataset(upload_id: str, fields: Mapping[str, Any]) -> Call[DatasetInfo]:
+def create_dataset(upload_id: str, fields: Mapping[str, Any]) -> Call[UploadedDataset]:
     """A data set from a finished upload."""
     body = {"upload_id": upload_id, **fields}
-    return Call("POST", "/v1/datasets", lambda reply: parsed(DatasetInfo, reply), {"json": body})
+    return Call("POST", "/v1/datasets", lambda reply: parsed(UploadedDataset, reply), {"json": body})
 
 
 def dataset(dataset_id: str) -> Call[DatasetInfo]:
@@ -142,6 +150,11 @@ def declared(**given: object) -> dict[str, Any]:
     return {
         key: list(value) if isinstance(value, tuple) else value for key, value in given.items() if value is not None
     }
+
+
+def with_notices(dataset: DatasetInfo, report: ValidationInfo) -> UploadedDataset:
+    """A data set with the notices of its report."""
+    return UploadedDataset.model_validate({**dict(dataset), "notices": report.notices})
 
 
 def _jsonable(spec: Spec) -> dict[str, Any]:

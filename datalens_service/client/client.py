@@ -12,7 +12,7 @@ from datalens_service.client import calls
 from datalens_service.client.calls import Answer, Audience, Call, Format, Spec
 from datalens_service.client.handles import LiveJob
 from datalens_service.client.patience import Patience, refusal
-from datalens_service.client.replies import DatasetInfo, Event, Job, PlanInfo, Receipt, ValidationInfo
+from datalens_service.client.replies import DatasetInfo, Event, Job, PlanInfo, Receipt, UploadedDataset, ValidationInfo
 from datalens_service.client.stream import EventLines
 from datalens_service.client.transport import ClientError, ServiceUnreachable, Transport, parsed
 
@@ -65,9 +65,11 @@ class Client:
         classes_per_unit: int | None = None,
         unit: str | None = None,
         public_test: bool = False,
+        account: str | None = None,
+        leave_out_constant_images: bool = False,
         upload_id: str | None = None,
         on_bytes: OnBytes | None = None,
-    ) -> DatasetInfo:
+    ) -> UploadedDataset:
         """Upload labelled images and wait until they were read. Large files go in pieces, over interruptions.
 
         Args:
@@ -80,6 +82,8 @@ class Client:
             classes_per_unit: Most classes that one group reaches; None puts no further bound.
             unit: Word for one group, for example "patient".
             public_test: Whether the test split is public: figures measured on it may be passed on.
+            account: Id of a data set whose budget pays for this one, too: for data that grows.
+            leave_out_constant_images: Whether training images of a single colour are left out.
             upload_id: Of an upload of this file that was given up; it goes on where it stopped.
             on_bytes: Told how far the upload is.
         """
@@ -92,11 +96,14 @@ class Client:
             classes_per_unit=classes_per_unit,
             unit=unit,
             public_test=public_test or None,
+            account=account,
+            leave_out_constant_images=leave_out_constant_images or None,
         )
         if upload_id is None and path.stat().st_size <= calls.PIECE_BYTES:
             return self._upload_at_once(path, declared)
         sent = self.upload(path, upload_id=upload_id, on_bytes=on_bytes)
-        return self.wait_for_dataset(self._do(calls.create_dataset(sent, declared)))
+        dataset = self.wait_for_dataset(self._do(calls.create_dataset(sent, declared)))
+        return calls.with_notices(dataset, self.validation(dataset.id))
 
     def upload(self, path: Path, *, upload_id: str | None = None, on_bytes: OnBytes | None = None) -> str:
         """Send a file in pieces, each with a checksum, and over interruptions; the id of the upload.
@@ -307,7 +314,7 @@ class Client:
     def _live(self, call: Call[Job]) -> LiveJob:
         return LiveJob.bound(self._do(call), self)
 
-    def _upload_at_once(self, path: Path, declared: dict[str, Any]) -> DatasetInfo:
+    def _upload_at_once(self, path: Path, declared: dict[str, Any]) -> UploadedDataset:
         joined = {key: ",".join(value) if isinstance(value, list) else value for key, value in declared.items()}
         with path.open("rb") as file:
             # The file has no name there: it may be private.
@@ -315,7 +322,7 @@ class Client:
             reply = self._transport.request(
                 "POST", "/v1/datasets", data=calls.chosen(**joined), files=files, timeout=calls.UPLOAD_SECONDS
             )
-        return parsed(DatasetInfo, reply)
+        return parsed(UploadedDataset, reply)
 
     def _offset(self, upload_id: str, known: int) -> int:
         """How much is there; what was known if nobody answers."""

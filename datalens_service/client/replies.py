@@ -53,6 +53,21 @@ class DatasetInfo(Reply):
     privacy: Budget | None
 
 
+class NoticeInfo(Reply):
+    """What was read otherwise than the owner may expect. Private."""
+
+    code: str
+    message: str
+    count: int
+    examples: tuple[str, ...] = ()
+
+
+class UploadedDataset(DatasetInfo):
+    """A data set that was just uploaded, with what its owner should know. Notices are private."""
+
+    notices: tuple[NoticeInfo, ...] = ()
+
+
 class UploadInfo(Reply):
     """A file that goes to the service in pieces."""
 
@@ -76,6 +91,7 @@ class ValidationInfo(Reply):
     dataset_id: str
     state: str
     counts: dict[str, Any] | None = None
+    notices: tuple[NoticeInfo, ...] = ()
     code: str | None = None
     detail: str | None = None
     bad_files: tuple[BadFile, ...] = ()

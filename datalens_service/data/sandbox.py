@@ -18,6 +18,7 @@ from datalens_service.data import READERS
 from datalens_service.data.dataset import Dataset
 from datalens_service.data.decode import OUT_OF_MEMORY, OUTCOME, RECORDS, Counts, Outcome, Request
 from datalens_service.data.findings import BadFile
+from datalens_service.data.notices import Notice
 from datalens_service.data.stored import load_dataset
 from datalens_service.data.units import UnitDeclaration
 from datalens_service.data.upload import check_class_names
@@ -74,12 +75,14 @@ class Decoded:
         records: Folder as `data.stored` writes it.
         dataset: The same, opened, without its partition key.
         counts: Private.
+        notices: What its owner should know of how it was read. Private.
     """
 
     format: str
     records: Path
     dataset: Dataset
     counts: Counts
+    notices: tuple[Notice, ...]
 
 
 def decode(
@@ -90,6 +93,7 @@ def decode(
     class_names: tuple[str, ...] | None = None,
     units: UnitDeclaration | None = None,
     public_test: bool = False,
+    leave_out_constant_images: bool = False,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Decoded:
     """Read an upload in a confined process.
@@ -101,6 +105,7 @@ def decode(
         class_names: Public class names; None leaves them to the format.
         units: What one privacy unit is; None: every record is one.
         public_test: Whether the test split is declared public.
+        leave_out_constant_images: Whether training images of a single colour are left out.
         stopping: Asked now and then; True gives up.
 
     Raises:
@@ -113,6 +118,7 @@ def decode(
         class_names=class_names,
         units=units,
         public_test=public_test,
+        leave_out_constant_images=leave_out_constant_images,
         memory_bytes=confinement.memory_bytes,
         cpu_seconds=confinement.seconds,
     )
@@ -125,7 +131,7 @@ def decode(
     check_class_names(dataset.schema.class_names)
     if dataset.schema.test_is_public != public_test:
         raise Refused(Outcome(refusal=_BROKEN))
-    return Decoded(outcome.format, folder / RECORDS, dataset, outcome.counts)
+    return Decoded(outcome.format, folder / RECORDS, dataset, outcome.counts, outcome.notices)
 
 
 def _run(request: Request, seconds: int, stopping: Callable[[], bool]) -> int:

@@ -6,6 +6,10 @@ Records that were uploaded before bring their account with them (docs/decisions/
     one account knows some    that account pays for this data set too; naming another ε or δ is refused
     several accounts do       the upload is refused: two budgets cannot be made one after the fact
 
+An upload may name a data set whose account pays for it, too (docs/decisions/0012-data-that-grows.md): it is treated as
+one that contains a record of that account. An image of a single colour, such as a blank one, does not tie an upload to
+a budget that its owner did not mean (docs/decisions/0011-notices.md): alone, it is refused and not joined.
+
 A known record must belong to the unit it came with (docs/decisions/0004-units-of-several-records.md).
 """
 
@@ -22,6 +26,8 @@ from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from datalens_service.data.dataset import Images, Schema, UnitIds
+from datalens_service.data.inspection import constant_rows
+from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.errors import InvalidDataset, InvalidSpec, NotFound, StateConflict
 from datalens_service.privacy.accounting import check_delta, default_delta
 from datalens_service.store import ledger
@@ -40,6 +46,10 @@ from datalens_service.store.recovery import check_log_before_upload
 from datalens_service.store.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow
 
 _KEY_BYTES = 32
+_CONSTANT_LINK = (
+    "The only images of this upload that were uploaded before show a single colour. Set leave_out_constant_images to "
+    "open a budget without them, or name account, a data set whose budget is meant to pay for this one, too."
+)
 
 
 class DatasetState(StrEnum):
@@ -117,7 +127,9 @@ def create(
     records_path: str,
     epsilon: float | None = None,
     delta: float | None = None,
+    account: str | None = None,
     tenant_id: str = DEFAULT_TENANT,
+    notices: Notices | None = None,
 ) -> StoredDataset:
     """Register an upload with the account that pays for it.
 
@@ -133,30 +145,39 @@ def create(
         records_path: Where the caller has put the records.
         epsilon: Lifetime budget; needed unless the records have an account already.
         delta: Of the lifetime budget; None takes the default for n, or the account's.
+        account: Id of a data set of this tenant, deleted or not, whose account pays for this one, too.
         tenant_id: Whose records they are.
+        notices: Collects which records an account knew already. Private.
 
     Raises:
         InvalidSpec: ε is missing or cannot be counted.
         InvalidDelta: δ, named or inherited, is not below 1/n.
-        StateConflict: The records have an account with another ε or δ.
+        NotFound: The tenant has no data set `account`.
+        StateConflict: The records have an account with another ε or δ, or share nothing but images of a single colour
+            with one that was not named.
         InvalidDataset: The records belong to several accounts, or came with other units before.
         LedgerCorrupt: The database has forgotten data sets that the log knows; these may be their records.
     """
     with database.session() as session:
         key = tenant_key(installation_key(session, lock=False), tenant_id)
     prints = fingerprints(key, images, units)
+    constant = fingerprints(key, images[constant_rows(images)]).keys()
     with database.transaction() as session:
         installation_key(session, lock=True)
         checked_log_bytes = check_log_before_upload(session, database.log)
         known = known_records(session, prints)
         _check_same_units(prints, known)
         accounts = {record.account_id for record in known.values()}
-        account = _account(session, dataset_id, accounts, schema, epsilon, delta, checked_log_bytes)
-        remember(session, {item: prints[item] for item in prints.keys() - known.keys()}, account.id)
+        if account is not None:
+            accounts.add(_account_id(session, account, tenant_id))
+        elif epsilon is not None and known and known.keys() < prints.keys() and known.keys() <= constant:
+            raise StateConflict(_CONSTANT_LINK)
+        payer = _account(session, dataset_id, accounts, schema, epsilon, delta, checked_log_bytes)
+        remember(session, {item: prints[item] for item in prints.keys() - known.keys()}, payer.id)
         row = DatasetRow(
             id=dataset_id,
             tenant_id=tenant_id,
-            account_id=account.id,
+            account_id=payer.id,
             name=name,
             state=DatasetState.READY,
             schema=schema.model_dump(mode="json"),
@@ -168,7 +189,11 @@ def create(
         )
         session.add(row)
         session.flush()
-        return StoredDataset.of(row)
+        stored = StoredDataset.of(row)
+    if notices is not None:
+        notices.count(NoticeCode.SHARES_RECORDS, len(known))
+        notices.count(NoticeCode.SHARES_CONSTANT_IMAGES, len(known.keys() & constant))
+    return stored
 
 
 def get(database: Database, dataset_id: str) -> StoredDataset:
@@ -284,12 +309,21 @@ def _row(session: Session, dataset_id: str) -> DatasetRow:
     return row
 
 
+def _account_id(session: Session, dataset_id: str, tenant_id: str) -> str:
+    """The account of a data set that an upload names; that of another tenant does not exist."""
+    row = _row(session, dataset_id)
+    if row.tenant_id != tenant_id:
+        raise NotFound("There is no such data set.")
+    return row.account_id
+
+
 def _check_same_units(prints: Mapping[bytes, bytes | None], known: Mapping[bytes, KnownRecord]) -> None:
     """Two budgets of one account add up for a unit only if both count the same records as that unit."""
     if any(prints[item] != record.unit_print for item, record in known.items()):
         raise InvalidDataset(
             "Records of this upload came with other privacy units before. Group them as they were grouped then: "
-            "their budget is counted for those units."
+            "their budget is counted for those units. If they are images of a single colour, set "
+            "leave_out_constant_images."
         )
 
 
@@ -304,8 +338,10 @@ def _account(
 ) -> AccountRow:
     if len(known) > 1:
         raise InvalidDataset(
-            "Records of this upload belong to several data sets with budgets of their own; "
-            "upload the parts separately, so that each keeps its own budget."
+            "Records of this upload belong to several data sets with budgets of their own, and budgets are not merged: "
+            "upload the parts separately, train on each, and put their synthetic images together, which costs nothing. "
+            "If they share only images of a single colour, set leave_out_constant_images. For data that grow, name "
+            "account when a part is uploaded for the first time: then one budget pays for all parts, also together."
         )
     if known:
         return _joined(session, dataset_id, known.pop(), schema, epsilon, delta)
