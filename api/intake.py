@@ -17,11 +17,12 @@ from datalens_service.data.notices import Notice, Notices
 from datalens_service.data.sandbox import Confinement, Decoded, decode
 from datalens_service.errors import NotFound, StoreUnavailable
 from datalens_service.settings import Settings
-from datalens_service.store import datasets, intakes
+from datalens_service.store import datasets, intakes, joining
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState, StoredDataset
 from datalens_service.store.intakes import Intake
+from datalens_service.store.joining import Joined
 
 
 class Registered(NamedTuple):
@@ -31,11 +32,13 @@ class Registered(NamedTuple):
         dataset: As it is stored.
         counts: Of its records. Private.
         notices: What its owner should know of how it was read, and what it shares. Private.
+        joined: The account that pays for it, if it is one of before. Private.
     """
 
     dataset: StoredDataset
     counts: Counts
     notices: tuple[Notice, ...]
+    joined: Joined | None
 
 
 class Removed(NamedTuple):
@@ -96,12 +99,13 @@ def register(
             found.records.rename(folder)
             links = Notices()
             dataset = _registered(database, dataset_id, folder, found, form, tenant_id, links)
-            return Registered(dataset, found.counts, (*found.notices, *links.collected()))
         except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, OSError):
                 raise StoreUnavailable("The records could not be kept; free the disk of data_dir.") from error
             raise
+    notices = (*found.notices, *links.collected())
+    return Registered(dataset, found.counts, notices, joining.joined(database, dataset.id, dataset.known_records))
 
 
 def records_folder(data_dir: Path) -> Path:

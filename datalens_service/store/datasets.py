@@ -3,7 +3,7 @@
 Records that were uploaded before bring their account with them (docs/decisions/0003-one-account-per-content.md):
 
     no record is known        a new account with the named ε and δ
-    one account knows some    that account pays for this data set too; naming another ε or δ is refused
+    one account knows some    that account pays for this data set too; another ε or δ is refused, also a default δ
     several accounts do       the upload is refused: two budgets cannot be made one after the fact
 
 An upload may name a data set whose account pays for it, too (docs/decisions/0012-data-that-grows.md): it is treated as
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from uuid import uuid4
@@ -72,6 +72,8 @@ class StoredDataset:
     Attributes:
         records_path: Where the private records lie; for the training process only.
         partition_key: Secret of the assignment of records to shards; None once deleted.
+        known_records: Different records of it that had an account already. Private, and counted when the data set is
+            created; None when it is read later.
     """
 
     id: str
@@ -86,6 +88,7 @@ class StoredDataset:
     partition_key: bytes | None
     created_at: datetime
     deleted_at: datetime | None
+    known_records: int | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"StoredDataset({self.id}, {self.state})"
@@ -144,14 +147,15 @@ def create(
         has_test: Whether the owner's hold-out lies beside the training records.
         records_path: Where the caller has put the records.
         epsilon: Lifetime budget; needed unless the records have an account already.
-        delta: Of the lifetime budget; None takes the default for n, or the account's.
+        delta: Of the lifetime budget; None takes the default for n, or that of `account`. Known records need the δ of
+            their account.
         account: Id of a data set of this tenant, deleted or not, whose account pays for this one, too.
         tenant_id: Whose records they are.
         notices: Collects which records an account knew already. Private.
 
     Raises:
         InvalidSpec: ε is missing or cannot be counted.
-        InvalidDelta: δ, named or inherited, is not below 1/n.
+        InvalidDelta: δ is not below 1/n.
         NotFound: The tenant has no data set `account`.
         StateConflict: The records have an account with another ε or δ, or share nothing but images of a single colour
             with one that was not named.
@@ -169,7 +173,10 @@ def create(
         _check_same_units(prints, known)
         accounts = {record.account_id for record in known.values()}
         if account is not None:
-            accounts.add(_account_id(session, account, tenant_id))
+            named = _named_account(session, account, tenant_id)
+            accounts.add(named.id)
+            # Named by the owner, not found by a record: its δ tells nothing of the records.
+            delta = named.delta if delta is None else delta
         elif epsilon is not None and known and known.keys() < prints.keys() and known.keys() <= constant:
             raise StateConflict(_CONSTANT_LINK)
         payer = _account(session, dataset_id, accounts, schema, epsilon, delta, checked_log_bytes)
@@ -189,7 +196,7 @@ def create(
         )
         session.add(row)
         session.flush()
-        stored = StoredDataset.of(row)
+        stored = replace(StoredDataset.of(row), known_records=len(known))
     if notices is not None:
         notices.count(NoticeCode.SHARES_RECORDS, len(known))
         notices.count(NoticeCode.SHARES_CONSTANT_IMAGES, len(known.keys() & constant))
@@ -309,12 +316,12 @@ def _row(session: Session, dataset_id: str) -> DatasetRow:
     return row
 
 
-def _account_id(session: Session, dataset_id: str, tenant_id: str) -> str:
+def _named_account(session: Session, dataset_id: str, tenant_id: str) -> AccountRow:
     """The account of a data set that an upload names; that of another tenant does not exist."""
     row = _row(session, dataset_id)
     if row.tenant_id != tenant_id:
         raise NotFound("There is no such data set.")
-    return row.account_id
+    return session.get_one(AccountRow, row.account_id)
 
 
 def _check_same_units(prints: Mapping[bytes, bytes | None], known: Mapping[bytes, KnownRecord]) -> None:
@@ -356,10 +363,12 @@ def _joined(
     session: Session, dataset_id: str, account_id: str, schema: Schema, epsilon: float | None, delta: float | None
 ) -> AccountRow:
     account = ledger.lock_account(session, account_id)
-    if epsilon not in (None, account.epsilon) or delta not in (None, account.delta):
+    # What jobs state is a function of what was declared and of n: a δ taken over from the account would tell of it.
+    delta = default_delta(schema.num_units) if delta is None else delta
+    if epsilon not in (None, account.epsilon) or delta != account.delta:
         raise StateConflict(
-            f"Records of this upload have a budget already: epsilon {account.epsilon:g} at delta {account.delta:g}; "
-            "leave both out to go on with what remains of it.",
+            f"Records of this upload have a budget already: epsilon {account.epsilon:g} at delta {account.delta!r}; "
+            f"leave epsilon out and name this delta to go on with what remains of it.",
             extra={"epsilon": account.epsilon, "delta": account.delta},
         )
     check_delta(account.delta, schema.num_units)
