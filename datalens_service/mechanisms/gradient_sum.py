@@ -69,6 +69,10 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         factor = 4 if relation == NeighboringRelation.REPLACE_ONE else 1
         return Fraction(factor * self.radius**2)
 
+    def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
+        """Always: a unit adds one clipped mean, whatever it holds."""
+        return True
+
     def total(self, contributions: Iterable[GradientChunk]) -> Integers:
         """int64 array (dimensions,).
 

@@ -139,6 +139,11 @@ class VoteMechanism(Mechanism["Blocks | SharedVotes", Directions]):
         return min(self.images, self.images_per_teacher * self.classes_per_unit * moved)
 
     @final
+    def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
+        """All records of a unit have one teacher; with class-pure shards, one for each of its classes."""
+        return self.classes_voted_apart == 1 or self.classes_per_unit == classes_per_unit
+
+    @final
     def total(self, contributions: Blocks | SharedVotes) -> Integers:
         """Sum of all teachers' rows.
 

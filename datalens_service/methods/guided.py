@@ -23,6 +23,7 @@ from datalens_service.mechanisms.cross_product import Factors
 from datalens_service.methods.base import Method, Place, Plan, named
 from datalens_service.methods.mixture import Mixture, MixtureLoop
 from datalens_service.methods.moments import Moments, MomentsLoop, SumsLoop, calibrated
+from datalens_service.models.exact_products import exact_products
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Flag, Integer, Number
 
@@ -35,6 +36,8 @@ Floats = NDArray[np.float32]
 
 _FEATURE_MAPS, _FEATURE_SIDE = 64, 5
 _FEATURES = _FEATURE_MAPS * _FEATURE_SIDE**2
+# Features are about 1 long; scores of a record whose features are longer than this are those of shortened ones.
+_LONGEST_FEATURES = 8.0
 
 # The last layer's first weights: plain gradient descent on released samples.
 _SAMPLES_FOR_THE_HEAD, _FIRST_STEPS, _FIRST_RATE, _FIRST_MOMENTUM = 12_000, 60, np.float32(16), np.float32(0.9)
@@ -182,9 +185,10 @@ class Descent:
     def factors(self) -> Factors:
         """Private: per record its features, with a 1 for the bias, and the error of its scores."""
         if self._features is None:
-            self._features = self._labeller.features(_pixels(self._data.images))
-        found = errors(self._features, self._weights, self._data.labels)
-        return Factors(self._features, found / np.float32(self._parameters.error_norm), self._data.unit_ids)
+            self._features = self._labeller.features_of_records(_pixels(self._data.images))
+        scores = exact_products(self._features, self._weights, _LONGEST_FEATURES).astype(np.float32)
+        gradients = errors(scores, self._data.labels) / np.float32(self._parameters.error_norm)
+        return Factors(self._features, gradients, self._data.unit_ids)
 
     def follow(self, released: NDArray[np.float64]) -> None:
         """One step along a noisy sum of gradients."""
@@ -199,9 +203,8 @@ class Descent:
         return self._labeller.tensors() | {"head": self._average.astype(np.float32)}
 
 
-def errors(features: Floats, weights: Floats, labels: Labels) -> Floats:
-    """(n, classes) softmax of features·weights, minus 1 at the true class: the gradient of the loss by the scores."""
-    scores = features @ weights
+def errors(scores: Floats, labels: Labels) -> Floats:
+    """(n, classes) softmax of the scores, minus 1 at the true class: the gradient of the loss by the scores."""
     chances = np.exp(scores - scores.max(axis=1, keepdims=True))
     chances /= chances.sum(axis=1, keepdims=True)
     chances[np.arange(len(labels)), labels] -= 1
@@ -213,7 +216,7 @@ def first_weights(features: Floats, labels: Labels, num_classes: int) -> Floats:
     weights = np.zeros((features.shape[1], num_classes), dtype=np.float32)
     velocity = np.zeros_like(weights)
     for _ in range(_FIRST_STEPS):
-        gradient = features.T @ errors(features, weights, labels) / np.float32(len(labels))
+        gradient = features.T @ errors(features @ weights, labels) / np.float32(len(labels))
         velocity = np.asarray(_FIRST_MOMENTUM * velocity + gradient, dtype=np.float32)
         weights = weights - _FIRST_RATE * velocity
     return weights

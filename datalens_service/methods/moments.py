@@ -19,6 +19,7 @@ from datalens_service.mechanisms import Account, CrossProductSum, OuterProductSu
 from datalens_service.mechanisms.moments import Vectors
 from datalens_service.methods.base import Method, Place, Plan, PlannedRelease
 from datalens_service.models.basis import dct_basis
+from datalens_service.models.exact_products import exact_products
 from datalens_service.models.gaussian import GaussianFit
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -88,12 +89,6 @@ class Moments(Method):
         return MomentsLoop(self, plan, dataset)
 
 
-def _shortened(vectors: Floats) -> Floats:
-    """Rows longer than 1 scaled back to 1, as the mechanism does."""
-    lengths: Floats = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.maximum(lengths, 1.0)
-
-
 def seen_dimensions(schema: Schema) -> int:
     """Numbers of an image that the sums see: all of them, or its lowest frequencies."""
     return schema.dimensions if schema.dimensions <= MAXIMUM_DIMENSIONS else _FREQUENCIES
@@ -131,7 +126,8 @@ class ClippedRecords:
     """
 
     def __init__(self, dataset: Dataset, clip_norm: float) -> None:
-        self.clip_norm = clip_norm * math.sqrt(dataset.schema.dimensions)
+        self._longest = math.sqrt(dataset.schema.dimensions)
+        self.clip_norm = clip_norm * self._longest
         self.labels = dataset.train.labels
         self._data = dataset.train
         seen = seen_dimensions(dataset.schema)
@@ -149,12 +145,13 @@ class ClippedRecords:
         return tensors | {"basis": np.ascontiguousarray(self._frequencies @ tensors["basis"])}
 
     def _seen(self, images: NDArray[np.uint8]) -> Floats:
-        pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / (255.0 * self.clip_norm)
-        return pixels if self._frequencies is None else pixels @ self._frequencies
+        pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / 255.0
+        seen = pixels if self._frequencies is None else exact_products(pixels, self._frequencies, self._longest)
+        return seen / self.clip_norm
 
     def coordinates(self, basis: Floats) -> Floats:
         """(n, q): images of length at most 1 in a released basis (d, q)."""
-        return _shortened(self.pooled().values) @ basis
+        return exact_products(self.pooled().values, basis)
 
     def vectors(self, values: Floats, groups: NDArray[np.int64]) -> Vectors:
         """One vector per record, with its group and its unit."""

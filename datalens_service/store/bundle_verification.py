@@ -15,9 +15,9 @@ from typing import Any, Final, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from datalens_service.errors import InvalidInput, LedgerCorrupt
-from datalens_service.evaluation.card import CardMechanism, CardPrivacy
+from datalens_service.evaluation.card import CardMechanism
 from datalens_service.evaluation.statement import Release, first_releases, tier_of
-from datalens_service.mechanisms import AnyMechanism, BoundedSum, CrossProductSum, VoteMechanism
+from datalens_service.mechanisms import AnyMechanism
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.recomputation import (
     LARGEST_EPSILON,
@@ -187,7 +187,8 @@ def _card(proof: Proof) -> str:
     made = first_releases(proof.plan, _steps_made(proof))
     if privacy.mechanisms != tuple(CardMechanism.of(release) for release in made):
         raise LedgerCorrupt("The mechanisms on the card are not the first ones of the plan.")
-    if not all(_prices_whole_units(release.mechanism, privacy) for release in made):
+    bounds = privacy.records_per_unit, privacy.classes_per_unit
+    if not all(release.mechanism.covers_whole_units(*bounds) for release in made):
         raise LedgerCorrupt("The mechanisms are not priced for units of as many records and classes as the card says.")
     mu_squared = Fraction(privacy.mu) ** 2
     if not mu_squared >= charged * _UNIT > (Fraction(privacy.mu) - _MU_ROUNDING) ** 2:
@@ -195,16 +196,6 @@ def _card(proof: Proof) -> str:
     if privacy.tier != tier_of(privacy.epsilon):
         raise LedgerCorrupt(f"An ε of {privacy.epsilon:g} is not in the tier {privacy.tier!r}.")
     return f"{_steps_made(proof):,} releases by mechanisms of the plan; {charged:,} units; μ = {privacy.mu:g}."
-
-
-def _prices_whole_units(mechanism: AnyMechanism, privacy: CardPrivacy) -> bool:
-    if isinstance(mechanism, BoundedSum | CrossProductSum):
-        return mechanism.records_per_unit == privacy.records_per_unit
-    if isinstance(mechanism, VoteMechanism):
-        # With mixed shards a unit has one teacher, whatever its classes.
-        return mechanism.classes_voted_apart == 1 or mechanism.classes_per_unit == privacy.classes_per_unit
-    # A count of units counts whole ones.
-    return True
 
 
 def _charges(proof: Proof) -> str:

@@ -71,6 +71,24 @@ def test_the_code_and_tests_that_proof_pages_name_exist():
 
 
 @each_case
+def test_a_mechanism_says_which_units_it_is_priced_for(case):
+    fields = type(case.mechanism).model_fields
+    declared = [getattr(case.mechanism, name, 1) for name in ("records_per_unit", "classes_per_unit")]
+    assert case.mechanism.covers_whole_units(*declared)
+    apart = getattr(case.mechanism, "classes_voted_apart", 1) > 1
+    assert case.mechanism.covers_whole_units(declared[0] + 1, declared[1]) == ("records_per_unit" not in fields)
+    assert case.mechanism.covers_whole_units(declared[0], declared[1] + 1) != apart
+
+
+def test_a_mechanism_that_does_not_say_which_units_it_is_priced_for_cannot_be_made():
+    class Undeclared(Mechanism):
+        label = sensitivity_squared = queries_per_unit = total = decode = lambda self, *_: 1
+
+    with pytest.raises(TypeError, match="covers_whole_units"):
+        Undeclared(noise_stddev=100)
+
+
+@each_case
 def test_a_mechanism_survives_json(case):
     assert TypeAdapter(AnyMechanism).validate_json(case.mechanism.model_dump_json()) == case.mechanism
 
