@@ -177,7 +177,7 @@ def download(
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Download the synthetic images of a succeeded job."""
+    """Download the synthetic images of a job, also while they are still being measured."""
     path = out or Path(f"{job_id}-{file_format.value}.zip" if bundle else f"{job_id}{_SUFFIX[file_format]}")
     chosen: Format = file_format.value
     with connect(url, api_key) as client:
@@ -227,6 +227,8 @@ def _followed(client: Client, job_id: str) -> LiveJob:
         for event in client.events(job_id):
             if event.phase is not None:
                 bars.observe(event.phase, event.value, event.maximum, event.epsilon_spent)
+            if event.type == "job.released":
+                bars.note(f"The images are ready: datalens jobs download {job_id}")
     return client.get_job(job_id)
 
 
