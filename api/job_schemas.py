@@ -24,7 +24,7 @@ JOB_STATES: Final = {
     JobState.QUEUED: "accepted, its budget reserved, waiting for a worker",
     JobState.RUNNING: "a worker holds its lease",
     JobState.PAUSED: "stopped until it is resumed; reservation and checkpoint stay",
-    JobState.SUCCEEDED: "generator, samples and report are there",
+    JobState.SUCCEEDED: "images, generator, proof and report are there",
     JobState.FAILED: "`error` says why; what was charged stays charged",
     JobState.CANCELLED: "stopped on request; what was charged stays charged",
 }
@@ -120,7 +120,7 @@ class JobLinks(BaseModel):
     def of(cls, job: Job) -> Self:
         """Links that the job's state allows to follow."""
         base = f"/v1/jobs/{job.id}"
-        files = job.state == JobState.SUCCEEDED
+        files = job.released_at is not None
         return cls(
             self_=base,
             events=f"{base}/events",
@@ -153,6 +153,10 @@ class JobRead(BaseModel):
     privacy: JobPrivacy
     created_at: datetime
     started_at: datetime | None
+    released_at: datetime | None = Field(
+        description="When images, generator and proof became ready. The evaluation may go on behind it; the report has "
+        "its figures once the job has ended. From here on the job can only succeed."
+    )
     finished_at: datetime | None
     estimated_finish_at: datetime | None = Field(
         description="When the phase of a running job is likely to end; null while there is no estimate."
@@ -181,6 +185,7 @@ class JobRead(BaseModel):
             privacy=JobPrivacy.of(job.charged_units, cost),
             created_at=job.created_at,
             started_at=job.started_at,
+            released_at=job.released_at,
             finished_at=job.finished_at,
             estimated_finish_at=None if left is None else (now + timedelta(seconds=left)).replace(microsecond=0),
             error=JobError.of(job.error) if job.error else None,

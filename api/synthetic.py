@@ -83,7 +83,7 @@ class SyntheticFile:
 
 
 class SyntheticFiles:
-    """Makes and keeps files of synthetic images.
+    """Makes and keeps files of synthetic images, anew once the evaluation of a job has changed its card.
 
     Args:
         artifacts: Files of jobs.
@@ -99,7 +99,7 @@ class SyntheticFiles:
         """The file for a request.
 
         Args:
-            job: A succeeded one.
+            job: One whose images are ready.
             schema: Public schema of its images.
             format: Key of `data.export.WRITERS`.
             n: How many images; None is as many as the job has packed.
@@ -116,7 +116,8 @@ class SyntheticFiles:
         if from_stock and n == packed and format == "npz":
             stock = self._artifacts.releasable(job.id, STOCK)
             return SyntheticFile(stock.path, stock.sha256)
-        key = f"{job.id}-{n}-{'packed' if from_stock else seed or 0}"
+        card = self._artifacts.releasable(job.id, CARD).sha256[:_KEY_LENGTH]
+        key = f"{job.id}-{n}-{'packed' if from_stock else seed or 0}-{card}"
         if from_stock:
             return self._kept(key, format, lambda out: self._slice(job.id, schema, n, format, out))
         return self._kept(key, format, lambda out: self._draw(job.id, n, format, seed or 0, out))
@@ -148,7 +149,7 @@ class SyntheticFiles:
         """The same with everything a data set needs to be published, as a zip.
 
         Args:
-            job: A succeeded one.
+            job: One whose images are ready.
             schema: Public schema of its images.
             wanted: What goes into it.
 
@@ -157,7 +158,8 @@ class SyntheticFiles:
         """
         images = self.get(job, schema, wanted.format, wanted.n, wanted.seed)
         card = json.loads(self._artifacts.releasable(job.id, CARD).path.read_text())
-        named = hashlib.sha256(f"{wanted}{images.sha256}".encode()).hexdigest()[:_KEY_LENGTH]
+        stated = sorted(file.sha256 for file in self._artifacts.list_artifacts(job.id) if file.releasable)
+        named = hashlib.sha256(f"{wanted}{images.sha256}{stated}".encode()).hexdigest()[:_KEY_LENGTH]
         count = int(job.spec["synthetic_images"]) if wanted.n is None else wanted.n
 
         def make(out: Path) -> None:

@@ -27,6 +27,7 @@ _SETTINGS: Final = (
 def demo(
     epsilon: Annotated[float, typer.Option("--epsilon", parser=number, help="ε to spend on the digits.")] = _EPSILON,
     out: Annotated[Path, typer.Option("--out", help="Folder for everything.", file_okay=False)] = Path("demo-output"),
+    evaluate: options.Evaluate = True,
     as_json: options.AsJson = False,
 ) -> None:
     """Train on scikit-learn's handwritten digits under one privacy budget and say where everything is.
@@ -38,5 +39,5 @@ def demo(
 
     upload = digits()
     output.say(f"{upload.schema.num_units:,} handwritten digits of 8×8 pixels, ε = {epsilon:g}")
-    asked = SpecOptions(epsilon=epsilon, preset=_PRESET, settings=_SETTINGS)
+    asked = SpecOptions(epsilon=epsilon, preset=_PRESET, settings=_SETTINGS, evaluate=evaluate)
     train_upload(upload, "digits", asked, out, as_json=as_json)

@@ -203,7 +203,10 @@ def download(
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Download the synthetic images of a succeeded job, or one of its files; says for whom it is."""
+    """Download the synthetic images of a job, also while they are still being measured, or one of its files.
+
+    Says for whom the file is.
+    """
     if file is not None:
         _download_file(job_id, file, out or Path(f"{job_id}-{file}"), url, api_key, as_json=as_json)
         return
@@ -256,6 +259,8 @@ def _followed(client: Client, job_id: str) -> LiveJob:
         for event in client.events(job_id):
             if event.phase is not None:
                 bars.observe(event.phase, event.value, event.maximum, event.epsilon_spent)
+            if event.type == "job.released":
+                bars.note(f"The images are ready: datalens jobs download {job_id}")
     return client.get_job(job_id)
 
 

@@ -71,7 +71,10 @@ SyntheticImages = Annotated[
 Evaluate = Annotated[
     bool,
     typer.Option(
-        "--evaluate/--no-evaluate", help="Measure usefulness on the test split, if there is one.", rich_help_panel=_SPEC
+        "--evaluation/--no-evaluation",
+        "--evaluate/--no-evaluate",
+        help="Measure usefulness on the test split, if there is one; the images are ready before that.",
+        rich_help_panel=_SPEC,
     ),
 ]
 

@@ -83,7 +83,7 @@ def _privacy(outcome: Outcome) -> dict[str, object]:
 def _accuracies(outcome: Outcome) -> RenderableType:
     """One line per figure."""
     if not outcome.measures:
-        return "Nothing was measured: the data set has no test split, or --no-evaluate was given."
+        return "Nothing was measured: the data set has no test split, or --no-evaluation was given."
     rows = [
         (METRICS[measure["name"]].title, written(measure["value"], measure["unit"]), STATUS_LABELS[measure["status"]])
         for measure in outcome.measures

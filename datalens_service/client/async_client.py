@@ -296,7 +296,7 @@ class AsyncClient:
         """Synthetic images as a file; more images cost no privacy.
 
         Args:
-            job_id: A succeeded job.
+            job_id: A job whose images are ready (`released_at`); they may still be measured.
             path: Where to write; replaced once the download is complete.
             format: `npz`, `parquet`, `imagefolder` (a zip) or `webdataset` (a tar).
             n: How many; None takes what the job packed.

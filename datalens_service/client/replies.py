@@ -210,6 +210,8 @@ class Job(Reply):
     privacy: JobPrivacy
     created_at: datetime
     started_at: datetime | None
+    released_at: datetime | None = None
+    """When its images became ready; they may still be measured. None until then."""
     finished_at: datetime | None
     error: dict[str, Any] | None
 

@@ -239,6 +239,7 @@ class JobRow(Base):
     error: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
+    released_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
 
 

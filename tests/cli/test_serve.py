@@ -91,7 +91,18 @@ def _check_downloads(client: Client, job_id: str, folder: Path) -> None:
 
 def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalens: Run, datalens_json: Json) -> None:
     dataset = datalens_json("datasets", "upload", npz, "--epsilon", 2, *service.access)["id"]
-    wanted = ("--epsilon", 0.5, "--preset", "fast", "--images", 30, "--no-evaluate", "--device", "cpu", *service.access)
+    wanted = (
+        "--epsilon",
+        0.5,
+        "--preset",
+        "fast",
+        "--images",
+        30,
+        "--no-evaluation",
+        "--device",
+        "cpu",
+        *service.access,
+    )
     plan = datalens_json("jobs", "submit", dataset, "--dry-run", *wanted)
     assert plan["fits"] is True
     submitted = datalens("jobs", "submit", dataset, "--wait", "--json", *wanted)

@@ -33,10 +33,10 @@ from datalens_service.store.tables import RecordFingerprintRow
 Run = Callable[..., Result]
 Json = Callable[..., Any]
 
-FAST = ("--method", "moments", "--set", "subspace_dimensions=8", "--images", "50", "--no-evaluate")
+FAST = ("--method", "moments", "--set", "subspace_dimensions=8", "--images", "50", "--no-evaluation")
 # Many short steps: long enough to be killed in the middle, short enough for a test.
 VOTES = (
-    *("--method", "datalens", "--images", "50", "--no-evaluate"),
+    *("--method", "datalens", "--images", "50", "--no-evaluation"),
     *("--set", "num_teachers=8", "--set", "images_per_step=4", "--set", "top_k=8", "--set", "threshold=none"),
     *("--set", "teacher_batch=4", "--set", "teacher_warmup_steps=2", "--set", "steps=120"),
 )
