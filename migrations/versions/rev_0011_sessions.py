@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0010"
-down_revision = "0005"
+revision = "0011"
+down_revision = "0010"
 branch_labels = None
 depends_on = None
 
