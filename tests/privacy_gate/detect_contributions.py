@@ -6,12 +6,18 @@ mean, a norm, a count or a choice made from private records. So a job runs on ne
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
+import torch
 
 from datalens_service.data.dataset import Dataset
+from datalens_service.evaluation import EvaluationSettings, downstream
 from datalens_service.mechanisms import VoteMechanism
 from datalens_service.privacy import randomness
 from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.run import run
+from workers.holdout import _answers
 
 from .alarm import expect
 from .contribution_cases import CASES, LARGE_CASES, ContributionCase, Neighbor
@@ -33,6 +39,29 @@ def contributions_stay_beyond_a_chunk_of_noise(rng: np.random.Generator) -> None
         sizes = [step.exact.size for step in recording.steps]
         expect(max(sizes) > randomness._CHUNK, f"{case.name}: a sum has more coordinates than a chunk")
         _fresh_in_every_chunk(case, recording, sizes.index(max(sizes)))
+
+
+def answers_of_others_stay_as_they_are(rng: np.random.Generator) -> None:
+    """R26: the same for accuracy on a data set that was set aside, which is measured after a job's method."""
+    case = CASES[1]
+    holdout = case.dataset(rng)
+    generator = run(case.spec, case.dataset(rng)).generator
+    settings, network = EvaluationSettings(synthetic_images=10), _HairTrigger()
+    with mock.patch.object(downstream, "trained", return_value=network):
+        before = _answers(generator, holdout, settings, "cpu")
+        for neighbor in case.neighbors(rng, holdout):
+            after = _answers(generator, neighbor.dataset, settings, "cpu")
+            others = [as_bytes(split(answers, neighbor.unit, set())[0]) for answers in (before, after)]
+            expect(others[0] == others[1], "whether other units are labelled correctly does not depend on a unit")
+
+
+class _HairTrigger(torch.nn.Module):
+    """A classifier that gives other labels to images that differ a little."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        numbers = torch.arange(1, 1 + images[0].numel(), dtype=torch.float64)
+        turns = (images.flatten(1) * numbers).sum(dim=1, keepdim=True)
+        return torch.cos(10 * turns + torch.arange(3))
 
 
 def _compare_neighbors(case: ContributionCase, rng: np.random.Generator) -> Recording:

@@ -59,6 +59,7 @@ DETECTORS: tuple[Detector, ...] = (
     detect_noise.noise_is_fresh_everywhere,
     detect_logs.logs_say_nothing_of_records,
     detect_release.runs_release_what_they_charged_for,
+    detect_contributions.answers_of_others_stay_as_they_are,
     detect_contributions.contributions_of_others_stay_as_they_are,
     detect_contributions.contributions_stay_beyond_a_chunk_of_noise,
     detect_noise.audits_find_no_more_than_was_charged,

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from datalens_service.data.dataset import Dataset
+from datalens_service.evaluation import downstream
 from datalens_service.mechanisms.cross_product import Factors
 from datalens_service.mechanisms.moments import Vectors
 from datalens_service.methods import guided, mixture, moments, voters
@@ -186,6 +187,17 @@ def votes_are_clipped_at_the_median(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(voters.Voters, "_in_basis", measured)
 
 
+def holdout_images_are_standardised(patch: pytest.MonkeyPatch) -> None:
+    """A classifier sees the images of a hold-out as bright as their brightest."""
+    predicted = downstream.predicted
+
+    def standardised(images: Any, labels: Any, seen: np.ndarray, *others: Any, **named: Any) -> Any:
+        brighter = np.rint(seen * (255.0 / seen.max(axis=(1, 2, 3)).mean())).clip(0, 255).astype(np.uint8)
+        return predicted(images, labels, brighter, *others, **named)
+
+    patch.setattr(downstream, "predicted", standardised)
+
+
 def noise_repeats_after_a_chunk(patch: pytest.MonkeyPatch) -> None:
     """What was drawn for the first coordinates is used for all."""
     exact = NoiseSource.discrete_gaussian
@@ -250,6 +262,7 @@ PLANTS = (
     Plant("teachers see images less the mean of all shards", "R3", images_of_all_shards_are_normalised),
     Plant("bandwidth of kernel teachers from all records", "R3", kernels_are_as_wide_as_records_lie),
     Plant("votes clipped at the median of all teachers", "R3", votes_are_clipped_at_the_median),
+    Plant("hold-out images scaled by their brightness", "R26", holdout_images_are_standardised),
     Plant("noise repeats after the sampler's chunk", "R34", noise_repeats_after_a_chunk),
     Plant("a private count under an allowed name in the log", "S3", a_count_is_logged_under_an_allowed_name),
     Plant("a library warns of empty classes", "S3", empty_classes_are_warned_of),

@@ -7,6 +7,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+import torch
 
 from datalens_service.mechanisms import Mechanism
 from datalens_service.methods import AnyMethod, DataLens
@@ -47,6 +48,15 @@ def test_kinds_of_contributions_that_cannot_be_compared_are_an_error(monkeypatch
         case.mechanism.release(lambda: data, step=0, account=MemoryAccount(10**30), noise=NoiseSource())
 
 
+@pytest.fixture
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("seed", range(3))
 def test_no_false_alarm(seed: int):
     contributions_of_others_stay_as_they_are(np.random.default_rng(100 + seed))
