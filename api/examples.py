@@ -48,7 +48,6 @@ def _statement(reserved: int, charged: int) -> Statement:
         limit_units=_LIMIT,
         reserved_units=reserved,
         charged_units=charged,
-        unbooked_units=0,
         entries=1,
         head_hash=GENESIS,
         frozen_reason=None,

@@ -17,7 +17,14 @@ from api.catalogue import BY_STATUS, CATALOGUE, INTERNAL, ProblemType
 from api.validation import problem_errors
 from datalens_service.data.findings import BadFile
 from datalens_service.data.sandbox import Refused
-from datalens_service.errors import BudgetExceeded, DatalensError, InsufficientStorage, InvalidInput, RateLimited
+from datalens_service.errors import (
+    BudgetExceeded,
+    DatalensError,
+    InsufficientStorage,
+    InvalidInput,
+    RateLimited,
+    StoreUnavailable,
+)
 from datalens_service.store.disk import is_full
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -110,6 +117,23 @@ def internal_error(request_id: str) -> ProblemResponse:
     """The answer to an exception nobody meant: it says nothing about itself."""
     detail = "The service made a mistake; tell the operator the value of instance."
     return ProblemResponse(document(INTERNAL, detail, request_id), 500)
+
+
+def answer_withheld(error: StoreUnavailable, request_id: str) -> ProblemResponse:
+    """The answer to a call that the audit journal did not take.
+
+    Args:
+        error: Of the journal.
+        request_id: Names the request in the log.
+    """
+    problem = CATALOGUE[error.slug]
+    _log.error("problem", code=problem.slug, detail=error.detail)
+    detail = (
+        "The audit journal did not take this call, so its answer is withheld; "
+        "look whether it took effect before you repeat it."
+    )
+    content = document(problem, detail, request_id)
+    return ProblemResponse(content, content["status"], headers=_headers(problem))
 
 
 def from_status(status: int, request_id: str, content_range: str | None = None) -> ProblemResponse:
