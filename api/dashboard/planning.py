@@ -33,7 +33,7 @@ _PRESETS: Final = {
     "fast": (
         "Fast",
         "Measures how the images of each class look on the whole, once and with noise, and draws new ones from that. "
-        "Seconds to a minute on a laptop. The best first choice.",
+        "Images after seconds to a minute on a laptop. The best first choice.",
     ),
     "auto": (
         "Most useful",
