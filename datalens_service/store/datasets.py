@@ -155,7 +155,7 @@ def create(
 
     Raises:
         InvalidSpec: ε is missing or cannot be counted.
-        InvalidDelta: δ is not below 1/n.
+        InvalidDelta: δ, named or of the account, is not below 1/n.
         NotFound: The tenant has no data set `account`.
         StateConflict: The records have an account with another ε or δ, or share nothing but images of a single colour
             with one that was not named.
@@ -363,15 +363,15 @@ def _joined(
     session: Session, dataset_id: str, account_id: str, schema: Schema, epsilon: float | None, delta: float | None
 ) -> AccountRow:
     account = ledger.lock_account(session, account_id)
+    check_delta(account.delta, schema.num_units)
     # What jobs state is a function of what was declared and of n: a δ taken over from the account would tell of it.
     delta = default_delta(schema.num_units) if delta is None else delta
     if epsilon not in (None, account.epsilon) or delta != account.delta:
         raise StateConflict(
             f"Records of this upload have a budget already: epsilon {account.epsilon:g} at delta {account.delta!r}; "
-            f"leave epsilon out and name this delta to go on with what remains of it.",
+            "leave epsilon out and name this delta to go on with what remains of it.",
             extra={"epsilon": account.epsilon, "delta": account.delta},
         )
-    check_delta(account.delta, schema.num_units)
     ledger.join(session, account, dataset_id)
     return account
 
