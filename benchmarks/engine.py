@@ -63,10 +63,10 @@ from benchmarks.plain_loop import HIDDEN, MAPS, MODULES, UNITS, plain_loop
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import TopAgg
 from datalens_service.methods import DataLens, Place
-from datalens_service.models.acceleration import coarse_products
-from datalens_service.models.networks import ARCHITECTURES
-from datalens_service.models.runs import runs_of
-from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.models.teachers.device_tuning import coarse_products
+from datalens_service.models.teachers.ensemble import TeacherEnsemble
+from datalens_service.models.teachers.networks import ARCHITECTURES
+from datalens_service.models.teachers.partitions import runs_of
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 

@@ -29,7 +29,7 @@ from benchmarks.rows import ROWS
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.downstream import accuracy
 from datalens_service.evaluation.floors import class_average_accuracy
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.run import run
 
 FLOOR, CEILING = "floor", "ceiling"

@@ -20,7 +20,7 @@ from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.spec import PlanSummary, TrainingSpec, summarize
 
 if TYPE_CHECKING:
-    from datalens_service.models.generator import Generator
+    from datalens_service.models.generators.generator import Generator
 
 Observer = Callable[[str, int, int], None]
 """Called with (phase, value, maximum) before each step; public numbers only. Raises JobStopped to stop."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from datalens_service.data.dataset import Dataset
-    from datalens_service.models.generator import Generator
+    from datalens_service.models.generators.generator import Generator
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from datalens_service.methods.moments import Moments, MomentsLoop, SumsLoop, cal
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 
 if TYPE_CHECKING:
-    from datalens_service.models.generator import Generator
-    from datalens_service.models.labeller import Labeller
+    from datalens_service.models.classifier import Labeller
+    from datalens_service.models.generators.generator import Generator
 
 Floats = NDArray[np.float32]
 
@@ -130,8 +130,8 @@ class GuidedLoop(SumsLoop):
 
     def generator(self) -> Generator:
         """The released model with the labeller after the gradients so far."""
-        from datalens_service.models.generator import Generator
-        from datalens_service.models.guided import pack
+        from datalens_service.models.generators.generator import Generator
+        from datalens_service.models.generators.guided import pack
 
         start = self._warm.generator().tensors
         tensors = pack(start, self._started().tensors())
@@ -149,8 +149,8 @@ class GuidedLoop(SumsLoop):
 
     def _taught(self) -> tuple[Labeller, Floats]:
         """A labeller that knows released samples only, and the first weights of its last layer."""
-        from datalens_service.models.guided import propose
-        from datalens_service.models.labeller import Labeller
+        from datalens_service.models.classifier import Labeller
+        from datalens_service.models.generators.guided import propose
 
         parameters, schema, randomness = self._parameters, self._dataset.schema, self._randomness
         labels = np.arange(parameters.samples, dtype=np.int64) % schema.num_classes

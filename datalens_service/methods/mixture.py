@@ -28,11 +28,11 @@ from datalens_service.methods.moments import (
     seen_dimensions,
     sums_of,
 )
-from datalens_service.models.mixture import MixtureFit, nearest
+from datalens_service.models.generators.mixture import MixtureFit, nearest
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 
 if TYPE_CHECKING:
-    from datalens_service.models.generator import Generator
+    from datalens_service.models.generators.generator import Generator
 
 _RELEASES_OF_MOMENTS = 3
 
@@ -143,7 +143,7 @@ class MixtureLoop(SumsLoop):
 
     def generator(self) -> Generator:
         """The class-conditional mixture."""
-        from datalens_service.models.generator import Generator
+        from datalens_service.models.generators.generator import Generator
 
         records = self._start.records
         tensors = records.lifted(self._components.tensors(records.clip_norm))

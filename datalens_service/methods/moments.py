@@ -18,13 +18,13 @@ from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import Account, CrossProductSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import Vectors
 from datalens_service.methods.base import Method, Place, Plan, PlannedRelease
-from datalens_service.models.basis import dct_basis
-from datalens_service.models.gaussian import GaussianFit
+from datalens_service.models.generators.dct import dct_basis
+from datalens_service.models.generators.gaussian import GaussianFit
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 
 if TYPE_CHECKING:
-    from datalens_service.models.generator import Generator
+    from datalens_service.models.generators.generator import Generator
 
 Floats = NDArray[np.float64]
 Moment = OuterProductSum | VectorSum
@@ -214,7 +214,7 @@ class MomentsLoop(SumsLoop):
 
     def generator(self) -> Generator:
         """The class-conditional Gaussian."""
-        from datalens_service.models.generator import Generator
+        from datalens_service.models.generators.generator import Generator
 
         tensors = self.records.lifted(self.fit.tensors(self.records.clip_norm))
         return Generator("gaussian", self._schema, {}, tensors)

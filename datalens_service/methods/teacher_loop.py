@@ -15,9 +15,9 @@ from datalens_service.mechanisms import Account, VoteMechanism
 from datalens_service.methods.base import Place, Plan
 from datalens_service.methods.moments import MomentsLoop
 from datalens_service.methods.voters import LeadingVoters, Proposal
-from datalens_service.models.basis import dct_basis
-from datalens_service.models.generator import Generator
-from datalens_service.models.student import network
+from datalens_service.models.generators.architectures import build_network
+from datalens_service.models.generators.dct import dct_basis
+from datalens_service.models.generators.generator import Generator
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
@@ -118,7 +118,7 @@ class TeacherLoop:
         parameters = self._parameters
         seed = self._randomness.seed("student")
         return StudentTrainer(
-            network(self._architecture(), self._schema, seed),
+            build_network(self._architecture(), self._schema, seed),
             self._schema,
             self._device,
             learning_rate=parameters.resolved_student_learning_rate,

@@ -20,12 +20,12 @@ from datalens_service.data.upload import Upload
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms import SharedVotes, SomeImages, VoteMechanism
 from datalens_service.methods.base import Place
-from datalens_service.models.basis import dct_basis
-from datalens_service.models.held_teachers import HeldTeachers
-from datalens_service.models.kernel_teachers import KernelTeachers
-from datalens_service.models.runs import held_by, runs_of
-from datalens_service.models.shards import ShardSampler
-from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.models.generators.dct import dct_basis
+from datalens_service.models.teachers.base import HeldTeachers
+from datalens_service.models.teachers.batches import ShardSampler
+from datalens_service.models.teachers.ensemble import TeacherEnsemble
+from datalens_service.models.teachers.kernel import KernelTeachers
+from datalens_service.models.teachers.partitions import held_by, runs_of
 from datalens_service.privacy.randomness import TrainingRandomness
 from datalens_service.ranks import Ranks
 

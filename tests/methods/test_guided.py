@@ -9,9 +9,9 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan
 from datalens_service.methods import Guided, Mixture, Moments, Place
 from datalens_service.methods.guided import Descent
-from datalens_service.models.generator import Generator
-from datalens_service.models.guided import propose
-from datalens_service.models.labeller import Labeller
+from datalens_service.models.classifier import Labeller
+from datalens_service.models.generators.generator import Generator
+from datalens_service.models.generators.guided import propose
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness

@@ -7,7 +7,7 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.methods import DataLens, Place
-from datalens_service.models import student
+from datalens_service.models.generators import architectures
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -26,8 +26,8 @@ VARIANTS = {
 @pytest.fixture(autouse=True)
 def _small_student(monkeypatch: pytest.MonkeyPatch) -> None:
     """The released network has the same shape and fewer maps; teachers and votes are what is tested here."""
-    monkeypatch.setattr(student, "_HIDDEN", 8)
-    monkeypatch.setattr(student, "_MAPS", 2)
+    monkeypatch.setattr(architectures, "HIDDEN", 8)
+    monkeypatch.setattr(architectures, "MAPS", 2)
 
 
 def dataset(side: int) -> Dataset:

@@ -7,8 +7,8 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidInput
-from datalens_service.models.gaussian import GaussianFit
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.gaussian import GaussianFit
+from datalens_service.models.generators.generator import Generator
 
 DIMENSIONS, COUNT = 12, 4000
 SCHEMA = Schema(channels=1, height=4, width=4, class_names=("a", "b"), num_units=100)

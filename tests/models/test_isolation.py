@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from datalens_service.models.adam import Slots
-from datalens_service.models.networks import Conv, Dense, Parameters
-from datalens_service.models.shards import ShardSampler
-from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.models.teachers.batches import ShardSampler
+from datalens_service.models.teachers.ensemble import TeacherEnsemble
+from datalens_service.models.teachers.networks import Conv, Dense, Parameters
 
 from .builders import ThreePerBlock, gradients, random_batches, schema_of
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from datalens_service.errors import CheckpointMismatch
-from datalens_service.models.basis import dct_basis
-from datalens_service.models.kernel_teachers import KernelTeachers
-from datalens_service.models.runs import held_by, runs_of
-from datalens_service.models.shards import ShardBatch, ShardSampler
+from datalens_service.models.generators.dct import dct_basis
+from datalens_service.models.teachers.batches import ShardBatch, ShardSampler
+from datalens_service.models.teachers.kernel import KernelTeachers
+from datalens_service.models.teachers.partitions import held_by, runs_of
 
 from .builders import Batch, random_batches
 from .test_isolation import CHANGED_TEACHER, SCHEMA, TEACHERS, emptied, other_label, other_pixels, records, removed

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from datalens_service.models.networks import ARCHITECTURES, Conv, Dense
-from datalens_service.models.patches import fold, unfold
-from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.models.teachers.ensemble import TeacherEnsemble
+from datalens_service.models.teachers.networks import ARCHITECTURES, Conv, Dense
+from datalens_service.models.teachers.unfold import fold, unfold
 
 from .builders import random_batches, schema_of
 

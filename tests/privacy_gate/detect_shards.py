@@ -13,9 +13,9 @@ from datalens_service.data import partition
 from datalens_service.data import units as unit_names
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.methods import DataLens, Place, voters
-from datalens_service.models.networks import Dense
-from datalens_service.models.shards import ShardSampler
-from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.models.teachers.batches import ShardSampler
+from datalens_service.models.teachers.ensemble import TeacherEnsemble
+from datalens_service.models.teachers.networks import Dense
 from datalens_service.privacy.randomness import TrainingRandomness
 
 from .alarm import expect

@@ -14,7 +14,7 @@ from datalens_service.methods.guided import Descent
 from datalens_service.methods.mixture import MixtureLoop
 from datalens_service.methods.moments import ClippedRecords, MomentsLoop
 from datalens_service.methods.teacher_loop import TeacherLoop
-from datalens_service.models.mixture import MixtureFit
+from datalens_service.models.generators.mixture import MixtureFit
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.store import aggregates, chain, datasets, ledger, recovery, verification

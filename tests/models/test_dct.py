@@ -6,7 +6,7 @@ from scipy.fft import dctn
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.models.basis import dct_basis
+from datalens_service.models.generators.dct import dct_basis
 
 from .builders import schema_of
 

@@ -24,8 +24,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from datalens_service.data.dataset import Schema
-from datalens_service.models.memory import Scratch
-from datalens_service.models.patches import TAPS, Unfold, fold, halved, taps_inside, unfold
+from datalens_service.models.teachers.tensor_store import Scratch
+from datalens_service.models.teachers.unfold import TAPS, Unfold, fold, halved, taps_inside, unfold
 
 Parameters = dict[str, Tensor]
 Shape = tuple[int, ...]

@@ -13,10 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Labels, Schema
-from datalens_service.models import gaussian, mixture
-from datalens_service.models.labeller import Labeller
-from datalens_service.models.surface import resurfaced
-from datalens_service.models.warp import poses, warped
+from datalens_service.models.classifier import Labeller
+from datalens_service.models.generators import gaussian, mixture
+from datalens_service.models.generators.augmentation import poses, resurfaced, warped
 
 Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]

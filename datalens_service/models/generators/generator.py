@@ -18,7 +18,7 @@ from safetensors.numpy import save_file
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.errors import InvalidInput
-from datalens_service.models import gaussian, mixture
+from datalens_service.models.generators import gaussian, mixture
 
 Tensors = dict[str, NDArray[np.float32]]
 Draw = Callable[[Tensors, dict[str, Any], Schema, Labels, np.random.Generator], NDArray[np.float32]]
@@ -30,16 +30,16 @@ def _draw_network(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float32]:
     """Images of a network generator; torch is imported only where one is used."""
-    from datalens_service.models import student
+    from datalens_service.models.generators import architectures
 
-    return student.draw(tensors, settings, schema, labels, rng)
+    return architectures.draw(tensors, settings, schema, labels, rng)
 
 
 def _draw_guided(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> NDArray[np.float32]:
     """Samples with the labels of a classifier; torch is imported only where one is used."""
-    from datalens_service.models import guided
+    from datalens_service.models.generators import guided
 
     return guided.draw(tensors, settings, schema, labels, rng)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from datalens_service.models.surface import resurfaced
+from datalens_service.models.generators.augmentation import resurfaced
 
 GREY = torch.full((3000, 1, 28, 28), 0.5)
 

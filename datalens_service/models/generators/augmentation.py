@@ -1,7 +1,7 @@
-"""Small random changes of surface: contrast and texture. They depend on no data.
+"""Augmentation of samples: small random affine maps, and small random changes of contrast and texture.
 
-Samples of a Gaussian are smooth where records have cloth, grain or strokes; whoever learns from smooth samples alone
-takes a texture for an outline.
+They depend on no data. Samples of a Gaussian are smooth where records have cloth, grain or strokes; a classifier that
+learns from smooth samples alone takes a texture for an outline.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
+
+Floats = NDArray[np.float32]
+
+# Largest changes: radians, fractions of size, shear, and fractions of half a side.
+_ROTATION, _SIZE, _SHEAR, _SHIFT = math.radians(12), 0.10, 0.15, 0.107
 
 _CHANGED: Final = np.float32(0.7)
 """Share of images whose contrast changes, and of those whose texture does."""
@@ -23,6 +29,22 @@ _STRENGTH: Final = 0.5
 _GRAINS: Final = (0.025, 0.054)
 _REACH: Final = 3
 _BLOCK: Final = 4096
+
+
+def poses(n: int, rng: np.random.Generator) -> Floats:
+    """(n, 2, 3) affine maps from places in the new image to places in the old one, as `warped` takes them."""
+    rotation, wide, high, shear, right, down = rng.uniform(-1, 1, (6, n)).astype(np.float32)
+    cosine, sine = np.cos(_ROTATION * rotation), np.sin(_ROTATION * rotation)
+    top = np.stack([cosine * (1 + _SIZE * wide), -sine + _SHEAR * shear, _SHIFT * right], axis=1)
+    bottom = np.stack([sine, cosine * (1 + _SIZE * high), _SHIFT * down], axis=1)
+    return np.stack([top, bottom], axis=1)
+
+
+def warped(images: Tensor, maps: Floats) -> Tensor:
+    """Images (n, channels, height, width) seen through `maps` (n, 2, 3), bilinear, black outside."""
+    theta = torch.from_numpy(maps).to(images.device)
+    grid = functional.affine_grid(theta, list(images.shape), align_corners=False)
+    return functional.grid_sample(images, grid, align_corners=False)
 
 
 def resurfaced(images: Tensor, rng: np.random.Generator) -> Tensor:

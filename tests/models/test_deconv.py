@@ -8,9 +8,9 @@ import torch
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidInput
-from datalens_service.models import student
-from datalens_service.models.generator import Generator
-from datalens_service.models.student import Student
+from datalens_service.models.generators import architectures
+from datalens_service.models.generators.deconv import DeconvGenerator
+from datalens_service.models.generators.generator import Generator
 
 from .builders import schema_of
 
@@ -18,8 +18,8 @@ SETTINGS = {"architecture": "student", "z_dim": 6, "hidden": 32, "maps": 8}
 
 
 def draw(schema: Schema, labels: list[int], seed: int = 1, weights: int = 0) -> np.ndarray:
-    tensors = student.network(SETTINGS, schema, weights).tensors()
-    return student.draw(tensors, SETTINGS, schema, np.array(labels), np.random.default_rng(seed))
+    tensors = architectures.build_network(SETTINGS, schema, weights).tensors()
+    return architectures.draw(tensors, SETTINGS, schema, np.array(labels), np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32), (2, 9, 6)], ids=str)
@@ -35,7 +35,7 @@ def test_images_of_every_size(shape: tuple[int, int, int]):
 
 def test_cropped_sides_are_the_first_rows_and_columns():
     """9×6 is cut from 12×8; the weights are the same, so are the pixels."""
-    small, large = (Student(schema_of(1, *sides), 6, 32, 8, seed=3).eval() for sides in ((9, 6), (12, 8)))
+    small, large = (DeconvGenerator(schema_of(1, *sides), 6, 32, 8, seed=3).eval() for sides in ((9, 6), (12, 8)))
     inputs, labels = torch.rand(2, 6), torch.tensor([0, 1])
     cut = large(inputs, labels).detach().view(2, 12, 8)[:, :9, :6].flatten(1)
     with torch.no_grad():
@@ -43,7 +43,7 @@ def test_cropped_sides_are_the_first_rows_and_columns():
 
 
 def test_the_default_is_the_originals_size():
-    network = Student(schema_of(1, 28, 28, classes=10), z_dim=50)
+    network = DeconvGenerator(schema_of(1, 28, 28, classes=10), z_dim=50)
     shapes = {name: tuple(value.shape) for name, value in network.named_parameters()}
     assert shapes["dense1.weight"] == (1024, 60)
     assert shapes["dense2.weight"] == (128 * 49, 1034)
@@ -54,7 +54,7 @@ def test_the_default_is_the_originals_size():
 @pytest.mark.parametrize("layer", ["dense1", "dense2", "deconv1", "deconv2"])
 def test_every_layer_reads_the_label(schema: Schema, layer: str):
     """With the label's weights of all other layers at zero, the label still shows."""
-    network = Student(schema, 6, 32, 8)
+    network = DeconvGenerator(schema, 6, 32, 8)
     with torch.no_grad():
         for name in {"dense1", "dense2", "deconv1", "deconv2"} - {layer}:
             weight = getattr(network, name).weight
@@ -67,7 +67,7 @@ def test_every_layer_reads_the_label(schema: Schema, layer: str):
 
 
 def test_an_image_depends_on_nothing_else_in_its_batch(schema: Schema):
-    network = student.network(SETTINGS, schema).eval()
+    network = architectures.build_network(SETTINGS, schema).eval()
     inputs = torch.rand(5, 6)
     with torch.no_grad():
         together = network(inputs, torch.arange(5) % 3)
@@ -84,12 +84,12 @@ def test_draws_repeat_by_seed_and_differ_without(schema: Schema):
 @pytest.mark.parametrize("settings", [SETTINGS, {"architecture": "refined", "rank": 4, "width": 3}])
 def test_building_a_network_draws_nothing_from_the_global_generator(schema: Schema, settings: dict):
     before = torch.get_rng_state()
-    student.network(settings, schema)
+    architectures.build_network(settings, schema)
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_a_stored_generator_draws_the_same(schema: Schema, tmp_path: Path):
-    tensors = student.network(SETTINGS, schema, seed=4).tensors()
+    tensors = architectures.build_network(SETTINGS, schema, seed=4).tensors()
     generator = Generator("network", schema, SETTINGS, tensors)
     generator.save(tmp_path / "generator.safetensors")
     loaded = Generator.load(tmp_path / "generator.safetensors")
@@ -100,13 +100,13 @@ def test_a_stored_generator_draws_the_same(schema: Schema, tmp_path: Path):
 @pytest.mark.parametrize("settings", [{}, {"architecture": "diffusion"}, {"architecture": "student"}])
 def test_unknown_settings_are_refused(schema: Schema, settings: dict):
     with pytest.raises(InvalidInput, match="architecture"):
-        student.draw({}, settings, schema, np.zeros(1, dtype=np.int64), np.random.default_rng(0))
+        architectures.draw({}, settings, schema, np.zeros(1, dtype=np.int64), np.random.default_rng(0))
 
 
 def test_tensors_of_another_network_are_refused(schema: Schema):
-    tensors = student.network(SETTINGS, schema).tensors()
+    tensors = architectures.build_network(SETTINGS, schema).tensors()
     missing = {name: value for name, value in tensors.items() if name != "norm1.running_mean"}
     wider = {**tensors, "deconv2.bias": np.zeros(33, dtype=np.float32)}
     for wrong in (missing, wider, {**tensors, "extra": np.zeros(1, dtype=np.float32)}):
         with pytest.raises(InvalidInput, match="do not fit"):
-            student.draw(wrong, SETTINGS, schema, np.zeros(1, dtype=np.int64), np.random.default_rng(0))
+            architectures.draw(wrong, SETTINGS, schema, np.zeros(1, dtype=np.int64), np.random.default_rng(0))

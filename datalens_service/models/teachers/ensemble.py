@@ -19,13 +19,13 @@ from torch.nn import functional
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import CheckpointMismatch, InvalidSpec
-from datalens_service.models.acceleration import block_bytes as usual_block_bytes
-from datalens_service.models.acceleration import coarse_products
 from datalens_service.models.adam import Slots, adam_step
-from datalens_service.models.held_teachers import HeldTeachers
-from datalens_service.models.memory import GIBIBYTE, MEMORY_GIB, file_beyond, size_of
-from datalens_service.models.networks import ARCHITECTURES, Parameters, Shape, TeacherNetwork
-from datalens_service.models.runs import blocks_of, runs_of
+from datalens_service.models.teachers.base import HeldTeachers
+from datalens_service.models.teachers.device_tuning import block_bytes as usual_block_bytes
+from datalens_service.models.teachers.device_tuning import coarse_products
+from datalens_service.models.teachers.networks import ARCHITECTURES, Parameters, Shape, TeacherNetwork
+from datalens_service.models.teachers.partitions import blocks_of, runs_of
+from datalens_service.models.teachers.tensor_store import GIBIBYTE, MEMORY_GIB, file_beyond, size_of
 
 _DRAWN_AT_ONCE: Final = 2**20
 

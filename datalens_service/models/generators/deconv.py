@@ -1,8 +1,8 @@
-"""The student generator Ψ(z, y) of DataLens (CCS 2021; algorithms.md, section 1), and drawing from networks."""
+"""The student generator Ψ(z, y) of DataLens (CCS 2021): two transposed convolutions (deconvolutions)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -11,17 +11,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from datalens_service.data.dataset import Labels, Schema
-from datalens_service.errors import InvalidInput
-from datalens_service.models.class_networks import ClassNetworks
-from datalens_service.models.image_network import ImageNetwork, Tensors
-from datalens_service.models.refiner import RefinedGaussian
+from datalens_service.models.generators.image_network import ImageNetwork
 
-_INITIAL_STDDEV = 0.02
-_HIDDEN = 1024
-_MAPS = 128
+HIDDEN: Final = 1024
+MAPS: Final = 128
+
+_INITIAL_STDDEV: Final = 0.02
 
 
-class Student(ImageNetwork):
+class DeconvGenerator(ImageNetwork):
     """Dense, dense, two 5×5 transposed convolutions of stride 2, sigmoid; the label is appended at every layer.
 
     Batch norm after every layer but the last, in place of a bias. Its running statistics come from the student's
@@ -37,7 +35,7 @@ class Student(ImageNetwork):
         seed: Of the initial weights, normal of standard deviation 0.02 (Radford et al. 2016).
     """
 
-    def __init__(self, schema: Schema, z_dim: int, hidden: int = _HIDDEN, maps: int = _MAPS, seed: int = 0) -> None:
+    def __init__(self, schema: Schema, z_dim: int, hidden: int = HIDDEN, maps: int = MAPS, seed: int = 0) -> None:
         super().__init__(schema)
         self.z_dim, self.hidden, self.maps = z_dim, hidden, maps
         self._sides = (-(-schema.height // 4), -(-schema.width // 4))
@@ -75,50 +73,6 @@ class Student(ImageNetwork):
         for name, value in self.named_parameters():
             stddev = 0.0 if name.endswith("bias") else _INITIAL_STDDEV
             nn.init.normal_(value, std=stddev, generator=generator)
-
-
-def network(settings: dict[str, Any], schema: Schema, seed: int = 0) -> ImageNetwork:
-    """The network that `settings` describe, with initial weights from `seed`.
-
-    Raises:
-        InvalidInput: The settings name no architecture of this product.
-    """
-    match settings:
-        case {"architecture": "student", "z_dim": int(z_dim)}:
-            return Student(schema, z_dim, settings.get("hidden", _HIDDEN), settings.get("maps", _MAPS), seed)
-        case {"architecture": "refined", "rank": int(rank), "width": int(width)}:
-            return RefinedGaussian(schema, rank, width, seed)
-        case {
-            "architecture": "class_networks",
-            "z_dim": int(z_dim),
-            "frequencies": int(frequencies),
-            "hidden": int(hidden),
-        }:
-            return ClassNetworks(schema, z_dim, frequencies, hidden, seed)
-    raise InvalidInput("The generator's settings name no architecture of this product.")
-
-
-def draw(
-    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
-) -> NDArray[np.float32]:
-    """Images of a released network.
-
-    Args:
-        tensors: As `StudentTrainer.tensors` gave them.
-        settings: As `StudentTrainer.settings` gave them.
-        schema: Of the images.
-        labels: (n,) classes.
-        rng: For the network's inputs.
-
-    Returns:
-        float32 (n, d) in [0, 1], in channel, height, width order.
-
-    Raises:
-        InvalidInput: Unknown architecture, or tensors that do not fit it.
-    """
-    released = network(settings, schema)
-    released.load(tensors)
-    return released.draw(labels, rng)
 
 
 def _doubling(inputs: int, outputs: int, *, bias: bool = True) -> nn.ConvTranspose2d:

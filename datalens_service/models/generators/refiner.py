@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from datalens_service.data.dataset import Labels, Schema
-from datalens_service.models.image_network import ImageNetwork
+from datalens_service.models.generators.image_network import ImageNetwork
 
 _KERNEL = 5
 _SLOPE = 0.2

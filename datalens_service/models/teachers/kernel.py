@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from datalens_service.errors import CheckpointMismatch
-from datalens_service.models.acceleration import block_bytes as usual_block_bytes
-from datalens_service.models.acceleration import coarse_products
-from datalens_service.models.held_teachers import HeldTeachers
-from datalens_service.models.runs import blocks_of, runs_of
-from datalens_service.models.shards import ShardBatch
+from datalens_service.models.teachers.base import HeldTeachers
+from datalens_service.models.teachers.batches import ShardBatch
+from datalens_service.models.teachers.device_tuning import block_bytes as usual_block_bytes
+from datalens_service.models.teachers.device_tuning import coarse_products
+from datalens_service.models.teachers.partitions import blocks_of, runs_of
 
 _NEAREST: Final = 1e-2
 """Distance below which two images count as this far apart: the gradient of a distance has no value at 0."""

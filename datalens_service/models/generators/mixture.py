@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Labels, Schema
-from datalens_service.models.gaussian import GaussianFit
+from datalens_service.models.generators.gaussian import GaussianFit
 
 Floats = NDArray[np.float64]
 

@@ -17,8 +17,8 @@ import torch
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.models import memory
-from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.models.teachers import tensor_store
+from datalens_service.models.teachers.ensemble import TeacherEnsemble
 
 from .builders import ThreePerBlock, gradients, random_batches
 
@@ -80,7 +80,7 @@ def test_large_tensors_are_drawn_in_pieces_with_the_numbers_of_one_draw():
 
 
 def test_the_file_has_no_name(tmp_path: Path):
-    tensors = memory.TensorFile([(5, 3), (2000,)], tmp_path)
+    tensors = tensor_store.TensorFile([(5, 3), (2000,)], tmp_path)
     first, second = tensors.zeros((5, 3)), tensors.zeros((2000,))
     assert list(tmp_path.iterdir()) == []
     assert (first == 0).all()
@@ -92,59 +92,59 @@ def test_the_file_has_no_name(tmp_path: Path):
 
 
 def test_the_file_outlives_its_owner_while_a_tensor_is_in_use(tmp_path: Path):
-    tensor = memory.TensorFile([(4,)], tmp_path).zeros((4,))
+    tensor = tensor_store.TensorFile([(4,)], tmp_path).zeros((4,))
     assert (tensor + 1).tolist() == [1, 1, 1, 1]
 
 
 def test_a_disk_that_is_too_small_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(InvalidSpec, match=r"need 4097\.0 GiB of disk .* are free: name fewer"):
-        memory.TensorFile([(2**40,)], tmp_path)
+        tensor_store.TensorFile([(2**40,)], tmp_path)
 
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=2**30 + 2**20 - 1))
     with pytest.raises(InvalidSpec, match="disk"):
-        memory.TensorFile([(2**18,)], tmp_path)
+        tensor_store.TensorFile([(2**18,)], tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=2**30 + 2**20))
-    memory.TensorFile([(2**18,)], tmp_path)
+    tensor_store.TensorFile([(2**18,)], tmp_path)
 
     def full(file: int, start: int, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(InvalidSpec, match="disk"):
-        memory.TensorFile([(2**18,)], tmp_path)
+        tensor_store.TensorFile([(2**18,)], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_limit_counts_all_tensors():
     half = [(2**27,), (2**27,)]
-    assert memory.file_beyond(1.0, half, CPU) is None
-    assert memory.file_beyond(0.5, [(2**10,), (2**27 - 2**10,)], CPU) is None
-    assert memory.file_beyond(0.0001, [(2**15,)], CPU) is not None
+    assert tensor_store.file_beyond(1.0, half, CPU) is None
+    assert tensor_store.file_beyond(0.5, [(2**10,), (2**27 - 2**10,)], CPU) is None
+    assert tensor_store.file_beyond(0.0001, [(2**15,)], CPU) is not None
 
 
 def test_less_stays_in_memory_while_less_is_free(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**16)
-    assert memory.file_beyond(8.0, [(2**14,)], CPU) is None
-    assert memory.file_beyond(8.0, [(2**14 + 1,)], CPU) is not None
+    monkeypatch.setattr(tensor_store, "available_bytes", lambda device: 2**16)
+    assert tensor_store.file_beyond(8.0, [(2**14,)], CPU) is None
+    assert tensor_store.file_beyond(8.0, [(2**14 + 1,)], CPU) is not None
 
 
 def test_a_graphics_processor_keeps_its_tensors_to_itself(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**33)
+    monkeypatch.setattr(tensor_store, "available_bytes", lambda device: 2**33)
     cuda = torch.device("cuda")
-    assert memory.file_beyond(0.001, [(2**31,)], cuda) is None
+    assert tensor_store.file_beyond(0.001, [(2**31,)], cuda) is None
     with pytest.raises(InvalidSpec, match=r"need 25\.0 GiB of memory of the GPU and 8\.0 GiB .*dense"):
-        memory.file_beyond(8.0, [(25 * 2**28,)], cuda)
+        tensor_store.file_beyond(8.0, [(25 * 2**28,)], cuda)
 
 
 def test_this_machine_has_memory():
-    assert memory.available_bytes(CPU) > 2**27
+    assert tensor_store.available_bytes(CPU) > 2**27
 
 
 GROWTH = """
 import json, sys
 import torch
 from datalens_service.data.dataset import Schema
-from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.models.teachers.ensemble import TeacherEnsemble
 
 torch.set_num_threads(1)
 schema = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=100)

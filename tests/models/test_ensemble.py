@@ -8,8 +8,8 @@ import torch
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import CheckpointMismatch, InvalidSpec
-from datalens_service.models.networks import Dense
-from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.models.teachers.ensemble import TeacherEnsemble
+from datalens_service.models.teachers.networks import Dense
 
 from .builders import ThreePerBlock, gradients, random_batches, schema_of
 from .reference import REFERENCES, direction, train

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from datalens_service.data.dataset import Labels, Schema
-from datalens_service.models.basis import dct_basis
-from datalens_service.models.image_network import ImageNetwork
+from datalens_service.models.generators.dct import dct_basis
+from datalens_service.models.generators.image_network import ImageNetwork
 
 _GREY = 0.2
 _WIDE, _NARROW = 1.7, 0.1
