@@ -35,8 +35,8 @@ from benchmarks.environment import provenance
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import DataLens, Guided, Method, Mixture, Moments, Place
+from datalens_service.methods.datalens.training_run import TeacherLoop
 from datalens_service.methods.guided import GuidedLoop
-from datalens_service.methods.teacher_loop import TeacherLoop
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness

@@ -123,6 +123,6 @@ def _work(bench: Workbench, job: Job, ranks: Ranks) -> Job:
 
 
 def _assist(ranks: Ranks, upload: Upload) -> None:
-    from datalens_service.methods.voters import assist
+    from datalens_service.methods.datalens.distributed import assist
 
     assist(ranks, upload)

@@ -18,7 +18,7 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.upload import Upload
 from datalens_service.errors import DatalensError
 from datalens_service.methods import DataLens, Place
-from datalens_service.methods.voters import assist
+from datalens_service.methods.datalens.distributed import assist
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.ranks import Ranks, joined

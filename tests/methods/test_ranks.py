@@ -12,7 +12,7 @@ import torch
 
 from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.mechanisms import SharedVotes, TopAgg
-from datalens_service.methods.voters import Voters
+from datalens_service.methods.datalens.teacher_pool import Voters
 from datalens_service.models.teachers.partitions import RUNS, held_by, runs_of
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource

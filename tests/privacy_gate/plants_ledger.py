@@ -10,10 +10,10 @@ import sqlalchemy
 from sqlalchemy.orm import Session
 
 from datalens_service.mechanisms import Mechanism
+from datalens_service.methods.datalens.training_run import TeacherLoop
 from datalens_service.methods.guided import Descent
 from datalens_service.methods.mixture import MixtureLoop
 from datalens_service.methods.moments import ClippedRecords, MomentsLoop
-from datalens_service.methods.teacher_loop import TeacherLoop
 from datalens_service.models.generators.mixture import MixtureFit
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource

@@ -1,4 +1,4 @@
-"""The voting loop of DataLens (algorithms.md, section 1).
+"""The training loop of DataLens (CCS 2021, Algorithm 1).
 
 Each step: the student proposes images, every teacher trains on its own shard and on them, the teachers vote
 on how each image should move, and the student follows the noisy sum. Only that sum leaves the teachers.
@@ -6,23 +6,22 @@ on how each image should move, and the student follows the noisy sum. Only that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account, VoteMechanism
 from datalens_service.methods.base import Place, Plan
+from datalens_service.methods.datalens.distributed import LeadingVoters
+from datalens_service.methods.datalens.parameters import DataLensParameters
+from datalens_service.methods.datalens.teacher_pool import Proposal
 from datalens_service.methods.moments import MomentsLoop
-from datalens_service.methods.voters import LeadingVoters, Proposal
 from datalens_service.models.generators.architectures import build_network
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
-
-if TYPE_CHECKING:
-    from datalens_service.methods.teacher_gradients import DataLens
 
 State = dict[str, np.ndarray]
 
@@ -38,7 +37,7 @@ class TeacherLoop:
     """
 
     def __init__(
-        self, parameters: DataLens, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place
+        self, parameters: DataLensParameters, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place
     ) -> None:
         self._parameters = parameters
         self._schema = dataset.schema

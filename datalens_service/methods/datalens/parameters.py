@@ -1,7 +1,4 @@
-"""DataLens: teacher discriminators vote per image, the noisy vote moves a student generator.
-
-DataLens (CCS 2021), as stated in algorithms.md, section 1; options of our own from sections 4 and 4b.
-"""
+"""Parameters of DataLens, and the releases that a budget pays for."""
 
 from __future__ import annotations
 
@@ -10,23 +7,19 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import VOTES, Threshold, VoteMechanism
-from datalens_service.methods.base import Loop, Method, Place, Plan, PlannedRelease, named
+from datalens_service.methods.base import Method, Plan, PlannedRelease, named
 from datalens_service.methods.moments import Moments
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, NeighboringRelation, smallest_noise_stddev
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
 DEFAULT_STEPS = 150
 
 
-class DataLens(Method):
-    """Parameters of DataLens; the defaults are the original's for MNIST at ε = 1, with a smaller teacher.
-
-    Exactly what the budget pays for is derived: with `noise_stddev` given, the number of steps; with `steps`
-    given, the noise; with both, the smaller run.
-    """
+class DataLensParameters(Method):
+    """Every field of `DataLens`, and the plan that follows from them; runs and teachers depend on these alone."""
 
     name: Literal["datalens"] = "datalens"
     num_teachers: int = Field(default=4000, ge=1, le=100_000, description="N; one shard of records each.")
@@ -76,7 +69,7 @@ class DataLens(Method):
     warm_start_share: float = Field(default=0.95, gt=0, lt=1, description="Share of μ² for the warm start.")
 
     @model_validator(mode="after")
-    def _votes_fit_their_basis(self) -> DataLens:
+    def _votes_fit_their_basis(self) -> DataLensParameters:
         if self.vote_basis == "dct" and self.top_k > self.vote_dimensions:
             raise ValueError("top_k must not exceed vote_dimensions.")
         if self.threshold != "none" and not 0 < self.threshold <= 1:
@@ -95,12 +88,6 @@ class DataLens(Method):
             return Plan(releases=(self._votes(schema, units),))
         start = self.warm_start.plan(schema, math.floor(self.warm_start_share * units))
         return Plan(releases=(*start.releases, self._votes(schema, units - start.units())))
-
-    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place) -> Loop:
-        """A loop over the releases of `plan`."""
-        from datalens_service.methods.teacher_loop import TeacherLoop
-
-        return TeacherLoop(self, plan, dataset, randomness, place)
 
     @property
     def resolved_student_learning_rate(self) -> float:

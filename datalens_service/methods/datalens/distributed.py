@@ -1,0 +1,117 @@
+"""Teachers of one job in several processes.
+
+Rank 0 leads its own teachers and tells the other ranks what to do; those `assist` and have no account, no student and
+no source of noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from datalens_service.data.dataset import Dataset
+from datalens_service.data.upload import Upload
+from datalens_service.errors import InvalidInput
+from datalens_service.mechanisms import SharedVotes, VoteMechanism
+from datalens_service.methods.base import Place
+from datalens_service.methods.datalens.parameters import DataLensParameters
+from datalens_service.methods.datalens.teacher_pool import Proposal, Voters
+from datalens_service.privacy.randomness import TrainingRandomness
+from datalens_service.ranks import Ranks
+
+
+class _Begin(NamedTuple):
+    """Order to hold teachers; whatever was held before is given up."""
+
+    parameters: DataLensParameters
+    votes: VoteMechanism
+    randomness: TrainingRandomness
+    device: str
+    partition_key: bytes
+    digest: bytes
+
+
+class _Train(NamedTuple):
+    """Order to train on a proposal."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    first: bool
+
+
+class _Vote(NamedTuple):
+    """Order to vote on the proposal trained on last."""
+
+    step: int
+
+
+class LeadingVoters(Voters):
+    """Those of rank 0, which tells the others to do the same."""
+
+    def __init__(
+        self,
+        parameters: DataLensParameters,
+        votes: VoteMechanism,
+        dataset: Dataset,
+        randomness: TrainingRandomness,
+        place: Place,
+    ) -> None:
+        if place.ranks.count > 1:
+            digest = _digest(dataset)
+            place.ranks.tell(_Begin(parameters, votes, randomness, place.device, dataset.partition_key, digest))
+        super().__init__(parameters, votes, dataset, randomness, place)
+
+    def train(self, proposal: Proposal, *, first: bool) -> None:
+        """As all ranks do."""
+        if self._ranks.count > 1:
+            self._ranks.tell(_Train(proposal.images.cpu().numpy(), proposal.labels.cpu().numpy(), first))
+        super().train(proposal, first=first)
+
+    def called(self, step: int, proposal: Proposal) -> SharedVotes:
+        """`votes`, to be summed at once: all other ranks are told to sum theirs."""
+        self._ranks.tell(_Vote(step))
+        return self.votes(proposal)
+
+
+def assist(ranks: Ranks, upload: Upload, folder: Path | None = None) -> None:
+    """All that a rank other than 0 does: what it is told, until it is dismissed.
+
+    Args:
+        ranks: This one's.
+        upload: The same records as those of rank 0.
+        folder: For teachers beyond the limit of memory.
+
+    Raises:
+        RankLost: Another rank ended or was silent for too long.
+        InvalidInput: The records are not those of rank 0.
+    """
+    voters: Voters | None = None
+    proposal: Proposal | None = None
+    while (order := ranks.order()) is not None:
+        if isinstance(order, _Begin):
+            voters = _held(order, upload, Place(order.device, folder, ranks))
+        elif voters is not None and isinstance(order, _Train):
+            proposal = Proposal(torch.from_numpy(order.images), torch.from_numpy(order.labels))
+            voters.train(proposal, first=order.first)
+        elif voters is not None and proposal is not None:
+            # The sum belongs to rank 0.
+            voters.mechanism(order.step).total(voters.votes(proposal))
+
+
+def _held(order: _Begin, upload: Upload, place: Place) -> Voters:
+    dataset = Dataset(*upload, partition_key=order.partition_key)
+    if _digest(dataset) != order.digest:
+        raise InvalidInput("This rank reads other records than rank 0: give all the same file.")
+    return Voters(order.parameters, order.votes, dataset, order.randomness, place)
+
+
+def _digest(dataset: Dataset) -> bytes:
+    """Of the records; private, it goes to other ranks only."""
+    digest = hashlib.sha256(dataset.schema.model_dump_json().encode())
+    for array in (dataset.train.images, dataset.train.labels, dataset.train.unit_ids):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.digest()
