@@ -1,7 +1,7 @@
 """Count-sketch votes: top-k sign votes hashed into small tables (FetchSGD in DataLens).
 
-DataLens (CCS 2021), appendix C.2, Algorithm 7, as stated in algorithms.md, section 3. Unlike there, the noise
-is added to the summed table; what follows is post-processing. Claim, proof and tests: docs/mechanisms/count_sketch.md.
+DataLens (CCS 2021), appendix C.2, Algorithm 7. Unlike there, the noise is added to the summed table; what follows is
+post-processing. Claim, proof and tests: docs/mechanisms/count_sketch.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """k-level votes: rotated gradients rounded without bias to a few levels (D2P-Fed in DataLens).
 
-DataLens (CCS 2021), appendix C.2, Algorithms 5 and 6, as stated in algorithms.md, section 2. The levels are
-integers, the noise is on every rotated coordinate. Claim, proof and tests: docs/mechanisms/klevel.md.
+DataLens (CCS 2021), appendix C.2, Algorithms 5 and 6. The levels are integers, the noise is on every rotated
+coordinate. Claim, proof and tests: docs/mechanisms/klevel.md.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ from datalens_service.mechanisms import Account, CrossProductSum
 from datalens_service.mechanisms.cross_product import Factors
 from datalens_service.methods.base import Method, Place, Plan, named
 from datalens_service.methods.mixture import Mixture, MixtureLoop
-from datalens_service.methods.moments import Moments, MomentsLoop, SumsLoop, calibrated
+from datalens_service.methods.moments import Moments, MomentsLoop
+from datalens_service.methods.record_sums import SumsLoop, calibrated
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 
 if TYPE_CHECKING:

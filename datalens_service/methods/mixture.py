@@ -18,11 +18,10 @@ from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import Vectors
 from datalens_service.methods.base import Method, Place, Plan, PlannedRelease
-from datalens_service.methods.moments import (
+from datalens_service.methods.moments import Moments, MomentsLoop
+from datalens_service.methods.record_sums import (
     COUNT_WEIGHT,
     Moment,
-    Moments,
-    MomentsLoop,
     SumsLoop,
     calibrated,
     seen_dimensions,

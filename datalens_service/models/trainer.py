@@ -1,4 +1,4 @@
-"""Moves a generator network along released directions (algorithms.md, section 1, step 7).
+"""Moves a generator network along released directions.
 
 All of it is post-processing of what a mechanism handed out: it may be repeated, averaged and replayed.
 """

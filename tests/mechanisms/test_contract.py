@@ -1,4 +1,4 @@
-"""What every mechanism must keep, walked over the registry (soundness R5 to R7, R15, R17)."""
+"""What every mechanism must keep, walked over the registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Count sketches against a plain NumPy reading of algorithms.md, section 3."""
+"""Count sketches against a plain NumPy reading of Algorithm 7 of DataLens (CCS 2021)."""
 
 from __future__ import annotations
 

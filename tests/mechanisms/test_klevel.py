@@ -1,4 +1,4 @@
-"""k-level votes against a plain NumPy reading of algorithms.md, section 2."""
+"""k-level votes against a plain NumPy reading of Algorithms 5 and 6 of DataLens (CCS 2021)."""
 
 from __future__ import annotations
 

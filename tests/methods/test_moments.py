@@ -7,7 +7,7 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
-from datalens_service.methods import Moments, Place, moments
+from datalens_service.methods import Moments, Place, record_sums
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -99,7 +99,7 @@ def test_requests_that_cannot_work_are_refused():
 
 
 def test_large_colour_images_are_seen_through_their_lowest_frequencies(monkeypatch):
-    monkeypatch.setattr(moments, "_FREQUENCIES", 48)
+    monkeypatch.setattr(record_sums, "_FREQUENCIES", 48)
     schema = Schema(channels=3, height=64, width=64, class_names=("dark", "light"), num_units=60)
     labels = np.arange(60, dtype=np.int64) % 2
     images = np.full((60, 64, 64, 3), 40, dtype=np.uint8)

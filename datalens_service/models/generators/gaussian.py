@@ -1,6 +1,6 @@
 """A class-conditional Gaussian in a linear subspace: fitted to released moments, and drawn from.
 
-Everything here is post-processing of noisy sums (algorithms.md, section 4).
+Everything here is post-processing of noisy sums.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Warm start: a released Gaussian, and a small network that adds a correction to its samples.
 
 A vote on a pixel is mostly noise. The refiner has a few thousand weights, each of which collects the votes of
-all pixels and images, where a full generator spreads them over a million (algorithms.md, section 4).
+all pixels and images, where a full generator spreads them over a million.
 """
 
 from __future__ import annotations
