@@ -62,7 +62,7 @@ from benchmarks.environment import provenance
 from benchmarks.plain_loop import HIDDEN, MAPS, MODULES, UNITS, plain_loop
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import TopAgg
-from datalens_service.methods import DataLens, Place
+from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.models.teachers.device_tuning import coarse_products
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.networks import ARCHITECTURES
@@ -248,7 +248,7 @@ def job(architecture: str, teachers: int, clock: Clock) -> dict[str, Any]:
     spec = TrainingSpec(method=method, epsilon=1.0, delta=1e-5)
     clock.forget_peak()
     began = clock.now()
-    result = run(spec, Dataset(SCHEMA, records, None, b"benchmark"), place=Place(clock.device))
+    result = run(spec, Dataset(SCHEMA, records, None, b"benchmark"), options=ExecutionOptions(clock.device))
     passed = clock.now() - began
     return {"votes": result.steps_made, "seconds": passed, "peak_memory_gib": clock.peak_memory_gib()}
 

@@ -34,7 +34,7 @@ from benchmarks.clock import Clock
 from benchmarks.environment import provenance
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import DataLens, Guided, Method, Mixture, Moments, Place
+from datalens_service.methods import DataLens, ExecutionOptions, Guided, Method, Mixture, Moments
 from datalens_service.methods.datalens.training_run import TeacherLoop
 from datalens_service.methods.guided import GuidedLoop
 from datalens_service.privacy.accounting import limit_units
@@ -83,7 +83,7 @@ def measured(method: Method, data: Dataset, clock: Clock, votes: int) -> dict[st
     except InvalidSpec as error:
         return {"refused": error.detail}
     began = clock.now()
-    loop = method.start(plan, data, TrainingRandomness(0), Place(clock.device))
+    loop = method.start(plan, data, TrainingRandomness(0), ExecutionOptions(clock.device))
     started, account, noise = clock.now() - began, MemoryAccount(units), NoiseSource()
     # What is timed follows a start: votes a warm start, gradients the teaching of their labeller.
     follows = isinstance(loop, (TeacherLoop, GuidedLoop))

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.utility import score
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account
-from datalens_service.methods import DataLens, Place
+from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -78,7 +78,7 @@ def curve(
     plan = method.plan(data.schema, units)
     account: Account = MemoryAccount(units)
     noise: Any = NoiseSource() if epsilon else Silence()
-    loop = method.start(plan, data, TrainingRandomness(seed), Place(DEVICE))
+    loop = method.start(plan, data, TrainingRandomness(seed), ExecutionOptions(DEVICE))
     stops = {max(1, round(share * loop.steps)) for share in at}
     points, seconds = [], 0.0
     for step in range(loop.steps):

@@ -14,7 +14,7 @@ from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset
 from datalens_service.errors import BudgetExceeded
 from datalens_service.mechanisms import Account
-from datalens_service.methods import Loop, Place, Plan
+from datalens_service.methods import ExecutionOptions, Loop, Plan
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.spec import PlanSummary, TrainingSpec, summarize
@@ -36,7 +36,7 @@ class Previews(Protocol):
         """Take the generator after the releases made so far."""
 
 
-HERE = Place()
+LOCAL = ExecutionOptions()
 """The processor of this machine, in this process alone."""
 
 
@@ -67,7 +67,7 @@ def run(
     observe: Observer | None = None,
     checkpoints: Checkpoints | None = None,
     previews: Previews | None = None,
-    place: Place = HERE,
+    options: ExecutionOptions = LOCAL,
 ) -> Result:
     """Train a differentially private generator.
 
@@ -81,7 +81,7 @@ def run(
         observe: Progress and cancellation.
         checkpoints: Where to keep private state between steps, or None.
         previews: Who sees the generator as it is between steps, or None.
-        place: Where to compute.
+        options: Where to compute.
 
     Raises:
         InvalidSpec: Spec and data set do not fit together; nothing was charged.
@@ -89,7 +89,7 @@ def run(
     """
     plan = spec.plan(dataset.schema)
     account = account or MemoryAccount(spec.limit_units(dataset.schema))
-    loop = spec.method.start(plan, dataset, TrainingRandomness(spec.seed), place)
+    loop = spec.method.start(plan, dataset, TrainingRandomness(spec.seed), options)
     steps_made = _train(loop, account, observe or _silent, checkpoints, previews)
     cost = summarize(plan, spec.epsilon, spec.delta_at(dataset.schema))
     return Result(loop.generator(), loop.start_generator(), plan, cost, steps_made)

@@ -19,7 +19,7 @@ from datalens_service.errors import (
     StateConflict,
     StoreUnavailable,
 )
-from datalens_service.methods import Place
+from datalens_service.methods import ExecutionOptions
 from datalens_service.ranks import ALONE, Ranks
 from datalens_service.run import Observer, Result, run
 from datalens_service.settings import Settings
@@ -104,7 +104,7 @@ def _work(
     checkpoints = Checkpoints(private.checkpoint, spec.digest())
     account = JobAccount(database, lease.job_id, lease.token)
     previews = SamplePreviews(artifacts, lease)
-    result = _run(spec, dataset, account, observe, checkpoints, previews, Place(device, private.path, ranks))
+    result = _run(spec, dataset, account, observe, checkpoints, previews, ExecutionOptions(device, private.path, ranks))
     ranks.dismiss()
     workplace = Workplace(database, lease, private.path, device, settings.inception_weights)
     evaluation = measure(result, spec, dataset, workplace, observe)
@@ -120,10 +120,17 @@ def _run(
     observe: Observer,
     checkpoints: Checkpoints,
     previews: SamplePreviews,
-    place: Place,
+    options: ExecutionOptions,
 ) -> Result:
     begin = partial(
-        run, spec, dataset, account=account, observe=observe, checkpoints=checkpoints, previews=previews, place=place
+        run,
+        spec,
+        dataset,
+        account=account,
+        observe=observe,
+        checkpoints=checkpoints,
+        previews=previews,
+        options=options,
     )
     try:
         return begin()

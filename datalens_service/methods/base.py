@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a run computes; it changes speed.
+class ExecutionOptions:
+    """Where a run computes: it changes speed, not results.
 
     Attributes:
         device: "cpu", "cuda", "cuda:1", …
@@ -119,5 +119,5 @@ class Method(BaseModel, ABC):
         """
 
     @abstractmethod
-    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place) -> Loop:
+    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions) -> Loop:
         """A loop that makes the releases of `plan` on `dataset`."""

@@ -20,7 +20,7 @@ from pydantic import BeforeValidator, Field
 from datalens_service.data.dataset import Dataset, Labels, Schema
 from datalens_service.mechanisms import Account, CrossProductSum
 from datalens_service.mechanisms.cross_product import Factors
-from datalens_service.methods.base import Method, Place, Plan, named
+from datalens_service.methods.base import ExecutionOptions, Method, Plan, named
 from datalens_service.methods.mixture import Mixture, MixtureLoop
 from datalens_service.methods.moments import Moments, MomentsLoop
 from datalens_service.methods.record_sums import SumsLoop, calibrated
@@ -81,9 +81,11 @@ class Guided(Method):
         gradient = calibrated(mechanism, (units - start.units()) / self.steps)
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
-    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place) -> GuidedLoop:
+    def start(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> GuidedLoop:
         """A loop over the releases of `plan`."""
-        return GuidedLoop(self, plan, dataset, randomness, place)
+        return GuidedLoop(self, plan, dataset, randomness, options)
 
     def settings(self) -> dict[str, Any]:
         """What the generator needs to draw samples."""
@@ -97,14 +99,19 @@ class GuidedLoop(SumsLoop):
     """The releases of a run: those of the warm start, then the gradients."""
 
     def __init__(
-        self, parameters: Guided, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place
+        self,
+        parameters: Guided,
+        plan: Plan,
+        dataset: Dataset,
+        randomness: TrainingRandomness,
+        options: ExecutionOptions,
     ) -> None:
         self._parameters = parameters
         self._dataset = dataset
         self._randomness = randomness
-        self._device = place.device
+        self._device = options.device
         start = Plan(releases=plan.releases[:-1])
-        self._warm: MomentsLoop | MixtureLoop = parameters.warm_start.start(start, dataset, randomness, place)
+        self._warm: MomentsLoop | MixtureLoop = parameters.warm_start.start(start, dataset, randomness, options)
         gradients = plan.releases[-1]
         if not isinstance(gradients.mechanism, CrossProductSum):
             raise TypeError("the last release of a guided plan is a gradient")

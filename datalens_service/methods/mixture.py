@@ -17,7 +17,7 @@ from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import Vectors
-from datalens_service.methods.base import Method, Place, Plan, PlannedRelease
+from datalens_service.methods.base import ExecutionOptions, Method, Plan, PlannedRelease
 from datalens_service.methods.moments import Moments, MomentsLoop
 from datalens_service.methods.record_sums import (
     COUNT_WEIGHT,
@@ -81,7 +81,9 @@ class Mixture(Method):
             )
         )
 
-    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place) -> MixtureLoop:
+    def start(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> MixtureLoop:
         """A loop over the releases; beside noise, only the first centres are random, and they are public."""
         return MixtureLoop(self, plan, dataset, randomness)
 

@@ -14,7 +14,7 @@ from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import Vectors
-from datalens_service.methods.base import Method, Place, Plan
+from datalens_service.methods.base import ExecutionOptions, Method, Plan
 from datalens_service.methods.record_sums import (
     COUNT_WEIGHT,
     ClippedRecords,
@@ -71,7 +71,9 @@ class Moments(Method):
             )
         )
 
-    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place) -> MomentsLoop:
+    def start(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> MomentsLoop:
         """A loop over the three releases; nothing in it is random but the noise."""
         return MomentsLoop(self, plan, dataset)
 

@@ -17,7 +17,7 @@ import torch
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.upload import Upload
 from datalens_service.errors import DatalensError
-from datalens_service.methods import DataLens, Place
+from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.methods.datalens.distributed import assist
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
@@ -90,7 +90,7 @@ def silent(draws: list[int]) -> Callable[..., np.ndarray]:
 
 def lead(spec: TrainingSpec, ranks: Ranks, account: MemoryAccount) -> dict[str, np.ndarray]:
     dataset = Dataset(*upload(), partition_key=b"k" * 32)
-    return run(spec, dataset, account=account, place=Place(ranks=ranks)).generator.tensors
+    return run(spec, dataset, account=account, options=ExecutionOptions(ranks=ranks)).generator.tensors
 
 
 def _work(folder: Path, spec: TrainingSpec, environment: dict[str, str], before: Before | None, timeout: int) -> None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, CheckpointMismatch, InfeasiblePlan, InvalidSpec
-from datalens_service.methods import DataLens, Place
+from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.methods.datalens.teacher_pool import Proposal
 from datalens_service.methods.datalens.training_run import TeacherLoop
 from datalens_service.privacy.accounting import NeighboringRelation, cost_units, limit_units
@@ -48,7 +48,7 @@ def method(**changes: object) -> DataLens:
 def start(chosen: DataLens, dataset: Dataset, epsilon: float = 8.0) -> tuple[TeacherLoop, MemoryAccount]:
     units = limit_units(epsilon, 1e-3)
     plan = chosen.plan(dataset.schema, units)
-    return chosen.start(plan, dataset, TrainingRandomness(0), Place()), MemoryAccount(units)
+    return chosen.start(plan, dataset, TrainingRandomness(0), ExecutionOptions()), MemoryAccount(units)
 
 
 def finish(loop: TeacherLoop, account: MemoryAccount, noise, first: int = 0) -> np.ndarray:

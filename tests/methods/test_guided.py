@@ -7,7 +7,7 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan
-from datalens_service.methods import Guided, Mixture, Moments, Place
+from datalens_service.methods import ExecutionOptions, Guided, Mixture, Moments
 from datalens_service.methods.guided import Descent
 from datalens_service.models.classifier import Labeller
 from datalens_service.models.generators.generator import Generator
@@ -44,7 +44,7 @@ def crosses(seed: int = 0, records_per_unit: int = 1) -> Dataset:
 
 
 def trained(dataset: Dataset, method: Guided, account: MemoryAccount):
-    loop = method.start(method.plan(dataset.schema, UNITS), dataset, TrainingRandomness(0), Place())
+    loop = method.start(method.plan(dataset.schema, UNITS), dataset, TrainingRandomness(0), ExecutionOptions())
     for step in range(loop.steps):
         loop.step(step, account, NoiseSource())
     return loop
@@ -118,7 +118,7 @@ def test_a_class_that_is_seldom_named_still_gets_samples_that_are_named_so(monke
 
 def test_a_budget_that_ends_early_leaves_the_labeller_of_the_last_gradient():
     dataset, plan = crosses(), METHOD.plan(crosses().schema, UNITS)
-    loop = METHOD.start(plan, dataset, TrainingRandomness(0), Place())
+    loop = METHOD.start(plan, dataset, TrainingRandomness(0), ExecutionOptions())
     poor = MemoryAccount(plan.units() - plan.releases[-1].mechanism.cost())
     for step in range(loop.steps - 1):
         loop.step(step, poor, NoiseSource())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.methods import DataLens, Place
+from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.models.generators import architectures
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
@@ -39,7 +39,7 @@ def dataset(side: int) -> Dataset:
 def finished(method: DataLens, data: Dataset) -> np.ndarray:
     units = limit_units(10.0, 1e-3)
     plan = method.plan(data.schema, units)
-    loop, account = method.start(plan, data, TrainingRandomness(0), Place()), MemoryAccount(units)
+    loop, account = method.start(plan, data, TrainingRandomness(0), ExecutionOptions()), MemoryAccount(units)
     for step in range(loop.steps):
         loop.step(step, account, NoiseSource())
     assert account.charged_units == plan.units()

@@ -7,7 +7,7 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
-from datalens_service.methods import Moments, Place, record_sums
+from datalens_service.methods import ExecutionOptions, Moments, record_sums
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -36,7 +36,7 @@ def blobs(seed: int = 0) -> Dataset:
 def fitted(dataset: Dataset, noise, method: Moments, units: int, account: MemoryAccount | None = None):
     plan = method.plan(dataset.schema, units)
     account = account or MemoryAccount(units)
-    loop = method.start(plan, dataset, TrainingRandomness(0), Place())
+    loop = method.start(plan, dataset, TrainingRandomness(0), ExecutionOptions())
     for step in range(loop.steps):
         loop.step(step, account, noise)
     return plan, account, loop
@@ -84,7 +84,7 @@ def test_resume_replays_what_was_released():
 
 def test_there_is_no_generator_without_all_three_releases():
     dataset, method, units = blobs(), Moments(subspace_dimensions=4), limit_units(5.0, 1e-4)
-    loop = method.start(method.plan(dataset.schema, units), dataset, TrainingRandomness(0), Place())
+    loop = method.start(method.plan(dataset.schema, units), dataset, TrainingRandomness(0), ExecutionOptions())
     assert not any(loop.may_stop_before(step) for step in range(loop.steps))
     with pytest.raises(BudgetExceeded):
         fitted(dataset, NoiseSource(), method, units, MemoryAccount(units // 2))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from datalens_service.data import partition
 from datalens_service.data import units as unit_names
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.methods import DataLens, Place
+from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.methods.datalens import teacher_pool
 from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
@@ -112,7 +112,7 @@ def _dealt_by_a_run(units: NDArray[np.int64], labels: NDArray[np.int64], kind: s
     plan = method.plan(schema, 10**15)
     with mock.patch.object(teacher_pool, "ShardSampler", wraps=ShardSampler) as sampler:
         dataset = Dataset(schema, Split(images, labels, units), None, b"key")
-        method.start(plan, dataset, TrainingRandomness(0), Place())
+        method.start(plan, dataset, TrainingRandomness(0), ExecutionOptions())
     rows: list[NDArray[np.int64]] = sampler.call_args.args[2]
     return rows
 

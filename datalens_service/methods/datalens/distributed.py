@@ -17,7 +17,7 @@ from datalens_service.data.dataset import Dataset
 from datalens_service.data.upload import Upload
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms import SharedVotes, VoteMechanism
-from datalens_service.methods.base import Place
+from datalens_service.methods.base import ExecutionOptions
 from datalens_service.methods.datalens.parameters import DataLensParameters
 from datalens_service.methods.datalens.teacher_pool import Proposal, Voters
 from datalens_service.privacy.randomness import TrainingRandomness
@@ -58,12 +58,12 @@ class LeadingVoters(Voters):
         votes: VoteMechanism,
         dataset: Dataset,
         randomness: TrainingRandomness,
-        place: Place,
+        options: ExecutionOptions,
     ) -> None:
-        if place.ranks.count > 1:
+        if options.ranks.count > 1:
             digest = _digest(dataset)
-            place.ranks.tell(_Begin(parameters, votes, randomness, place.device, dataset.partition_key, digest))
-        super().__init__(parameters, votes, dataset, randomness, place)
+            options.ranks.tell(_Begin(parameters, votes, randomness, options.device, dataset.partition_key, digest))
+        super().__init__(parameters, votes, dataset, randomness, options)
 
     def train(self, proposal: Proposal, *, first: bool) -> None:
         """As all ranks do."""
@@ -93,7 +93,7 @@ def assist(ranks: Ranks, upload: Upload, folder: Path | None = None) -> None:
     proposal: Proposal | None = None
     while (order := ranks.order()) is not None:
         if isinstance(order, _Begin):
-            voters = _held(order, upload, Place(order.device, folder, ranks))
+            voters = _held(order, upload, ExecutionOptions(order.device, folder, ranks))
         elif voters is not None and isinstance(order, _Train):
             proposal = Proposal(torch.from_numpy(order.images), torch.from_numpy(order.labels))
             voters.train(proposal, first=order.first)
@@ -102,11 +102,11 @@ def assist(ranks: Ranks, upload: Upload, folder: Path | None = None) -> None:
             voters.mechanism(order.step).total(voters.votes(proposal))
 
 
-def _held(order: _Begin, upload: Upload, place: Place) -> Voters:
+def _held(order: _Begin, upload: Upload, options: ExecutionOptions) -> Voters:
     dataset = Dataset(*upload, partition_key=order.partition_key)
     if _digest(dataset) != order.digest:
         raise InvalidInput("This rank reads other records than rank 0: give all the same file.")
-    return Voters(order.parameters, order.votes, dataset, order.randomness, place)
+    return Voters(order.parameters, order.votes, dataset, order.randomness, options)
 
 
 def _digest(dataset: Dataset) -> bytes:

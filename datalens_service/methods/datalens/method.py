@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import final
 
 from datalens_service.data.dataset import Dataset
-from datalens_service.methods.base import Loop, Place, Plan
+from datalens_service.methods.base import ExecutionOptions, Loop, Plan
 from datalens_service.methods.datalens.parameters import DataLensParameters
 from datalens_service.privacy.randomness import TrainingRandomness
 
@@ -21,8 +21,8 @@ class DataLens(DataLensParameters):
     given, the noise; with both, the smaller run.
     """
 
-    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place) -> Loop:
+    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions) -> Loop:
         """A loop over the releases of `plan`."""
         from datalens_service.methods.datalens.training_run import TeacherLoop
 
-        return TeacherLoop(self, plan, dataset, randomness, place)
+        return TeacherLoop(self, plan, dataset, randomness, options)

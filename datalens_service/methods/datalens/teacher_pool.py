@@ -14,7 +14,7 @@ import torch
 from datalens_service.data.dataset import Dataset, Labels, Schema
 from datalens_service.data.partition import assign_shards, members
 from datalens_service.mechanisms import SharedVotes, SomeImages, VoteMechanism
-from datalens_service.methods.base import Place
+from datalens_service.methods.base import ExecutionOptions
 from datalens_service.methods.datalens.parameters import DataLensParameters
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.models.teachers.base import HeldTeachers
@@ -44,7 +44,7 @@ class Voters:
         votes: How they vote.
         dataset: Of which records are kept that are dealt to them.
         randomness: Seeds.
-        place: Where they are.
+        options: Device, folder and process group.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class Voters:
         votes: VoteMechanism,
         dataset: Dataset,
         randomness: TrainingRandomness,
-        place: Place,
+        options: ExecutionOptions,
     ) -> None:
         self._parameters, self._votes, self._randomness = parameters, votes, randomness
-        self._ranks, self._groups = place.ranks, votes.classes_voted_apart
-        device = place.ranks.own_device(place.device)
-        runs = held_by(place.ranks.rank, place.ranks.count, runs_of(parameters.num_teachers, self._groups))
+        self._ranks, self._groups = options.ranks, votes.classes_voted_apart
+        device = options.ranks.own_device(options.device)
+        runs = held_by(options.ranks.rank, options.ranks.count, runs_of(parameters.num_teachers, self._groups))
         self._sampler = self._shards(dataset, device, range(runs[0].start, runs[-1].stop))
         self._basis = dct_basis(dataset.schema, votes.dimensions) if parameters.vote_basis == "dct" else None
-        self._teachers = self._ensemble(dataset.schema, device, runs, place)
+        self._teachers = self._ensemble(dataset.schema, device, runs, options)
         self._steps = 0
 
     @property
@@ -131,7 +131,7 @@ class Voters:
             return gradients
         return gradients @ torch.from_numpy(self._basis).to(gradients.device)
 
-    def _ensemble(self, schema: Schema, device: str, runs: list[range], place: Place) -> HeldTeachers:
+    def _ensemble(self, schema: Schema, device: str, runs: list[range], options: ExecutionOptions) -> HeldTeachers:
         parameters, active = self._parameters, self._sampler.active
         if parameters.teacher == "kernel":
             basis = None if self._basis is None else torch.from_numpy(self._basis)
@@ -146,7 +146,7 @@ class Voters:
             learning_rate=parameters.teacher_learning_rate,
             active=active,
             runs=runs,
-            folder=place.folder,
+            folder=options.folder,
         )
 
     def _shards(self, dataset: Dataset, device: str, held: range) -> ShardSampler:

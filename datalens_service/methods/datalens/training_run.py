@@ -12,7 +12,7 @@ import numpy as np
 
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account, VoteMechanism
-from datalens_service.methods.base import Place, Plan
+from datalens_service.methods.base import ExecutionOptions, Plan
 from datalens_service.methods.datalens.distributed import LeadingVoters
 from datalens_service.methods.datalens.parameters import DataLensParameters
 from datalens_service.methods.datalens.teacher_pool import Proposal
@@ -37,18 +37,23 @@ class TeacherLoop:
     """
 
     def __init__(
-        self, parameters: DataLensParameters, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place
+        self,
+        parameters: DataLensParameters,
+        plan: Plan,
+        dataset: Dataset,
+        randomness: TrainingRandomness,
+        options: ExecutionOptions,
     ) -> None:
         self._parameters = parameters
         self._schema = dataset.schema
         self._randomness = randomness
-        self._device = place.ranks.own_device(place.device)
+        self._device = options.ranks.own_device(options.device)
         self._warm = MomentsLoop(parameters.warm_start, plan, dataset) if parameters.warm_start else None
         votes = plan.releases[-1]
         if not isinstance(votes.mechanism, VoteMechanism):
             raise TypeError("the last release of a DataLens plan is a vote")
         self._votes, self._vote_steps = votes.mechanism, votes.count
-        self._voters = LeadingVoters(parameters, self._votes, dataset, randomness, place)
+        self._voters = LeadingVoters(parameters, self._votes, dataset, randomness, options)
         self._student = self._trainer()
         self._basis = dct_basis(self._schema, self._votes.dimensions) if parameters.vote_basis == "dct" else None
 
