@@ -8,4 +8,4 @@ from datalens_service.methods.moments import Moments
 
 AnyMethod = DataLens | Moments | Mixture | Guided
 
-__all__ = ["AnyMethod", "DataLens", "Guided", "Loop", "Method", "Mixture", "Moments", "ExecutionOptions", "Plan"]
+__all__ = ["AnyMethod", "DataLens", "ExecutionOptions", "Guided", "Loop", "Method", "Mixture", "Moments", "Plan"]
