@@ -20,7 +20,7 @@ from datalens_service.errors import (
     StoreUnavailable,
 )
 from datalens_service.methods import ExecutionOptions
-from datalens_service.ranks import ALONE, Ranks
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.run import Observer, Result, run
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
@@ -48,7 +48,7 @@ def execute(
     settings: Settings,
     lease: Lease,
     observe: Observer | None = None,
-    ranks: Ranks = ALONE,
+    ranks: ProcessGroup = SINGLE_PROCESS,
 ) -> Job:
     """Do the job and end it: succeeded, cancelled, or failed with a problem that is safe to show.
 
@@ -95,7 +95,7 @@ def _work(
     lease: Lease,
     private: PrivateFolder,
     observe: Observer,
-    ranks: Ranks,
+    ranks: ProcessGroup,
 ) -> None:
     job = jobs.get(database, lease.job_id)
     spec = TrainingSpec.model_validate(job.spec)
@@ -105,7 +105,7 @@ def _work(
     account = JobAccount(database, lease.job_id, lease.token)
     previews = SamplePreviews(artifacts, lease)
     result = _run(spec, dataset, account, observe, checkpoints, previews, ExecutionOptions(device, private.path, ranks))
-    ranks.dismiss()
+    ranks.shutdown()
     workplace = Workplace(database, lease, private.path, device, settings.inception_weights)
     evaluation = measure(result, spec, dataset, workplace, observe)
     report = report_of(database, settings, lease.job_id, result, evaluation)

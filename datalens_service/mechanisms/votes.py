@@ -57,12 +57,12 @@ class SharedVotes:
     Attributes:
         blocks: As `VoteMechanism.total` takes them.
         first: Number of the first teacher that is here.
-        add_up: Called with integers once `blocks` is summed; gives the sum of what all ranks call it with.
+        all_reduce: Called with integers once `blocks` is summed; gives the sum of what all ranks call it with.
     """
 
     blocks: Blocks
     first: int = 0
-    add_up: Callable[[Integers], Integers] = _same
+    all_reduce: Callable[[Integers], Integers] = _same
 
 
 class VoteMechanism(Mechanism["Blocks | SharedVotes", Directions]):
@@ -155,7 +155,7 @@ class VoteMechanism(Mechanism["Blocks | SharedVotes", Directions]):
         if not isinstance(contributions, SharedVotes):
             contributions = SharedVotes(contributions)
         own, voters = self._own_total(contributions)
-        sums = contributions.add_up(np.append(own, voters))
+        sums = contributions.all_reduce(np.append(own, voters))
         self._check_voters(int(sums[-1]))
         return sums[:-1].reshape(own.shape)
 

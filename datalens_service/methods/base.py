@@ -13,7 +13,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import Account, AnyMechanism
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
-from datalens_service.ranks import ALONE, Ranks
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,12 +30,12 @@ class ExecutionOptions:
         device: "cpu", "cuda", "cuda:1", …
         folder: Private to the job and on a disk, for what does not fit into memory; None takes the system's folder for
             temporary files.
-        ranks: Processes that share its teachers; this one is number 0.
+        group: Processes that share its teachers; this one is rank 0.
     """
 
     device: str = "cpu"
     folder: Path | None = None
-    ranks: Ranks = ALONE
+    group: ProcessGroup = SINGLE_PROCESS
 
 
 class PlannedRelease(BaseModel):

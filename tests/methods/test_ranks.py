@@ -16,7 +16,7 @@ from datalens_service.methods.datalens.teacher_pool import Voters
 from datalens_service.models.teachers.partitions import RUNS, held_by, runs_of
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.ranks import ALONE, Ranks, joined
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group
 
 from . import rank_processes
 from .rank_processes import SCHEMA, Before, ends, lead, silent, spec_of, together, upload, written
@@ -43,7 +43,7 @@ def test_all_ranks_together_are_one(changes: dict, count: int, tmp_path: Path, m
     draws: list[int] = []
     monkeypatch.setattr(NoiseSource, "discrete_gaussian", silent(draws))
     account = MemoryAccount(spec.limit_units(SCHEMA))
-    alone, found = lead(spec, ALONE, account), written(tmp_path)
+    alone, found = lead(spec, SINGLE_PROCESS, account), written(tmp_path)
     steps = spec.plan(SCHEMA).steps
     assert sorted(found["sums"]) == sorted(account._stored) == list(range(steps))
     for step, sums in account._stored.items():
@@ -67,7 +67,7 @@ def test_ranks_that_assist_neither_charge_nor_draw(tmp_path: Path):
 def dies(rank: int) -> Before:
     """The rank is killed when it trains for its second vote."""
 
-    def before(ranks: Ranks) -> None:
+    def before(ranks: ProcessGroup) -> None:
         train = Voters.train
 
         def killed(self: Voters, *arguments: object, **named: object) -> None:
@@ -92,7 +92,7 @@ def test_a_killed_rank_ends_all(lost: int, tmp_path: Path):
 
 
 def test_a_silent_rank_is_not_waited_for(tmp_path: Path):
-    def before(ranks: Ranks) -> None:
+    def before(ranks: ProcessGroup) -> None:
         if ranks.rank == 1:
             signal.pause()
 
@@ -105,7 +105,7 @@ def test_a_silent_rank_is_not_waited_for(tmp_path: Path):
 
 
 def test_ranks_with_other_records_are_refused(tmp_path: Path):
-    def before(ranks: Ranks) -> None:
+    def before(ranks: ProcessGroup) -> None:
         if ranks.rank == 1:
             rank_processes.upload = lambda: upload(seed=1)
 
@@ -117,9 +117,9 @@ def test_ranks_with_other_records_are_refused(tmp_path: Path):
 
 def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with joined(1) as ranks:
-        assert ranks is ALONE
-    assert (ALONE.rank, ALONE.count) == (0, 1)
+    with join_process_group(1) as ranks:
+        assert ranks is SINGLE_PROCESS
+    assert (SINGLE_PROCESS.rank, SINGLE_PROCESS.world_size) == (0, 1)
 
 
 @pytest.mark.parametrize(("teachers", "groups"), [(1, 1), (100, 1), (4000, 1), (4000, 10), (4010, 10), (130, 2)])

@@ -21,11 +21,11 @@ from datalens_service.methods.base import ExecutionOptions
 from datalens_service.methods.datalens.parameters import DataLensParameters
 from datalens_service.methods.datalens.teacher_pool import Proposal, Voters
 from datalens_service.privacy.randomness import TrainingRandomness
-from datalens_service.ranks import Ranks
+from datalens_service.process_group import ProcessGroup
 
 
 class _Begin(NamedTuple):
-    """Order to hold teachers; whatever was held before is given up."""
+    """Command to hold teachers; whatever was held before is given up."""
 
     parameters: DataLensParameters
     votes: VoteMechanism
@@ -36,7 +36,7 @@ class _Begin(NamedTuple):
 
 
 class _Train(NamedTuple):
-    """Order to train on a proposal."""
+    """Command to train on a proposal."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -44,7 +44,7 @@ class _Train(NamedTuple):
 
 
 class _Vote(NamedTuple):
-    """Order to vote on the proposal trained on last."""
+    """Command to vote on the proposal trained on last."""
 
     step: int
 
@@ -60,28 +60,30 @@ class LeadingVoters(Voters):
         randomness: TrainingRandomness,
         options: ExecutionOptions,
     ) -> None:
-        if options.ranks.count > 1:
+        if options.group.world_size > 1:
             digest = _digest(dataset)
-            options.ranks.tell(_Begin(parameters, votes, randomness, options.device, dataset.partition_key, digest))
+            options.group.broadcast(
+                _Begin(parameters, votes, randomness, options.device, dataset.partition_key, digest)
+            )
         super().__init__(parameters, votes, dataset, randomness, options)
 
     def train(self, proposal: Proposal, *, first: bool) -> None:
         """As all ranks do."""
-        if self._ranks.count > 1:
-            self._ranks.tell(_Train(proposal.images.cpu().numpy(), proposal.labels.cpu().numpy(), first))
+        if self._group.world_size > 1:
+            self._group.broadcast(_Train(proposal.images.cpu().numpy(), proposal.labels.cpu().numpy(), first))
         super().train(proposal, first=first)
 
     def called(self, step: int, proposal: Proposal) -> SharedVotes:
         """`votes`, to be summed at once: all other ranks are told to sum theirs."""
-        self._ranks.tell(_Vote(step))
+        self._group.broadcast(_Vote(step))
         return self.votes(proposal)
 
 
-def assist(ranks: Ranks, upload: Upload, folder: Path | None = None) -> None:
+def assist(group: ProcessGroup, upload: Upload, folder: Path | None = None) -> None:
     """All that a rank other than 0 does: what it is told, until it is dismissed.
 
     Args:
-        ranks: This one's.
+        group: This rank's.
         upload: The same records as those of rank 0.
         folder: For teachers beyond the limit of memory.
 
@@ -91,22 +93,22 @@ def assist(ranks: Ranks, upload: Upload, folder: Path | None = None) -> None:
     """
     voters: Voters | None = None
     proposal: Proposal | None = None
-    while (order := ranks.order()) is not None:
-        if isinstance(order, _Begin):
-            voters = _held(order, upload, ExecutionOptions(order.device, folder, ranks))
-        elif voters is not None and isinstance(order, _Train):
-            proposal = Proposal(torch.from_numpy(order.images), torch.from_numpy(order.labels))
-            voters.train(proposal, first=order.first)
+    while (command := group.receive()) is not None:
+        if isinstance(command, _Begin):
+            voters = _held(command, upload, ExecutionOptions(command.device, folder, group))
+        elif voters is not None and isinstance(command, _Train):
+            proposal = Proposal(torch.from_numpy(command.images), torch.from_numpy(command.labels))
+            voters.train(proposal, first=command.first)
         elif voters is not None and proposal is not None:
             # The sum belongs to rank 0.
-            voters.mechanism(order.step).total(voters.votes(proposal))
+            voters.mechanism(command.step).total(voters.votes(proposal))
 
 
-def _held(order: _Begin, upload: Upload, options: ExecutionOptions) -> Voters:
-    dataset = Dataset(*upload, partition_key=order.partition_key)
-    if _digest(dataset) != order.digest:
+def _held(command: _Begin, upload: Upload, options: ExecutionOptions) -> Voters:
+    dataset = Dataset(*upload, partition_key=command.partition_key)
+    if _digest(dataset) != command.digest:
         raise InvalidInput("This rank reads other records than rank 0: give all the same file.")
-    return Voters(order.parameters, order.votes, dataset, order.randomness, options)
+    return Voters(command.parameters, command.votes, dataset, command.randomness, options)
 
 
 def _digest(dataset: Dataset) -> bytes:

@@ -56,9 +56,11 @@ class Voters:
         options: ExecutionOptions,
     ) -> None:
         self._parameters, self._votes, self._randomness = parameters, votes, randomness
-        self._ranks, self._groups = options.ranks, votes.classes_voted_apart
-        device = options.ranks.own_device(options.device)
-        runs = held_by(options.ranks.rank, options.ranks.count, runs_of(parameters.num_teachers, self._groups))
+        self._group, self._class_groups = options.group, votes.classes_voted_apart
+        device = options.group.local_device(options.device)
+        runs = held_by(
+            options.group.rank, options.group.world_size, runs_of(parameters.num_teachers, self._class_groups)
+        )
         self._sampler = self._shards(dataset, device, range(runs[0].start, runs[-1].stop))
         self._basis = dct_basis(dataset.schema, votes.dimensions) if parameters.vote_basis == "dct" else None
         self._teachers = self._ensemble(dataset.schema, device, runs, options)
@@ -79,9 +81,9 @@ class Voters:
         if not self._teachers.trained:
             return
         images, labels = proposal
-        if self._groups > 1:
-            images = images.reshape(self._groups, -1, images.shape[-1])
-            labels = labels.reshape(self._groups, -1)
+        if self._class_groups > 1:
+            images = images.reshape(self._class_groups, -1, images.shape[-1])
+            labels = labels.reshape(self._class_groups, -1)
         for _ in range(self._parameters.teacher_warmup_steps if first else self._parameters.teacher_steps):
             batch = self._sampler.batch(self._steps)
             self._teachers.train_step(batch.images, batch.labels, images, labels)
@@ -93,26 +95,26 @@ class Voters:
 
     def votes(self, proposal: Proposal) -> SharedVotes:
         """What the mechanism sums, here and on all other ranks."""
-        return SharedVotes(self.gradients(proposal), self._teachers.held.start, self._ranks.add_up)
+        return SharedVotes(self.gradients(proposal), self._teachers.held.start, self._group.all_reduce)
 
     def gradients(self, proposal: Proposal) -> Iterator[torch.Tensor | SomeImages]:
         """Blocks (teachers, images, coordinates); with class-pure shards on the images of one class."""
         images, labels = proposal
-        own = len(images) // self._groups
-        run = self._parameters.num_teachers // self._groups
-        for group in range(self._groups):
+        own = len(images) // self._class_groups
+        run = self._parameters.num_teachers // self._class_groups
+        for group in range(self._class_groups):
             rows = slice(group * own, (group + 1) * own)
             teachers = slice(group * run, (group + 1) * run)
             for block in self._teachers.image_gradients(images[rows], labels[rows], teachers):
                 votes = self._in_basis(block)
-                yield votes if self._groups == 1 else SomeImages(votes, rows)
+                yield votes if self._class_groups == 1 else SomeImages(votes, rows)
 
     def state(self) -> State:
         """Teachers and their steps; empty if that is too large to be kept, or not all of them.
 
         A job is resumed without it: teachers are trained again while the stored sums are replayed.
         """
-        if not self._steps or self._teachers.large or self._ranks.count > 1:
+        if not self._steps or self._teachers.large or self._group.world_size > 1:
             return {}
         return self._teachers.state() | {"teacher_steps": np.array(self._steps)}
 
@@ -150,9 +152,9 @@ class Voters:
         )
 
     def _shards(self, dataset: Dataset, device: str, held: range) -> ShardSampler:
-        apart: Labels | None = dataset.train.labels if self._groups > 1 else None
+        apart: Labels | None = dataset.train.labels if self._class_groups > 1 else None
         count = self._parameters.num_teachers
-        shards = assign_shards(dataset.partition_key, dataset.train.unit_ids, count, apart, self._groups)
+        shards = assign_shards(dataset.partition_key, dataset.train.unit_ids, count, apart, self._class_groups)
         return ShardSampler(
             dataset.train.images,
             dataset.train.labels,

@@ -47,7 +47,7 @@ class TeacherLoop:
         self._parameters = parameters
         self._schema = dataset.schema
         self._randomness = randomness
-        self._device = options.ranks.own_device(options.device)
+        self._device = options.group.local_device(options.device)
         self._warm = MomentsLoop(parameters.warm_start, plan, dataset) if parameters.warm_start else None
         votes = plan.releases[-1]
         if not isinstance(votes.mechanism, VoteMechanism):

@@ -1,4 +1,4 @@
-"""Ranks: the processes that share the teachers of one job, started by `torchrun`.
+"""The processes that share the teachers of one job, started by `torchrun`.
 
 Rank 0 leads. It alone has an account, a source of noise and a student; the others hold teachers, do what it says,
 and add their votes up with its own before a mechanism draws noise. Whatever goes wrong in one rank ends all: none
@@ -22,65 +22,66 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 
-class Ranks:
-    """One process alone: nobody listens, and its sums are the sums."""
+class ProcessGroup:
+    """Single-process group: every collective is a no-op."""
 
     rank: int = 0
     """Number of this process; 0 leads."""
-    count: int = 1
+    world_size: int = 1
+    """Number of processes."""
 
-    def tell(self, order: object) -> None:
-        """Rank 0 says what all others do next."""
+    def broadcast(self, command: object) -> None:
+        """Send the next command from rank 0 to all others."""
 
-    def order(self) -> Any:
-        """What rank 0 says; None: this is the end."""
+    def receive(self) -> Any:
+        """The next command of rank 0; None: there are no more."""
 
-    def add_up(self, sums: Integers) -> Integers:
+    def all_reduce(self, sums: Integers) -> Integers:
         """The sum over all ranks, exact; every rank calls it with an array of the same shape."""
         return sums
 
-    def dismiss(self) -> None:
-        """Rank 0 needs no other any more."""
+    def shutdown(self) -> None:
+        """End the other ranks; called by rank 0."""
 
-    def own_device(self, device: str) -> str:
+    def local_device(self, device: str) -> str:
         """Where this rank computes when the job runs on `device`."""
         return device
 
 
 @final
-class TorchRanks(Ranks):
-    """Ranks in the process group of `torch.distributed`.
+class TorchProcessGroup(ProcessGroup):
+    """The default group of `torch.distributed`.
 
-    Orders go over gloo, sums over NCCL where teachers are on graphics processors. What crosses the network is
+    Commands go over gloo, sums over NCCL where teachers are on graphics processors. What crosses the network is
     private and not encrypted: images of the student, votes without noise, and the key that deals records to shards.
     """
 
     def __init__(self) -> None:
         import torch.distributed
 
-        self.rank, self.count = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        self.rank, self.world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
         self._device = "cpu"
-        self._dismissed = False
+        self._shut_down = False
 
-    def tell(self, order: object) -> None:
-        """Rank 0 says what all others do next.
+    def broadcast(self, command: object) -> None:
+        """Send the next command from rank 0 to all others.
 
         Raises:
             RankLost: One of them is gone.
         """
-        self._broadcast([order])
+        self._broadcast([command])
 
-    def order(self) -> Any:
-        """What rank 0 says; None: this is the end.
+    def receive(self) -> Any:
+        """The next command of rank 0; None: there are no more.
 
         Raises:
             RankLost: Rank 0 is gone or was silent for too long.
         """
-        heard: list[object] = [None]
-        self._broadcast(heard)
-        return heard[0]
+        received: list[object] = [None]
+        self._broadcast(received)
+        return received[0]
 
-    def add_up(self, sums: Integers) -> Integers:
+    def all_reduce(self, sums: Integers) -> Integers:
         """The sum over all ranks, exact.
 
         Raises:
@@ -89,17 +90,17 @@ class TorchRanks(Ranks):
         import torch.distributed
 
         total = torch.tensor(sums, device=self._device)
-        with _losses():
+        with _raise_rank_lost():
             torch.distributed.all_reduce(total)
         return total.cpu().numpy()
 
-    def dismiss(self) -> None:
-        """Rank 0 needs no other any more."""
-        if self.rank == 0 and not self._dismissed:
-            self._dismissed = True
-            self.tell(None)
+    def shutdown(self) -> None:
+        """End the other ranks; called by rank 0."""
+        if self.rank == 0 and not self._shut_down:
+            self._shut_down = True
+            self.broadcast(None)
 
-    def own_device(self, device: str) -> str:
+    def local_device(self, device: str) -> str:
         """A graphics processor of its own for every rank of a machine.
 
         Raises:
@@ -119,16 +120,16 @@ class TorchRanks(Ranks):
     def _broadcast(self, objects: list[object]) -> None:
         import torch.distributed
 
-        with _losses():
+        with _raise_rank_lost():
             torch.distributed.broadcast_object_list(objects, src=0, device=torch.device("cpu"))
 
 
-ALONE = Ranks()
+SINGLE_PROCESS = ProcessGroup()
 
 
 @contextmanager
-def joined(timeout_seconds: int) -> Iterator[Ranks]:
-    """Meet the other processes that `torchrun` started; without it, be alone.
+def join_process_group(timeout_seconds: int) -> Iterator[ProcessGroup]:
+    """The group of the processes that `torchrun` started; without it, that of this process alone.
 
     Args:
         timeout_seconds: Longest time for which a rank waits for another.
@@ -138,30 +139,30 @@ def joined(timeout_seconds: int) -> Iterator[Ranks]:
     """
     # Set by torchrun for each of its processes.
     if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ["WORLD_SIZE"]) == 1:
-        yield ALONE
+        yield SINGLE_PROCESS
         return
     import torch.distributed
 
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    with _losses():
+    with _raise_rank_lost():
         torch.distributed.init_process_group(backend, timeout=timedelta(seconds=timeout_seconds))
-    ranks = TorchRanks()
+    group = TorchProcessGroup()
     try:
-        yield ranks
+        yield group
     except RankLost:
         # The group is broken, and to leave it in order would be to wait for it: its connections end with the process.
         raise
     except BaseException:
         with suppress(RankLost):
-            ranks.dismiss()
+            group.shutdown()
         raise
-    ranks.dismiss()
+    group.shutdown()
     torch.distributed.destroy_process_group()
 
 
 @contextmanager
-def _losses() -> Iterator[None]:
-    """Whatever torch says when a connection ends or a wait takes too long: its words differ by backend."""
+def _raise_rank_lost() -> Iterator[None]:
+    """Torch reports a lost connection and a timeout as `RuntimeError`, in words that differ by backend."""
     try:
         yield
     except RuntimeError as error:
