@@ -129,6 +129,6 @@ def _work(bench: Workbench, job: Job, ranks: ProcessGroup) -> Job:
 
 
 def _assist(ranks: ProcessGroup, upload: Upload) -> None:
-    from datalens_service.methods.datalens.distributed import assist
+    from datalens_service.methods.datalens.distributed import run_follower
 
-    assist(ranks, upload)
+    run_follower(ranks, upload)

@@ -18,7 +18,7 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.upload import Upload
 from datalens_service.errors import DatalensError
 from datalens_service.methods import DataLens, ExecutionOptions
-from datalens_service.methods.datalens.distributed import assist
+from datalens_service.methods.datalens.distributed import run_follower
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.process_group import ProcessGroup, join_process_group
@@ -106,7 +106,7 @@ def _work(folder: Path, spec: TrainingSpec, environment: dict[str, str], before:
             if before is not None:
                 before(ranks)
             if ranks.rank:
-                assist(ranks, upload())
+                run_follower(ranks, upload())
             else:
                 found["tensors"] = lead(spec, ranks, account)
     except DatalensError as error:

@@ -180,8 +180,8 @@ def test_class_pure_teachers_vote_on_their_class_only():
     dataset = stripes()
     loop, _ = start(method(shards="class_pure"), dataset)
     proposal = Proposal(*loop._student.propose(0, 4, balanced=True))
-    loop._voters.train(proposal, first=True)
-    blocks = list(loop._voters.gradients(proposal))
+    loop._pool.train(proposal, first=True)
+    blocks = list(loop._pool.gradients(proposal))
     assert sum(len(block.gradients) for block in blocks) == 12
     assert proposal.labels.tolist() == [0, 0, 1, 1]
     teachers = 0

@@ -12,7 +12,7 @@ import torch
 
 from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.mechanisms import SharedVotes, TopAgg
-from datalens_service.methods.datalens.teacher_pool import Voters
+from datalens_service.methods.datalens.teacher_pool import TeacherPool
 from datalens_service.models.teachers.partitions import RUNS, held_by, runs_of
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
@@ -68,14 +68,14 @@ def dies(rank: int) -> Before:
     """The rank is killed when it trains for its second vote."""
 
     def before(ranks: ProcessGroup) -> None:
-        train = Voters.train
+        train = TeacherPool.train
 
-        def killed(self: Voters, *arguments: object, **named: object) -> None:
+        def killed(self: TeacherPool, *arguments: object, **named: object) -> None:
             if self._steps >= 2 and ranks.rank == rank:
                 os.kill(os.getpid(), signal.SIGKILL)
             train(self, *arguments, **named)
 
-        Voters.train = killed
+        TeacherPool.train = killed
 
     return before
 

@@ -296,7 +296,7 @@ def teachers_in_the_generator(patch: pytest.MonkeyPatch) -> None:
 
     def saved(self: TeacherLoop) -> Any:
         released = generator(self)
-        released.tensors.update({f"d_{name}": value for name, value in self._voters.state().items()})
+        released.tensors.update({f"d_{name}": value for name, value in self._pool.state().items()})
         return released
 
     patch.setattr(TeacherLoop, "generator", saved)

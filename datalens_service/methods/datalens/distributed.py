@@ -1,7 +1,7 @@
 """Teachers of one job in several processes.
 
-Rank 0 leads its own teachers and tells the other ranks what to do; those `assist` and have no account, no student and
-no source of noise.
+Rank 0 leads: it sends a command before each step of its own teachers. The others run `run_follower` and have no
+account, no student and no source of noise.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms import SharedVotes, VoteMechanism
 from datalens_service.methods.base import ExecutionOptions
 from datalens_service.methods.datalens.parameters import DataLensParameters
-from datalens_service.methods.datalens.teacher_pool import Proposal, Voters
+from datalens_service.methods.datalens.teacher_pool import Proposal, TeacherPool
 from datalens_service.privacy.randomness import TrainingRandomness
 from datalens_service.process_group import ProcessGroup
 
 
-class _Begin(NamedTuple):
-    """Command to hold teachers; whatever was held before is given up."""
+class _CreatePool(NamedTuple):
+    """Command to create a pool in place of the one before."""
 
     parameters: DataLensParameters
     votes: VoteMechanism
@@ -49,8 +49,8 @@ class _Vote(NamedTuple):
     step: int
 
 
-class LeadingVoters(Voters):
-    """Those of rank 0, which tells the others to do the same."""
+class LeaderTeacherPool(TeacherPool):
+    """The pool of rank 0, which sends its commands to all others."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class LeadingVoters(Voters):
         if options.group.world_size > 1:
             digest = _digest(dataset)
             options.group.broadcast(
-                _Begin(parameters, votes, randomness, options.device, dataset.partition_key, digest)
+                _CreatePool(parameters, votes, randomness, options.device, dataset.partition_key, digest)
             )
         super().__init__(parameters, votes, dataset, randomness, options)
 
@@ -73,14 +73,14 @@ class LeadingVoters(Voters):
             self._group.broadcast(_Train(proposal.images.cpu().numpy(), proposal.labels.cpu().numpy(), first))
         super().train(proposal, first=first)
 
-    def called(self, step: int, proposal: Proposal) -> SharedVotes:
-        """`votes`, to be summed at once: all other ranks are told to sum theirs."""
+    def request_votes(self, step: int, proposal: Proposal) -> SharedVotes:
+        """`votes`, to be summed at once: all other ranks sum theirs."""
         self._group.broadcast(_Vote(step))
         return self.votes(proposal)
 
 
-def assist(group: ProcessGroup, upload: Upload, folder: Path | None = None) -> None:
-    """All that a rank other than 0 does: what it is told, until it is dismissed.
+def run_follower(group: ProcessGroup, upload: Upload, folder: Path | None = None) -> None:
+    """Obey the commands of rank 0 until it shuts the group down.
 
     Args:
         group: This rank's.
@@ -91,24 +91,24 @@ def assist(group: ProcessGroup, upload: Upload, folder: Path | None = None) -> N
         RankLost: Another rank ended or was silent for too long.
         InvalidInput: The records are not those of rank 0.
     """
-    voters: Voters | None = None
+    pool: TeacherPool | None = None
     proposal: Proposal | None = None
     while (command := group.receive()) is not None:
-        if isinstance(command, _Begin):
-            voters = _held(command, upload, ExecutionOptions(command.device, folder, group))
-        elif voters is not None and isinstance(command, _Train):
+        if isinstance(command, _CreatePool):
+            pool = _create_pool(command, upload, ExecutionOptions(command.device, folder, group))
+        elif pool is not None and isinstance(command, _Train):
             proposal = Proposal(torch.from_numpy(command.images), torch.from_numpy(command.labels))
-            voters.train(proposal, first=command.first)
-        elif voters is not None and proposal is not None:
+            pool.train(proposal, first=command.first)
+        elif pool is not None and proposal is not None:
             # The sum belongs to rank 0.
-            voters.mechanism(command.step).total(voters.votes(proposal))
+            pool.mechanism(command.step).total(pool.votes(proposal))
 
 
-def _held(command: _Begin, upload: Upload, options: ExecutionOptions) -> Voters:
+def _create_pool(command: _CreatePool, upload: Upload, options: ExecutionOptions) -> TeacherPool:
     dataset = Dataset(*upload, partition_key=command.partition_key)
     if _digest(dataset) != command.digest:
         raise InvalidInput("This rank reads other records than rank 0: give all the same file.")
-    return Voters(command.parameters, command.votes, dataset, command.randomness, options)
+    return TeacherPool(command.parameters, command.votes, dataset, command.randomness, options)
 
 
 def _digest(dataset: Dataset) -> bytes:

@@ -36,7 +36,7 @@ class Proposal(NamedTuple):
     """int64 (images,)."""
 
 
-class Voters:
+class TeacherPool:
     """Teachers with their shards.
 
     Args:

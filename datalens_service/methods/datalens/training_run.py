@@ -13,7 +13,7 @@ import numpy as np
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account, VoteMechanism
 from datalens_service.methods.base import ExecutionOptions, Plan
-from datalens_service.methods.datalens.distributed import LeadingVoters
+from datalens_service.methods.datalens.distributed import LeaderTeacherPool
 from datalens_service.methods.datalens.parameters import DataLensParameters
 from datalens_service.methods.datalens.teacher_pool import Proposal
 from datalens_service.methods.moments import MomentsLoop
@@ -53,7 +53,7 @@ class TeacherLoop:
         if not isinstance(votes.mechanism, VoteMechanism):
             raise TypeError("the last release of a DataLens plan is a vote")
         self._votes, self._vote_steps = votes.mechanism, votes.count
-        self._voters = LeadingVoters(parameters, self._votes, dataset, randomness, options)
+        self._pool = LeaderTeacherPool(parameters, self._votes, dataset, randomness, options)
         self._student = self._trainer()
         self._basis = dct_basis(self._schema, self._votes.dimensions) if parameters.vote_basis == "dct" else None
 
@@ -65,7 +65,7 @@ class TeacherLoop:
     @property
     def teachers_on_disk(self) -> bool:
         """Whether they exceed their limit of memory."""
-        return self._voters.on_disk
+        return self._pool.on_disk
 
     @property
     def _warm_steps(self) -> int:
@@ -94,7 +94,7 @@ class TeacherLoop:
 
     def state(self) -> State:
         """Teachers and student; empty before the first vote, where replaying is cheap, and where teachers keep none."""
-        teachers = self._voters.state()
+        teachers = self._pool.state()
         if not teachers:
             return {}
         parts = {"teachers": teachers, "student": self._student.state()}
@@ -102,17 +102,17 @@ class TeacherLoop:
 
     def restore(self, state: State) -> None:
         """Continue from `state`."""
-        self._voters.restore(_part(state, "teachers/"))
+        self._pool.restore(_part(state, "teachers/"))
         self._student.restore(_part(state, "student/"))
 
     def _vote(self, step: int, account: Account, noise: NoiseSource) -> None:
         apart = self._votes.classes_voted_apart > 1
         proposed = self._student.propose(self._randomness.seed("latent", step), self._votes.images, balanced=apart)
         proposal = Proposal(*proposed)
-        self._voters.train(proposal, first=step == self._warm_steps)
-        mechanism = self._voters.mechanism(step)
+        self._pool.train(proposal, first=step == self._warm_steps)
+        mechanism = self._pool.mechanism(step)
         direction = mechanism.release(
-            lambda: self._voters.called(step, proposal), step=step, account=account, noise=noise
+            lambda: self._pool.request_votes(step, proposal), step=step, account=account, noise=noise
         )
         if self._basis is not None:
             direction = direction @ self._basis.T
