@@ -66,7 +66,7 @@ from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.models.teachers.device_tuning import coarse_products
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.networks import ARCHITECTURES
-from datalens_service.models.teachers.partitions import runs_of
+from datalens_service.models.teachers.partitions import partition_teachers
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
@@ -98,8 +98,8 @@ def batches(architecture: str, teachers: int, device: str) -> tuple[Tensor, Tens
 
 def ensemble_of(architecture: str, teachers: int, device: str) -> TeacherEnsemble:
     """As a job makes it."""
-    runs = runs_of(teachers, GROUPS[architecture][0])
-    return TeacherEnsemble(architecture, teachers, SCHEMA, device, 0, runs=runs)
+    partitions = partition_teachers(teachers, GROUPS[architecture][0])
+    return TeacherEnsemble(architecture, teachers, SCHEMA, device, 0, partitions=partitions)
 
 
 def gradients(ensemble: TeacherEnsemble, images: Tensor, labels: Tensor) -> None:
@@ -172,7 +172,9 @@ def ensemble_times(architecture: str, batch: tuple[Tensor, ...], clock: Clock) -
     gradient = clock.seconds(lambda: gradients(ensemble, images, classes))
     return {
         "on_disk": ensemble.on_disk,
-        "block": min(ensemble.teachers_per_block(RECORDS + images.shape[1]), len(runs_of(len(real), len(images))[0])),
+        "block": min(
+            ensemble.teachers_per_block(RECORDS + images.shape[1]), len(partition_teachers(len(real), len(images))[0])
+        ),
         "start_seconds": start,
         "train_seconds": train,
         "gradient_seconds": gradient,

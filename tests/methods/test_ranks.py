@@ -13,7 +13,7 @@ import torch
 from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.mechanisms import SharedVotes, TopAgg
 from datalens_service.methods.datalens.teacher_pool import TeacherPool
-from datalens_service.models.teachers.partitions import RUNS, held_by, runs_of
+from datalens_service.models.teachers.partitions import PARTITIONS, partition_teachers, partitions_for_rank
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group
@@ -123,18 +123,18 @@ def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(("teachers", "groups"), [(1, 1), (100, 1), (4000, 1), (4000, 10), (4010, 10), (130, 2)])
-def test_runs_cover_all_teachers_and_stay_in_their_group(teachers: int, groups: int):
-    runs = runs_of(teachers, groups)
-    assert [teacher for run in runs for teacher in run] == list(range(teachers))
+def test_partitions_cover_all_teachers_and_stay_in_their_group(teachers: int, groups: int):
+    partitions = partition_teachers(teachers, groups)
+    assert [teacher for partition in partitions for teacher in partition] == list(range(teachers))
     own = teachers // groups
-    assert all(run.start // own == (run.stop - 1) // own for run in runs)
-    assert len(runs) <= RUNS + groups
-    for ranks in range(1, len(runs) + 1):
-        held = [held_by(rank, ranks, runs) for rank in range(ranks)]
-        assert [run for own_runs in held for run in own_runs] == runs
-        assert all(held)
+    assert all(partition.start // own == (partition.stop - 1) // own for partition in partitions)
+    assert len(partitions) <= PARTITIONS + groups
+    for ranks in range(1, len(partitions) + 1):
+        local = [partitions_for_rank(rank, ranks, partitions) for rank in range(ranks)]
+        assert [partition for share in local for partition in share] == partitions
+        assert all(local)
     with pytest.raises(InvalidSpec, match="at most"):
-        held_by(0, len(runs) + 1, runs)
+        partitions_for_rank(0, len(partitions) + 1, partitions)
 
 
 def test_too_many_ranks_are_a_sentence(tmp_path: Path):

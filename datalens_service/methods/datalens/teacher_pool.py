@@ -17,11 +17,11 @@ from datalens_service.mechanisms import SharedVotes, SomeImages, VoteMechanism
 from datalens_service.methods.base import ExecutionOptions
 from datalens_service.methods.datalens.parameters import DataLensParameters
 from datalens_service.models.generators.dct import dct_basis
-from datalens_service.models.teachers.base import HeldTeachers
+from datalens_service.models.teachers.base import TeacherBackend
 from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.kernel import KernelTeachers
-from datalens_service.models.teachers.partitions import held_by, runs_of
+from datalens_service.models.teachers.partitions import TeacherPartition, partition_teachers, partitions_for_rank
 from datalens_service.privacy.randomness import TrainingRandomness
 
 State = dict[str, np.ndarray]
@@ -58,12 +58,14 @@ class TeacherPool:
         self._parameters, self._votes, self._randomness = parameters, votes, randomness
         self._group, self._class_groups = options.group, votes.classes_voted_apart
         device = options.group.local_device(options.device)
-        runs = held_by(
-            options.group.rank, options.group.world_size, runs_of(parameters.num_teachers, self._class_groups)
+        partitions = partitions_for_rank(
+            options.group.rank,
+            options.group.world_size,
+            partition_teachers(parameters.num_teachers, self._class_groups),
         )
-        self._sampler = self._shards(dataset, device, range(runs[0].start, runs[-1].stop))
+        self._sampler = self._shards(dataset, device, range(partitions[0].start, partitions[-1].stop))
         self._basis = dct_basis(dataset.schema, votes.dimensions) if parameters.vote_basis == "dct" else None
-        self._teachers = self._ensemble(dataset.schema, device, runs, options)
+        self._teachers = self._ensemble(dataset.schema, device, partitions, options)
         self._steps = 0
 
     @property
@@ -95,16 +97,16 @@ class TeacherPool:
 
     def votes(self, proposal: Proposal) -> SharedVotes:
         """What the mechanism sums, here and on all other ranks."""
-        return SharedVotes(self.gradients(proposal), self._teachers.held.start, self._group.all_reduce)
+        return SharedVotes(self.gradients(proposal), self._teachers.local.start, self._group.all_reduce)
 
     def gradients(self, proposal: Proposal) -> Iterator[torch.Tensor | SomeImages]:
         """Blocks (teachers, images, coordinates); with class-pure shards on the images of one class."""
         images, labels = proposal
-        own = len(images) // self._class_groups
-        run = self._parameters.num_teachers // self._class_groups
+        group_images = len(images) // self._class_groups
+        group_teachers = self._parameters.num_teachers // self._class_groups
         for group in range(self._class_groups):
-            rows = slice(group * own, (group + 1) * own)
-            teachers = slice(group * run, (group + 1) * run)
+            rows = slice(group * group_images, (group + 1) * group_images)
+            teachers = slice(group * group_teachers, (group + 1) * group_teachers)
             for block in self._teachers.image_gradients(images[rows], labels[rows], teachers):
                 votes = self._in_basis(block)
                 yield votes if self._class_groups == 1 else SomeImages(votes, rows)
@@ -133,12 +135,16 @@ class TeacherPool:
             return gradients
         return gradients @ torch.from_numpy(self._basis).to(gradients.device)
 
-    def _ensemble(self, schema: Schema, device: str, runs: list[range], options: ExecutionOptions) -> HeldTeachers:
+    def _ensemble(
+        self, schema: Schema, device: str, partitions: list[TeacherPartition], options: ExecutionOptions
+    ) -> TeacherBackend:
         parameters, active = self._parameters, self._sampler.active
         if parameters.teacher == "kernel":
             basis = None if self._basis is None else torch.from_numpy(self._basis)
             records = self._sampler.batch(0)
-            return KernelTeachers(parameters.num_teachers, records, device, basis=basis, active=active, runs=runs)
+            return KernelTeachers(
+                parameters.num_teachers, records, device, basis=basis, active=active, partitions=partitions
+            )
         return TeacherEnsemble(
             parameters.teacher,
             parameters.num_teachers,
@@ -147,11 +153,11 @@ class TeacherPool:
             self._randomness.seed("teachers"),
             learning_rate=parameters.teacher_learning_rate,
             active=active,
-            runs=runs,
+            partitions=partitions,
             folder=options.folder,
         )
 
-    def _shards(self, dataset: Dataset, device: str, held: range) -> ShardSampler:
+    def _shards(self, dataset: Dataset, device: str, local: range) -> ShardSampler:
         apart: Labels | None = dataset.train.labels if self._class_groups > 1 else None
         count = self._parameters.num_teachers
         shards = assign_shards(dataset.partition_key, dataset.train.unit_ids, count, apart, self._class_groups)
@@ -162,5 +168,5 @@ class TeacherPool:
             self._parameters.teacher_batch,
             self._randomness.seed("batches"),
             device,
-            held,
+            local,
         )

@@ -1,4 +1,4 @@
-"""What a rank asks of the teachers that it holds, whether they are networks or known in closed form."""
+"""What a rank asks of its teachers, whether they are networks or known in closed form."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 
-class HeldTeachers(ABC):
-    """Teachers that one rank holds; everything here is private.
+class TeacherBackend(ABC):
+    """The teachers of one rank; everything here is private.
 
     Formal guarantee, of every subclass: what teacher i says is a function of its own records, of the synthetic images
     and of public numbers.
 
     Attributes:
-        held: Numbers of the teachers that are here.
+        local: Numbers of this rank's teachers.
         large: Whether `state` is too large to be kept between steps.
         trained: Whether they change by training.
         in_basis: Whether they speak in the coordinates of the votes themselves, instead of in pixels.
     """
 
-    held: range
+    local: range
     large: bool = False
     trained: bool
     in_basis: bool
@@ -40,8 +40,8 @@ class HeldTeachers(ABC):
         """One step of every teacher; nothing for those that are not trained.
 
         Args:
-            real_images: (held, B, d).
-            real_labels: (held, B).
+            real_images: (local, B, d).
+            real_labels: (local, B).
             synthetic_images: (S, d) for all teachers, or (groups, S, d) for as many equal groups of teachers.
             synthetic_labels: (S,) or (groups, S).
         """
@@ -55,7 +55,7 @@ class HeldTeachers(ABC):
         Args:
             synthetic_images: float32 (images, d).
             synthetic_labels: int64 (images,).
-            teachers: Which ones of all N, without gaps; those held elsewhere are left out.
+            teachers: Which ones of all N, without gaps; those of other ranks are left out.
 
         Yields:
             (teachers of a block, images, coordinates) in the order of the teachers.

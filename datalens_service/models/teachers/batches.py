@@ -35,10 +35,10 @@ class ShardSampler:
         batch_size: B.
         seed: Public.
         device: Where the records are kept and the batches made.
-        held: Shards whose teachers are here, without gaps; None for all. Records of others are not kept.
+        local: Shards of this rank's teachers, without gaps; None for all. Records of others are not kept.
 
     Attributes:
-        active: bool (held,), False where a shard is empty. Private.
+        active: bool (local,), False where a shard is empty. Private.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class ShardSampler:
         batch_size: int,
         seed: int,
         device: str = "cpu",
-        held: range | None = None,
+        local: range | None = None,
     ) -> None:
-        self._held = range(len(shards)) if held is None else held
+        self._local = range(len(shards)) if local is None else local
         self._shards = len(shards)
-        rows = _shuffled(shards, self._held, seed)
+        rows = _shuffled(shards, self._local, seed)
         # A copy, shard by shard: a batch then lies close together.
         pixels = np.ascontiguousarray(images[rows].transpose(0, 3, 1, 2)).reshape(len(rows), -1)
         self._images = torch.from_numpy(pixels).to(device)
         self._labels = torch.from_numpy(np.array(labels[rows])).to(device)
-        sizes = np.array([len(shards[number]) for number in self._held], dtype=np.int64)
+        sizes = np.array([len(shards[number]) for number in self._local], dtype=np.int64)
         self._sizes = torch.from_numpy(sizes).to(device)
         self._starts = torch.from_numpy(np.cumsum(sizes) - sizes).to(device)
         self._batch_size = batch_size
@@ -73,8 +73,8 @@ class ShardSampler:
         return ShardBatch(images.index_fill_(0, idle, 0), labels.index_fill_(0, idle, 0))
 
     def _draw(self, step: int) -> Tensor:
-        """(held, B) places of records; those of an empty shard are some record's and must not be used."""
-        numbers = np.random.default_rng([self._seed, step]).random(self._shards)[self._held.start : self._held.stop]
+        """(local, B) places of records; those of an empty shard are some record's and must not be used."""
+        numbers = np.random.default_rng([self._seed, step]).random(self._shards)[self._local.start : self._local.stop]
         uniform = torch.from_numpy(numbers).to(self._sizes.device)
         sizes = self._sizes.clamp_min(1)
         first = (uniform * sizes).to(torch.int64)
@@ -83,11 +83,13 @@ class ShardSampler:
         return places.clamp_max(len(self._images) - 1)
 
 
-def _shuffled(shards: Sequence[NDArray[np.int64]], held: range, seed: int) -> NDArray[np.int64]:
-    """Rows of the held shards one after another, each shard in a random order of its own, then one row more.
+def _shuffled(shards: Sequence[NDArray[np.int64]], local: range, seed: int) -> NDArray[np.int64]:
+    """Rows of the local shards one after another, each shard in a random order of its own, then one row more.
 
     An upload sorted by class would otherwise give batches of one class. Every shard has its own stream and
     permutes places, not row numbers: a record more or less elsewhere shifts row numbers, and changes nothing here.
     """
-    ordered = [shards[shard][np.random.default_rng([seed, 1, shard]).permutation(len(shards[shard]))] for shard in held]
+    ordered = [
+        shards[shard][np.random.default_rng([seed, 1, shard]).permutation(len(shards[shard]))] for shard in local
+    ]
     return np.concatenate([*ordered, np.zeros(1, dtype=np.int64)])

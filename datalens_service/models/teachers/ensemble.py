@@ -20,17 +20,17 @@ from torch.nn import functional
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import CheckpointMismatch, InvalidSpec
 from datalens_service.models.adam import Slots, adam_step
-from datalens_service.models.teachers.base import HeldTeachers
+from datalens_service.models.teachers.base import TeacherBackend
 from datalens_service.models.teachers.device_tuning import block_bytes as usual_block_bytes
 from datalens_service.models.teachers.device_tuning import coarse_products
 from datalens_service.models.teachers.networks import ARCHITECTURES, Parameters, Shape, TeacherNetwork
-from datalens_service.models.teachers.partitions import blocks_of, runs_of
+from datalens_service.models.teachers.partitions import TeacherPartition, local_blocks, partition_teachers
 from datalens_service.models.teachers.tensor_store import GIBIBYTE, MEMORY_GIB, file_beyond, size_of
 
 _DRAWN_AT_ONCE: Final = 2**20
 
 
-class TeacherEnsemble(HeldTeachers):
+class TeacherEnsemble(TeacherBackend):
     """N teachers with stacked parameters and an optimiser state each.
 
     Formal guarantee: parameters, Adam moments and gradients of teacher i are a function of its own batches,
@@ -41,11 +41,11 @@ class TeacherEnsemble(HeldTeachers):
         num_teachers: N, of all ranks together.
         schema: Of the images.
         device: "cpu" or "cuda".
-        seed: Of the initial weights, which depend on it, the run and the kind of device; public.
+        seed: Of the initial weights, which depend on it, the partition and the kind of device; public.
         learning_rate: Adam's, the same for all.
         beta1: Adam's decay of the first moment.
-        active: (held,) False for a teacher whose shard is empty: it never trains and its gradients are 0.
-        runs: Of the teachers that are held here, one after another; None holds all.
+        active: (local,) False for a teacher whose shard is empty: it never trains and its gradients are 0.
+        partitions: Of this rank's teachers, one after another; None: all teachers.
         memory_gib: Weights and optimiser states beyond so many GiB lie in a file without a name, all but the block
             in use. It changes speed, and no result.
         folder: Of that file, on a disk and private; None takes the system's folder for temporary files.
@@ -54,7 +54,7 @@ class TeacherEnsemble(HeldTeachers):
         coarse: Whether a graphics processor may round the factors of matrix products (TF32).
 
     Attributes:
-        held: Numbers of the teachers that are here.
+        local: Numbers of this rank's teachers.
         large: Whether it exceeds its limit of memory, on a graphics processor too: `state` is then too large to be
             kept between steps.
         trained: True.
@@ -78,24 +78,24 @@ class TeacherEnsemble(HeldTeachers):
         beta1: float = 0.5,
         *,
         active: Tensor | None = None,
-        runs: Sequence[range] | None = None,
+        partitions: Sequence[TeacherPartition] | None = None,
         memory_gib: float = MEMORY_GIB,
         folder: Path | None = None,
         block_bytes: int | None = None,
         coarse: bool = True,
     ) -> None:
         self.num_teachers = num_teachers
-        self._runs = runs_of(num_teachers) if runs is None else runs
-        self.held = range(self._runs[0].start, self._runs[-1].stop)
+        self._partitions = partition_teachers(num_teachers) if partitions is None else partitions
+        self.local = range(self._partitions[0].start, self._partitions[-1].stop)
         self.device = torch.device(device)
         self._network = _network(architecture, schema)
         self._learning_rate = learning_rate
         self._beta1 = beta1
-        self._idle = _idle(active, len(self.held)).to(self.device)
+        self._idle = _idle(active, len(self.local)).to(self.device)
         self._some_idle = bool(self._idle.any())
         self._coarse = coarse
         self._block_bytes = block_bytes or usual_block_bytes(self.device)
-        shapes = {name: (len(self.held), *shape) for name, shape in self._network.shapes().items()}
+        shapes = {name: (len(self.local), *shape) for name, shape in self._network.shapes().items()}
         tensors = [*shapes.values()] * len(Slots._fields)
         self._file = file_beyond(memory_gib, tensors, self.device, folder)
         self.large = self._file is not None or size_of(tensors) > memory_gib * GIBIBYTE
@@ -114,8 +114,8 @@ class TeacherEnsemble(HeldTeachers):
         """One Adam step per teacher on binary cross-entropy: real → 1, synthetic → 0.
 
         Args:
-            real_images: (held, B, d), uint8 in 0..255 or float32 in [0, 1].
-            real_labels: int64 (held, B).
+            real_images: (local, B, d), uint8 in 0..255 or float32 in [0, 1].
+            real_labels: int64 (local, B).
             synthetic_images: float32 (S, d) for all teachers, or (groups, S, d): the teachers are cut into
                 that many equal groups, and group g sees images g. One group per class suits class-pure shards.
             synthetic_labels: int64 (S,) or (groups, S).
@@ -143,7 +143,7 @@ class TeacherEnsemble(HeldTeachers):
         Args:
             synthetic_images: float32 (images, d).
             synthetic_labels: int64 (images,).
-            teachers: Which ones of all N, without gaps; those held elsewhere are left out.
+            teachers: Which ones of all N, without gaps; those of other ranks are left out.
 
         Yields:
             (teachers of a block, images, d) in the order of the teachers. Rows of a teacher that has
@@ -196,11 +196,11 @@ class TeacherEnsemble(HeldTeachers):
             self._file.drop(block)
 
     def _draw(self, seed: int) -> None:
-        # A stream per run: whoever holds it draws the same numbers. Piece by piece, since memory may be scarce.
+        # A stream per partition: the same numbers on every rank. Piece by piece, since memory may be scarce.
         generator = torch.Generator(self.device)
-        for run in self._runs:
-            generator.manual_seed((seed + run.start) % 2**63)
-            rows = slice(run.start - self.held.start, run.stop - self.held.start)
+        for partition in self._partitions:
+            generator.manual_seed((seed + partition.start) % 2**63)
+            rows = slice(partition.start - self.local.start, partition.stop - self.local.start)
             for name, value in self._slots.block(rows).parameters.items():
                 if stddev := self._network.initial_stddev(name):
                     for piece in torch.split(value.view(-1), _DRAWN_AT_ONCE):
@@ -208,8 +208,8 @@ class TeacherEnsemble(HeldTeachers):
                         self._drop()
 
     def _blocks(self, teachers: range, images: int) -> Iterator[slice]:
-        """Rows of those of `teachers` that are held here."""
-        return blocks_of(self._runs, self.held, teachers, self.teachers_per_block(images))
+        """Rows of those of `teachers` that are local."""
+        return local_blocks(self._partitions, teachers, self.teachers_per_block(images))
 
     def _train_block(
         self, block: slice, real_images: Tensor, real_labels: Tensor, images: Tensor, labels: Tensor

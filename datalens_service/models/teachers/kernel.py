@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from datalens_service.errors import CheckpointMismatch
-from datalens_service.models.teachers.base import HeldTeachers
+from datalens_service.models.teachers.base import TeacherBackend
 from datalens_service.models.teachers.batches import ShardBatch
 from datalens_service.models.teachers.device_tuning import block_bytes as usual_block_bytes
 from datalens_service.models.teachers.device_tuning import coarse_products
-from datalens_service.models.teachers.partitions import blocks_of, runs_of
+from datalens_service.models.teachers.partitions import TeacherPartition, local_blocks, partition_teachers
 
 _NEAREST: Final = 1e-2
 """Distance below which two images count as this far apart: the gradient of a distance has no value at 0."""
 
 
-class KernelTeachers(HeldTeachers):
+class KernelTeachers(TeacherBackend):
     """N witness functions; what `TeacherEnsemble` is for networks.
 
     Formal guarantee: gradients of teacher i are a function of its own records, of the proposed images and of public
@@ -39,17 +39,17 @@ class KernelTeachers(HeldTeachers):
 
     Args:
         num_teachers: N, of all ranks together.
-        records: Of the teachers that are held here: images (held, B, d) as bytes, labels (held, B).
+        records: Of this rank's teachers: images (local, B, d) as bytes, labels (local, B).
         device: "cpu" or "cuda".
         basis: (d, K) with orthonormal columns, independent of records: teachers see images, and speak, in its
             coordinates. None for pixels.
-        active: (held,) False for a teacher whose shard is empty: its gradients are 0.
-        runs: Of the teachers that are held here, one after another; None holds all.
+        active: (local,) False for a teacher whose shard is empty: its gradients are 0.
+        partitions: Of this rank's teachers, one after another; None: all teachers.
         block_bytes: Memory for the teachers handled at once; None chooses by device. It changes speed, and results
             by rounding only.
 
     Attributes:
-        held: Numbers of the teachers that are here.
+        local: Numbers of this rank's teachers.
         trained: False: there is nothing to learn.
         in_basis: True.
     """
@@ -65,15 +65,15 @@ class KernelTeachers(HeldTeachers):
         *,
         basis: Tensor | None = None,
         active: Tensor | None = None,
-        runs: Sequence[range] | None = None,
+        partitions: Sequence[TeacherPartition] | None = None,
         block_bytes: int | None = None,
     ) -> None:
         self.num_teachers = num_teachers
-        self._runs = runs_of(num_teachers) if runs is None else runs
-        self.held = range(self._runs[0].start, self._runs[-1].stop)
+        self._partitions = partition_teachers(num_teachers) if partitions is None else partitions
+        self.local = range(self._partitions[0].start, self._partitions[-1].stop)
         self.device = torch.device(device)
         self._basis = basis if basis is None else basis.to(self.device)
-        self._active = torch.ones(len(self.held), dtype=torch.bool) if active is None else active.to(torch.bool)
+        self._active = torch.ones(len(self.local), dtype=torch.bool) if active is None else active.to(torch.bool)
         self._block_bytes = block_bytes or usual_block_bytes(self.device)
         self._dimensions = records.images.shape[-1]
         self._labels = records.labels.to(self.device)
@@ -92,7 +92,7 @@ class KernelTeachers(HeldTeachers):
         Args:
             synthetic_images: float32 (images, d).
             synthetic_labels: int64 (images,); a teacher compares images and records of one class.
-            teachers: Which ones of all N, without gaps; those held elsewhere are left out.
+            teachers: Which ones of all N, without gaps; those of other ranks are left out.
 
         Yields:
             (teachers of a block, images, d or K) in the order of the teachers. Rows are 0 where a teacher has no
@@ -101,7 +101,7 @@ class KernelTeachers(HeldTeachers):
         images, labels = self._seen(synthetic_images.to(self.device)), synthetic_labels.to(self.device)
         others = _towards_others(images, labels)
         wanted = range(*teachers.indices(self.num_teachers))
-        for block in blocks_of(self._runs, self.held, wanted, self.teachers_per_block(len(images))):
+        for block in local_blocks(self._partitions, wanted, self.teachers_per_block(len(images))):
             with coarse_products(self.device):
                 yield self._towards_records(block, images, labels, others)
 

@@ -49,9 +49,9 @@ class TensorFile:
 
     def __init__(self, shapes: Sequence[Shape], folder: Path | None = None) -> None:
         size = sum(_pages(shape) for shape in shapes)
-        place = folder or Path(tempfile.gettempdir())
-        with tempfile.TemporaryFile(dir=place) as file:
-            _reserve(file.fileno(), size, place)
+        directory = folder or Path(tempfile.gettempdir())
+        with tempfile.TemporaryFile(dir=directory) as file:
+            _reserve(file.fileno(), size, directory)
             self._mapping = mmap.mmap(file.fileno(), size)
         self._ranges: list[tuple[int, Shape]] = []
         self._end = 0
@@ -82,16 +82,16 @@ class Scratch:
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, Tensor] = {}
+        self._buffers: dict[str, Tensor] = {}
 
     def tensor(self, name: str, shape: Shape, device: torch.device) -> Tensor:
         """Numbers of any value, which whoever asks next for this name overwrites."""
         if device.type == "cuda":
             return torch.empty(shape, device=device)
-        needed, held = math.prod(shape), self._held.get(name)
-        if held is None or len(held) < needed:
-            held = self._held[name] = torch.empty(needed)
-        return held[:needed].view(shape)
+        needed, buffer = math.prod(shape), self._buffers.get(name)
+        if buffer is None or len(buffer) < needed:
+            buffer = self._buffers[name] = torch.empty(needed)
+        return buffer[:needed].view(shape)
 
 
 def file_beyond(
@@ -128,8 +128,8 @@ def available_bytes(device: torch.device) -> int:
         return torch.cuda.mem_get_info(device)[0]
     meminfo = Path("/proc/meminfo")
     lines = meminfo.read_text().splitlines() if meminfo.exists() else []
-    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    return found[0] if found else 2**63
+    available = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return available[0] if available else 2**63
 
 
 def _pages(shape: Shape) -> int:
@@ -137,8 +137,8 @@ def _pages(shape: Shape) -> int:
     return -(-_FLOAT * math.prod(shape) // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
-def _reserve(file: int, size: int, place: Path) -> None:
-    free = shutil.disk_usage(place).free
+def _reserve(file: int, size: int, directory: Path) -> None:
+    free = shutil.disk_usage(directory).free
     too_small = _too_large(size + _LEFT_FREE, free, "disk beside the memory limit")
     if size + _LEFT_FREE > free:
         raise too_small
