@@ -7,7 +7,7 @@ from datalens_service.mechanisms.cross_product import CrossProductSum
 from datalens_service.mechanisms.klevel import KLevel
 from datalens_service.mechanisms.moments import BoundedSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.topagg import TopAgg
-from datalens_service.mechanisms.votes import SharedVotes, SomeImages, Threshold, VoteMechanism
+from datalens_service.mechanisms.votes import DistributedGradients, PartialGradients, Threshold, VoteMechanism
 
 AnyMechanism = TopAgg | KLevel | CountSketch | VectorSum | OuterProductSum | CrossProductSum | AccuracyCount
 
@@ -22,11 +22,11 @@ __all__ = [
     "BoundedSum",
     "CountSketch",
     "CrossProductSum",
+    "DistributedGradients",
     "KLevel",
     "Mechanism",
     "OuterProductSum",
-    "SharedVotes",
-    "SomeImages",
+    "PartialGradients",
     "Threshold",
     "TopAgg",
     "VectorSum",

@@ -31,12 +31,12 @@ Threshold = float | Literal["none"]
 Directions = NDArray[np.float32]
 
 
-def _same(sums: Integers) -> Integers:
+def _unchanged(sums: Integers) -> Integers:
     return sums
 
 
-class SomeImages(NamedTuple):
-    """Gradients of teachers that vote on a part of the images only; on all others they vote zero.
+class PartialGradients(NamedTuple):
+    """Gradients of teachers that vote on a part of the images; on all others they vote zero.
 
     Attributes:
         gradients: (teachers, part of the images, dimensions).
@@ -47,25 +47,25 @@ class SomeImages(NamedTuple):
     images: slice
 
 
-Blocks = Iterable["torch.Tensor | SomeImages"]
+GradientBlocks = Iterable["torch.Tensor | PartialGradients"]
 
 
 @dataclass(frozen=True)
-class SharedVotes:
-    """Gradients of the teachers that are here, when others are elsewhere.
+class DistributedGradients:
+    """Gradients of one rank's teachers, to be summed with those of all other ranks.
 
     Attributes:
         blocks: As `VoteMechanism.total` takes them.
-        first: Number of the first teacher that is here.
-        all_reduce: Called with integers once `blocks` is summed; gives the sum of what all ranks call it with.
+        first_teacher: Number of the first teacher of this rank.
+        all_reduce: Called with the sum of `blocks`; gives the sum over all ranks.
     """
 
-    blocks: Blocks
-    first: int = 0
-    all_reduce: Callable[[Integers], Integers] = _same
+    blocks: GradientBlocks
+    first_teacher: int = 0
+    all_reduce: Callable[[Integers], Integers] = _unchanged
 
 
-class VoteMechanism(Mechanism["Blocks | SharedVotes", Directions]):
+class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Directions]):
     """Noisy sum of one row of integers per teacher and image; an image is one query.
 
     Formal guarantee: a unit lives in the shard of one teacher (of one teacher per class it has records of), whose
@@ -138,13 +138,12 @@ class VoteMechanism(Mechanism["Blocks | SharedVotes", Directions]):
         return min(self.images, self.images_per_teacher * self.classes_per_unit * moved)
 
     @final
-    def total(self, contributions: Blocks | SharedVotes) -> Integers:
+    def total(self, contributions: GradientBlocks | DistributedGradients) -> Integers:
         """Sum of all teachers' rows.
 
         Args:
-            contributions: Blocks of gradients, each (teachers, images, dimensions) or a part of the images, any
-                float dtype; a teacher belongs to one block. Shared with other ranks, each of which calls this with
-                its own.
+            contributions: GradientBlocks of gradients, each (teachers, images, dimensions) or a part of the images, any
+                float dtype; a teacher belongs to one block. When distributed, every rank calls this with its own.
 
         Returns:
             int64 array (images, coordinates).
@@ -152,22 +151,22 @@ class VoteMechanism(Mechanism["Blocks | SharedVotes", Directions]):
         Raises:
             InvalidInput: More than `num_teachers` teachers voted.
         """
-        if not isinstance(contributions, SharedVotes):
-            contributions = SharedVotes(contributions)
-        own, voters = self._own_total(contributions)
-        sums = contributions.all_reduce(np.append(own, voters))
+        if not isinstance(contributions, DistributedGradients):
+            contributions = DistributedGradients(contributions)
+        local, voters = self._local_sum(contributions)
+        sums = contributions.all_reduce(np.append(local, voters))
         self._check_voters(int(sums[-1]))
-        return sums[:-1].reshape(own.shape)
+        return sums[:-1].reshape(local.shape)
 
-    def _own_total(self, contributions: SharedVotes) -> tuple[Integers, int]:
-        """Sum and number of the teachers that are here."""
+    def _local_sum(self, contributions: DistributedGradients) -> tuple[Integers, int]:
+        """Sum and number of this rank's teachers."""
         import torch
 
         total, voters = torch.zeros((self.images, self.coordinates), dtype=torch.int64), 0
         for block in contributions.blocks:
-            gradients, rows = block if isinstance(block, SomeImages) else (block, slice(None))
+            gradients, rows = block if isinstance(block, PartialGradients) else (block, slice(None))
             # By where the block begins, not by who sums it.
-            seed = self.seed + contributions.first + voters
+            seed = self.seed + contributions.first_teacher + voters
             coins = torch.Generator(gradients.device).manual_seed(seed % 2**63)
             voters += len(gradients)
             self._check_voters(voters)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from datalens_service.errors import InvalidInput
-from datalens_service.mechanisms import CountSketch, KLevel, SomeImages, TopAgg
+from datalens_service.mechanisms import CountSketch, KLevel, PartialGradients, TopAgg
 from datalens_service.mechanisms.topagg import sign_votes
 from privacy_gate.cases import IMAGES, NUM_TEACHERS, PIXELS, vote
 
@@ -74,11 +74,11 @@ def test_votes_on_a_part_of_the_images_count_there_only(mechanism):
     rows = slice(IMAGES - mechanism.images_per_teacher, IMAGES)
     whole = torch.zeros(3, IMAGES, PIXELS)
     whole[:, rows] = own
-    part = mechanism.total([SomeImages(own, rows)])
+    part = mechanism.total([PartialGradients(own, rows)])
     np.testing.assert_array_equal(part, mechanism.total([whole]))
     assert part[rows].any()
     too_many = torch.ones(3, mechanism.images_per_teacher + 1, PIXELS)
-    assert not mechanism.total([SomeImages(too_many, slice(0, mechanism.images_per_teacher + 1))]).any()
+    assert not mechanism.total([PartialGradients(too_many, slice(0, mechanism.images_per_teacher + 1))]).any()
 
 
 def test_more_teachers_than_declared_are_refused():

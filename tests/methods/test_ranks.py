@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from datalens_service.errors import InvalidInput, InvalidSpec
-from datalens_service.mechanisms import SharedVotes, TopAgg
+from datalens_service.mechanisms import DistributedGradients, TopAgg
 from datalens_service.methods.datalens.teacher_pool import TeacherPool
 from datalens_service.models.teachers.partitions import PARTITIONS, partition_teachers, partitions_for_rank
 from datalens_service.privacy.budget import MemoryAccount
@@ -147,6 +147,6 @@ def test_more_teachers_than_declared_are_refused_over_all_ranks():
         num_teachers=4, images=2, dimensions=6, clip=1.0, stochastic=False, threshold="none", noise_stddev=5000, top_k=2
     )
     here = [torch.ones(3, 2, 6)]
-    mechanism.total(SharedVotes(here, 0, lambda sums: sums + np.append(np.zeros(12, dtype=np.int64), 1)))
+    mechanism.total(DistributedGradients(here, 0, lambda sums: sums + np.append(np.zeros(12, dtype=np.int64), 1)))
     with pytest.raises(InvalidInput, match="4 teachers"):
-        mechanism.total(SharedVotes(here, 0, lambda sums: 2 * sums))
+        mechanism.total(DistributedGradients(here, 0, lambda sums: 2 * sums))

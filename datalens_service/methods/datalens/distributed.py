@@ -16,7 +16,7 @@ import torch
 from datalens_service.data.dataset import Dataset
 from datalens_service.data.upload import Upload
 from datalens_service.errors import InvalidInput
-from datalens_service.mechanisms import SharedVotes, VoteMechanism
+from datalens_service.mechanisms import DistributedGradients, VoteMechanism
 from datalens_service.methods.base import ExecutionOptions
 from datalens_service.methods.datalens.parameters import DataLensParameters
 from datalens_service.methods.datalens.teacher_pool import Proposal, TeacherPool
@@ -73,7 +73,7 @@ class LeaderTeacherPool(TeacherPool):
             self._group.broadcast(_Train(proposal.images.cpu().numpy(), proposal.labels.cpu().numpy(), first))
         super().train(proposal, first=first)
 
-    def request_votes(self, step: int, proposal: Proposal) -> SharedVotes:
+    def request_votes(self, step: int, proposal: Proposal) -> DistributedGradients:
         """`votes`, to be summed at once: all other ranks sum theirs."""
         self._group.broadcast(_Vote(step))
         return self.votes(proposal)

@@ -13,7 +13,7 @@ import torch
 
 from datalens_service.data.dataset import Dataset, Labels, Schema
 from datalens_service.data.partition import assign_shards, members
-from datalens_service.mechanisms import SharedVotes, SomeImages, VoteMechanism
+from datalens_service.mechanisms import DistributedGradients, PartialGradients, VoteMechanism
 from datalens_service.methods.base import ExecutionOptions
 from datalens_service.methods.datalens.parameters import DataLensParameters
 from datalens_service.models.generators.dct import dct_basis
@@ -95,12 +95,12 @@ class TeacherPool:
         """The vote with the coins of a step."""
         return self._votes.model_copy(update={"seed": self._randomness.seed("signs", step)})
 
-    def votes(self, proposal: Proposal) -> SharedVotes:
+    def votes(self, proposal: Proposal) -> DistributedGradients:
         """What the mechanism sums, here and on all other ranks."""
-        return SharedVotes(self.gradients(proposal), self._teachers.local.start, self._group.all_reduce)
+        return DistributedGradients(self.gradients(proposal), self._teachers.local.start, self._group.all_reduce)
 
-    def gradients(self, proposal: Proposal) -> Iterator[torch.Tensor | SomeImages]:
-        """Blocks (teachers, images, coordinates); with class-pure shards on the images of one class."""
+    def gradients(self, proposal: Proposal) -> Iterator[torch.Tensor | PartialGradients]:
+        """GradientBlocks (teachers, images, coordinates); with class-pure shards on the images of one class."""
         images, labels = proposal
         group_images = len(images) // self._class_groups
         group_teachers = self._parameters.num_teachers // self._class_groups
@@ -109,7 +109,7 @@ class TeacherPool:
             teachers = slice(group * group_teachers, (group + 1) * group_teachers)
             for block in self._teachers.image_gradients(images[rows], labels[rows], teachers):
                 votes = self._in_basis(block)
-                yield votes if self._class_groups == 1 else SomeImages(votes, rows)
+                yield votes if self._class_groups == 1 else PartialGradients(votes, rows)
 
     def state(self) -> State:
         """Teachers and their steps; empty if that is too large to be kept, or not all of them.
