@@ -231,7 +231,7 @@ def votes(clock: Clock) -> dict[str, Any]:
     found = torch.randn(VOTERS, VOTED_ON, DIMENSIONS, device=clock.device) * 1e-5
     copied = torch.empty_like(found)
     block = VOTERS if clock.on_gpu else 100
-    voting = clock.seconds(lambda: mechanism.total(found.split(block)))
+    voting = clock.seconds(lambda: mechanism.exact_sum(found.split(block)))
     read, both = found.nbytes / voting, 2 * found.nbytes / clock.seconds(lambda: copied.copy_(found))
     return {
         "votes_per_second": VOTERS * VOTED_ON / voting,

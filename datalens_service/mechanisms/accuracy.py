@@ -51,7 +51,7 @@ class AccuracyCount(Mechanism[Answers, float]):
         """A release is one query."""
         return 1
 
-    def total(self, contributions: Answers) -> Integers:
+    def exact_sum(self, contributions: Answers) -> Integers:
         """int64 array (1,): the count."""
         _, first = np.unique(contributions.units, return_index=True)
         return np.array([np.count_nonzero(contributions.right[first])], dtype=np.int64)

@@ -70,7 +70,7 @@ class CrossProductSum(Mechanism[Factors, NDArray[np.float64]]):
         factor = 4 if relation == NeighboringRelation.REPLACE_ONE else 1
         return Fraction(factor * self.records_per_unit**2 * product**2)
 
-    def total(self, contributions: Factors) -> Integers:
+    def exact_sum(self, contributions: Factors) -> Integers:
         """int64 array (left_dimensions, right_dimensions)."""
         kept = np.flatnonzero(place_in_unit(contributions.units) < self.records_per_unit)
         result = np.zeros((self.left_dimensions, self.right_dimensions))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from datalens_service.mechanisms.base import Integers
-from datalens_service.mechanisms.votes import Directions, VoteMechanism, finite_and_clipped
+from datalens_service.mechanisms.votes import Directions, VoteMechanism, clip_and_sanitize
 
 if TYPE_CHECKING:
     import torch
@@ -67,7 +67,7 @@ class KLevel(VoteMechanism):
         """
         import torch
 
-        clipped = finite_and_clipped(gradients, self.clip)
+        clipped = clip_and_sanitize(gradients, self.clip)
         signs = torch.from_numpy(self._signs()).to(clipped)
         rotated = _cosine_transform(clipped * signs).div_(self.clip).clamp_(-1, 1)
         # A level's index r is a number from 0 to K−1; a coordinate x in [−1, 1] lies at (x + 1)·(K−1)/2.

@@ -101,7 +101,7 @@ class VectorSum(BoundedSum):
             return self.records_per_unit**2 * Fraction(4 * self.radius**2 + 2 * self.count_weight**2)
         return self.records_per_unit**2 * Fraction(self.radius**2 + self.count_weight**2)
 
-    def total(self, contributions: Vectors) -> Integers:
+    def exact_sum(self, contributions: Vectors) -> Integers:
         """int64 array (num_groups, 1 + dimensions): weighted count, then the vector sum."""
         parts = self._parts(contributions)
         counts = np.array([[self.count_weight * len(part)] for part in parts], dtype=np.int64)
@@ -134,7 +134,7 @@ class OuterProductSum(BoundedSum):
         factor = 2 if relation == NeighboringRelation.REPLACE_ONE else 1
         return Fraction(factor * self.records_per_unit**2 * self.radius**4)
 
-    def total(self, contributions: Vectors) -> Integers:
+    def exact_sum(self, contributions: Vectors) -> Integers:
         """int64 array (num_groups, d(d+1)/2)."""
         upper = np.triu_indices(self.dimensions)
         products = [part.T @ part for part in self._parts(contributions)]

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from datalens_service.mechanisms.base import Integers
-from datalens_service.mechanisms.votes import Directions, Threshold, VoteMechanism, finite_and_clipped
+from datalens_service.mechanisms.votes import Directions, Threshold, VoteMechanism, clip_and_sanitize
 
 if TYPE_CHECKING:
     import torch
@@ -72,7 +72,7 @@ def sign_votes(gradients: torch.Tensor, top_k: int, clip: float, coins: torch.Ge
     """
     import torch
 
-    clipped = finite_and_clipped(gradients, clip)
+    clipped = clip_and_sanitize(gradients, clip)
     magnitudes = clipped.abs()
     largest = magnitudes.amax(dim=-1, keepdim=True)
     if coins is None:

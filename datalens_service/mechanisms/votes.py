@@ -55,7 +55,7 @@ class DistributedGradients:
     """Gradients of one rank's teachers, to be summed with those of all other ranks.
 
     Attributes:
-        blocks: As `VoteMechanism.total` takes them.
+        blocks: As `VoteMechanism.exact_sum` takes them.
         first_teacher: Number of the first teacher of this rank.
         all_reduce: Called with the sum of `blocks`; gives the sum over all ranks.
     """
@@ -138,7 +138,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         return min(self.images, self.images_per_teacher * self.classes_per_unit * moved)
 
     @final
-    def total(self, contributions: GradientBlocks | DistributedGradients) -> Integers:
+    def exact_sum(self, contributions: GradientBlocks | DistributedGradients) -> Integers:
         """Sum of all teachers' rows.
 
         Args:
@@ -172,7 +172,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
             self._check_voters(voters)
             total = total.to(gradients.device)
             for part in torch.split(gradients, _teachers_at_once(gradients)):
-                total[rows] += self.within_bound(self.encode(part, coins)).sum(dim=0, dtype=torch.int64)
+                total[rows] += self.zero_out_of_bound_rows(self.encode(part, coins)).sum(dim=0, dtype=torch.int64)
         return total.cpu().numpy(), voters
 
     def _check_voters(self, voters: int) -> None:
@@ -180,7 +180,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
             raise InvalidInput(f"More than {self.num_teachers} teachers voted in one release.")
 
     @final
-    def within_bound(self, votes: torch.Tensor) -> torch.Tensor:
+    def zero_out_of_bound_rows(self, votes: torch.Tensor) -> torch.Tensor:
         """Zero every row that is too long, and every teacher that votes on too many images.
 
         The proved bound thus holds even if `encode` were wrong.
@@ -219,7 +219,7 @@ def _teachers_at_once(gradients: torch.Tensor) -> int:
     return max(1, _IN_CACHE // max(1, gradients[0].numel()))
 
 
-def finite_and_clipped(gradients: torch.Tensor, clip: float) -> torch.Tensor:
+def clip_and_sanitize(gradients: torch.Tensor, clip: float) -> torch.Tensor:
     """Clip every coordinate to [−clip, clip]; a row that is not finite becomes 0."""
     import torch
 

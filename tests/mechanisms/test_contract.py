@@ -41,7 +41,7 @@ def test_every_vote_is_registered_under_its_name():
     assert {kind.model_fields["name"].default: kind for kind in VOTES.values()} == VOTES
     assert set(VOTES.values()) == {kind for kind in REGISTERED if issubclass(kind, VoteMechanism)}
     for kind in VOTES.values():
-        for proved in ("total", "within_bound", "sensitivity_squared", "queries_per_unit"):
+        for proved in ("exact_sum", "zero_out_of_bound_rows", "sensitivity_squared", "queries_per_unit"):
             assert getattr(kind, proved) is getattr(VoteMechanism, proved)
 
 
@@ -107,7 +107,7 @@ def test_rows_that_are_not_finite_contribute_nothing(case):
         bad[1] = [np.inf, *([0.0] * (data.values.shape[1] - 1))]
         groups, units = np.concatenate([data.groups, [0, 0]]), np.concatenate([data.units, [-1, -2]])
         with_broken = Vectors(np.concatenate([data.values, bad]), groups, units)
-    difference = np.abs(case.mechanism.total(data) - case.mechanism.total(with_broken))
+    difference = np.abs(case.mechanism.exact_sum(data) - case.mechanism.exact_sum(with_broken))
     if isinstance(case.mechanism, VectorSum):
         assert difference[0, 0] == 2 * case.mechanism.count_weight, "such a record still counts as a record"
         difference[0, 0] = 0
@@ -129,7 +129,7 @@ def test_a_row_depends_on_its_own_gradient_alone(case):
 def test_every_coordinate_gets_noise_of_the_stated_scale(case):
     noise = NoiseSource()
     data = case.make(np.random.default_rng(3))
-    exact = case.mechanism.total(data)
+    exact = case.mechanism.exact_sum(data)
     draws = []
     for step in range(max(60, 6_000 // exact.size)):
         account = MemoryAccount(case.mechanism.cost())
@@ -194,7 +194,7 @@ def test_mechanism_level_audit_of_votes(kind, parameters):
     base = torch.ones(1, images, PIXELS)
     account = MemoryAccount(mechanism.cost())
     mechanism.release(lambda: [base], step=0, account=account, noise=NoiseSource())
-    high, low = (mechanism.total([sign * base]) for sign in (1, -1))
+    high, low = (mechanism.exact_sum([sign * base]) for sign in (1, -1))
     difference = (high - low)[0].astype(np.float64)
     scores = (account.replay(0) - high) @ difference
     found = difference @ difference / scores.std()

@@ -147,6 +147,6 @@ def test_more_teachers_than_declared_are_refused_over_all_ranks():
         num_teachers=4, images=2, dimensions=6, clip=1.0, stochastic=False, threshold="none", noise_stddev=5000, top_k=2
     )
     here = [torch.ones(3, 2, 6)]
-    mechanism.total(DistributedGradients(here, 0, lambda sums: sums + np.append(np.zeros(12, dtype=np.int64), 1)))
+    mechanism.exact_sum(DistributedGradients(here, 0, lambda sums: sums + np.append(np.zeros(12, dtype=np.int64), 1)))
     with pytest.raises(InvalidInput, match="4 teachers"):
-        mechanism.total(DistributedGradients(here, 0, lambda sums: 2 * sums))
+        mechanism.exact_sum(DistributedGradients(here, 0, lambda sums: 2 * sums))

@@ -289,7 +289,7 @@ CASES = [
 
 def distances_squared(mechanism: Mechanism, first: Any, second: Any) -> tuple[int, int]:
     """Squared L2 distance of two inputs' sums: of the query that differs most, and of the whole release."""
-    difference = mechanism.total(first) - mechanism.total(second)
+    difference = mechanism.exact_sum(first) - mechanism.exact_sum(second)
     queries = difference.reshape(mechanism.images if isinstance(mechanism, VoteMechanism) else 1, -1)
     squared = (queries.astype(object) ** 2).sum(axis=1)
     return int(squared.max()), int(squared.sum())

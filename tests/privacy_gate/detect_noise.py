@@ -122,7 +122,7 @@ def _noise_of_releases(steps: int) -> np.ndarray:
     mechanism, account = _mechanism(), MemoryAccount(_NEVER)
     gradients = torch.zeros(4, _IMAGES, _PIXELS)
     gradients[:, :, :250] = torch.linspace(1, 2, 250)
-    exact = mechanism.total([gradients])
+    exact = mechanism.exact_sum([gradients])
     for step in range(steps):
         mechanism.release(lambda: [gradients], step=step, account=account, noise=NoiseSource())
     return np.array([account.replay(step) for step in range(steps)], dtype=np.float64) - exact

@@ -45,7 +45,7 @@ def votes_are_short_integers(rng: np.random.Generator) -> None:
         too_long = squared > mechanism.row_bound_squared
         expect(too_long.double().mean() < 0.02, f"{mechanism.name}: rows are within √row_bound_squared")
         whole = mechanism.model_copy(update={"classes_voted_apart": 1})
-        guarded = whole.within_bound(votes).to(torch.float64).square().sum(dim=-1)
+        guarded = whole.zero_out_of_bound_rows(votes).to(torch.float64).square().sum(dim=-1)
         expect((guarded <= mechanism.row_bound_squared).all(), f"{mechanism.name}: no longer row passes the guard")
 
 
@@ -55,7 +55,7 @@ def the_row_guard_is_exact(_rng: np.random.Generator) -> None:
         votes = torch.zeros(2, IMAGES, mechanism.coordinates, dtype=torch.int64)
         votes[0, 0, 0] = int(np.sqrt(mechanism.row_bound_squared)) + 1
         votes[1, : mechanism.images_per_teacher + 1] = 1
-        kept = mechanism.within_bound(votes)
+        kept = mechanism.zero_out_of_bound_rows(votes)
         expect(not kept[0].any(), f"{mechanism.name}: a row that is too long is dropped")
         if mechanism.classes_voted_apart > 1:
             expect(not kept[1].any(), f"{mechanism.name}: a teacher votes on the images of one class")
@@ -113,8 +113,8 @@ def sums_are_plain_sums(rng: np.random.Generator) -> None:
             continue
         else:
             parts = [[part] for part in data[0].split(5)]
-        total = sum(case.mechanism.total(part) for part in parts)
-        expect(np.array_equal(case.mechanism.total(data), total), f"{case.name}: what gets noise is a plain sum")
+        total = sum(case.mechanism.exact_sum(part) for part in parts)
+        expect(np.array_equal(case.mechanism.exact_sum(data), total), f"{case.name}: what gets noise is a plain sum")
 
 
 def hostile_gradients(rng: np.random.Generator, dimensions: int) -> tuple[torch.Tensor, torch.Tensor]:

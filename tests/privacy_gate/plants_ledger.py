@@ -35,7 +35,7 @@ def _release(patch: pytest.MonkeyPatch, body: Any) -> None:
 
 
 def _noisy(self: Mechanism, contributions: Any, noise: NoiseSource) -> np.ndarray:
-    exact = self.total(contributions())
+    exact = self.exact_sum(contributions())
     return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
 
 
@@ -85,7 +85,7 @@ def exact_sum_handed_out(patch: pytest.MonkeyPatch) -> None:
     """The noisy sum is stored and charged for, the exact one is decoded."""
 
     def body(self: Mechanism, contributions: Any, step: int, account: Any, noise: NoiseSource) -> Any:
-        exact = self.total(contributions())
+        exact = self.exact_sum(contributions())
         account.charge(step, self.label(), self.cost())
         account.store(step, exact + noise.discrete_gaussian(exact.shape, self.noise_stddev))
         return self.decode(exact)

@@ -101,7 +101,7 @@ def run_follower(group: ProcessGroup, upload: Upload, folder: Path | None = None
             pool.train(proposal, first=command.first)
         elif pool is not None and proposal is not None:
             # The sum belongs to rank 0.
-            pool.mechanism(command.step).total(pool.votes(proposal))
+            pool.mechanism(command.step).exact_sum(pool.votes(proposal))
 
 
 def _create_pool(command: _CreatePool, upload: Upload, options: ExecutionOptions) -> TeacherPool:
