@@ -197,8 +197,8 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         squared = torch.linalg.vecdot(wide, wide)
         few_images = (squared > 0).sum(dim=1, keepdim=True) <= self.images_per_teacher
         inside = (squared <= self.row_bound_squared) & few_images
-        kept: torch.Tensor = votes * inside[..., None]
-        return kept
+        guarded: torch.Tensor = votes * inside[..., None]
+        return guarded
 
     def direction(self, sums: NDArray[np.float64] | Integers) -> Directions:
         """Threshold the sums: the sign where a sum reaches β·N, or the plain mean without threshold.

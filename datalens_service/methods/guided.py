@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field
 
 from datalens_service.data.dataset import Dataset, Labels, Schema
 from datalens_service.mechanisms import Account, CrossProductSum
-from datalens_service.mechanisms.cross_product import Factors
+from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.methods.base import ExecutionOptions, Method, Plan, named
 from datalens_service.methods.mixture import Mixture, MixtureLoop
 from datalens_service.methods.moments import Moments, MomentsLoop
@@ -186,12 +186,12 @@ class Descent:
         self._velocity = np.zeros_like(weights)
         self._features: Floats | None = None
 
-    def factors(self) -> Factors:
+    def factors(self) -> OuterProductFactors:
         """Private: per record its features, with a 1 for the bias, and the error of its scores."""
         if self._features is None:
             self._features = self._labeller.features(_pixels(self._data.images))
         found = errors(self._features, self._weights, self._data.labels)
-        return Factors(self._features, found / np.float32(self._parameters.error_norm), self._data.unit_ids)
+        return OuterProductFactors(self._features, found / np.float32(self._parameters.error_norm), self._data.unit_ids)
 
     def follow(self, released: NDArray[np.float64]) -> None:
         """One step along a noisy sum of gradients."""

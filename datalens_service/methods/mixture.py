@@ -16,7 +16,7 @@ from pydantic import Field
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
-from datalens_service.mechanisms.moments import Vectors
+from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods.base import ExecutionOptions, Method, Plan, PlannedRelease
 from datalens_service.methods.moments import Moments, MomentsLoop
 from datalens_service.methods.record_sums import (
@@ -158,7 +158,7 @@ class MixtureLoop(SumsLoop):
             self._fit = MixtureFit(self._start.fit, parameters.components, parameters.pooling, self._rng)
         return self._fit
 
-    def _contributions(self, mechanism: Moment) -> Vectors:
+    def _contributions(self, mechanism: Moment) -> GroupedVectors:
         """What every record adds to the sums of the component next to it."""
         records, centres = self._start.records, self._components.centres
         coordinates = records.coordinates(self._start.fit.basis)

@@ -13,7 +13,7 @@ from pydantic import Field
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
-from datalens_service.mechanisms.moments import Vectors
+from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods.base import ExecutionOptions, Method, Plan
 from datalens_service.methods.record_sums import (
     COUNT_WEIGHT,
@@ -118,10 +118,10 @@ class MomentsLoop(SumsLoop):
         tensors = self.records.lifted(self.fit.tensors(self.records.clip_norm))
         return Generator("gaussian", self._schema, {}, tensors)
 
-    def _coordinates(self) -> Vectors:
+    def _coordinates(self) -> GroupedVectors:
         return self.records.vectors(self.records.coordinates(self.fit.basis), self.records.labels)
 
-    def _residuals(self) -> Vectors:
+    def _residuals(self) -> GroupedVectors:
         labels = self.records.labels
         residuals = self.records.coordinates(self.fit.basis) - self.fit.means[labels]
         return self.records.vectors(residuals / self._residual_norm, labels)

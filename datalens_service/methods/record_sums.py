@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.mechanisms import CrossProductSum, OuterProductSum, VectorSum
-from datalens_service.mechanisms.moments import Vectors
+from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods.base import Plan, PlannedRelease
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
@@ -78,7 +78,7 @@ class ClippedRecords:
         seen = seen_dimensions(dataset.schema)
         self._frequencies = dct_basis(dataset.schema, seen) if seen < dataset.schema.dimensions else None
 
-    def pooled(self) -> Vectors:
+    def pooled(self) -> GroupedVectors:
         """Whole images, not told apart by class; longer ones are scaled back by the mechanism."""
         blocks = [self._seen(self._data.images[row : row + _ROWS]) for row in range(0, len(self._data), _ROWS)]
         return self.vectors(np.concatenate(blocks), np.zeros(len(self._data), dtype=np.int64))
@@ -97,9 +97,9 @@ class ClippedRecords:
         """(n, q): images of length at most 1 in a released basis (d, q)."""
         return _shortened(self.pooled().values) @ basis
 
-    def vectors(self, values: Floats, groups: NDArray[np.int64]) -> Vectors:
+    def vectors(self, values: Floats, groups: NDArray[np.int64]) -> GroupedVectors:
         """One vector per record, with its group and its unit."""
-        return Vectors(values, groups, self._data.unit_ids)
+        return GroupedVectors(values, groups, self._data.unit_ids)
 
 
 class SumsLoop:

@@ -15,8 +15,8 @@ from scipy import stats
 from datalens_service.errors import BudgetExceeded
 from datalens_service.mechanisms import VOTES, AnyMechanism, CountSketch, Mechanism, TopAgg, VectorSum, VoteMechanism
 from datalens_service.mechanisms.accuracy import Answers
-from datalens_service.mechanisms.cross_product import Factors
-from datalens_service.mechanisms.moments import Vectors
+from datalens_service.mechanisms.cross_product import OuterProductFactors
+from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.privacy.accounting import NeighboringRelation, mu_of_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
@@ -97,16 +97,18 @@ def test_rows_that_are_not_finite_contribute_nothing(case):
     elif isinstance(data, Answers):
         # A classifier has no label for such an image: never the right one.
         with_broken = Answers(np.append(data.right, [False] * 2), np.append(data.units, [-1, -2]))
-    elif isinstance(data, Factors):
+    elif isinstance(data, OuterProductFactors):
         wild = np.full((2, data.left.shape[1]), np.nan)
         wild[1] = [np.inf, *([0.0] * (data.left.shape[1] - 1))]
         right = np.concatenate([data.right, np.ones((2, data.right.shape[1]))])
-        with_broken = Factors(np.concatenate([data.left, wild]), right, np.concatenate([data.units, [-1, -2]]))
+        with_broken = OuterProductFactors(
+            np.concatenate([data.left, wild]), right, np.concatenate([data.units, [-1, -2]])
+        )
     else:
         bad = np.full((2, data.values.shape[1]), np.nan)
         bad[1] = [np.inf, *([0.0] * (data.values.shape[1] - 1))]
         groups, units = np.concatenate([data.groups, [0, 0]]), np.concatenate([data.units, [-1, -2]])
-        with_broken = Vectors(np.concatenate([data.values, bad]), groups, units)
+        with_broken = GroupedVectors(np.concatenate([data.values, bad]), groups, units)
     difference = np.abs(case.mechanism.exact_sum(data) - case.mechanism.exact_sum(with_broken))
     if isinstance(case.mechanism, VectorSum):
         assert difference[0, 0] == 2 * case.mechanism.count_weight, "such a record still counts as a record"

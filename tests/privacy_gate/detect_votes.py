@@ -15,8 +15,8 @@ from datalens_service.mechanisms import (
     VoteMechanism,
 )
 from datalens_service.mechanisms.accuracy import Answers
-from datalens_service.mechanisms.cross_product import Factors
-from datalens_service.mechanisms.moments import Vectors
+from datalens_service.mechanisms.cross_product import OuterProductFactors
+from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.privacy.accounting import SMOOTHING_VARIANCE, UNITS_PER_MU_SQUARED
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
@@ -106,7 +106,7 @@ def sums_are_plain_sums(rng: np.random.Generator) -> None:
     """Nothing happens between the rows and the noise: the sum of two halves is the sum of the whole (B10)."""
     for case in CASES:
         data = case.make(rng)
-        if isinstance(data, Vectors | Factors | Answers):
+        if isinstance(data, GroupedVectors | OuterProductFactors | Answers):
             half = data.units < np.median(data.units)
             parts = [type(data)(*(array[rows] for array in data)) for rows in (half, ~half)]
         elif case.mechanism.stochastic:
@@ -145,12 +145,12 @@ def _opposite_records(mechanism: Any) -> tuple[Any, Any]:
     if isinstance(mechanism, CrossProductSum):
         left, right = np.ones((records, mechanism.left_dimensions)), np.ones((records, mechanism.right_dimensions))
         alike = np.zeros(records, dtype=np.int64)
-        return Factors(left, right, alike), Factors(left, -right, alike)
+        return OuterProductFactors(left, right, alike), OuterProductFactors(left, -right, alike)
     first, second = np.zeros((2, records, mechanism.dimensions))
     first[:, 0] = 5.0
     second[:, 0], second[:, -1] = -5.0, 1e-3
     alike = np.zeros(records, dtype=np.int64)
-    return Vectors(first, alike, alike), Vectors(second, alike, alike)
+    return GroupedVectors(first, alike, alike), GroupedVectors(second, alike, alike)
 
 
 def _charged_distance(case: Case) -> int:

@@ -131,7 +131,7 @@ def threshold_before_the_noise(patch: pytest.MonkeyPatch) -> None:
 def sketches_are_not_truncated(patch: pytest.MonkeyPatch) -> None:
     """Collisions lengthen tables beyond √(rows·k), and no guard behind it."""
     guard_lets_all_through(patch)
-    patch.setattr(count_sketch, "_truncated", lambda tables, bound: tables)
+    patch.setattr(count_sketch, "_truncate", lambda tables, bound: tables)
 
 
 def sketches_cost_one_row(patch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def sketches_cost_one_row(patch: pytest.MonkeyPatch) -> None:
 def levels_without_a_row_norm(patch: pytest.MonkeyPatch) -> None:
     """The smaller norm is charged for and not enforced."""
     guard_lets_all_through(patch)
-    patch.setattr(KLevel, "_shortened", lambda self, rows: rows)
+    patch.setattr(KLevel, "_shorten", lambda self, rows: rows)
 
 
 def long_records_are_summed(patch: pytest.MonkeyPatch) -> None:
@@ -214,7 +214,7 @@ def units_cost_like_records(patch: pytest.MonkeyPatch) -> None:
 def units_hold_more_than_declared(patch: pytest.MonkeyPatch) -> None:
     """All records of a unit are summed, however many were declared."""
     for room in (moments, cross_product):
-        patch.setattr(room, "place_in_unit", lambda units: np.zeros(len(units), dtype=np.int64))
+        patch.setattr(room, "position_in_unit", lambda units: np.zeros(len(units), dtype=np.int64))
 
 
 def one_factor_is_not_clipped(patch: pytest.MonkeyPatch) -> None:
