@@ -1,6 +1,6 @@
 """The methods; this union is the registry that REST, CLI, contract tests and documentation walk through."""
 
-from datalens_service.methods.base import ExecutionOptions, Loop, Method, Plan
+from datalens_service.methods.base import ExecutionOptions, Method, Plan, TrainingRun
 from datalens_service.methods.datalens.method import DataLens
 from datalens_service.methods.guided import Guided
 from datalens_service.methods.mixture import Mixture
@@ -8,4 +8,4 @@ from datalens_service.methods.moments import Moments
 
 AnyMethod = DataLens | Moments | Mixture | Guided
 
-__all__ = ["AnyMethod", "DataLens", "ExecutionOptions", "Guided", "Loop", "Method", "Mixture", "Moments", "Plan"]
+__all__ = ["AnyMethod", "DataLens", "ExecutionOptions", "Guided", "Method", "Mixture", "Moments", "Plan", "TrainingRun"]

@@ -21,9 +21,9 @@ from datalens_service.data.dataset import Dataset, Labels, Schema
 from datalens_service.mechanisms import Account, CrossProductSum
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.methods.base import ExecutionOptions, Method, Plan, named
-from datalens_service.methods.mixture import Mixture, MixtureLoop
-from datalens_service.methods.moments import Moments, MomentsLoop
-from datalens_service.methods.record_sums import SumsLoop, calibrated
+from datalens_service.methods.mixture import Mixture, MixtureRun
+from datalens_service.methods.moments import Moments, MomentsRun
+from datalens_service.methods.record_sums import StatelessRun, calibrated
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 
 if TYPE_CHECKING:
@@ -81,11 +81,11 @@ class Guided(Method):
         gradient = calibrated(mechanism, (units - start.units()) / self.steps)
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
-    def start(
+    def create_run(
         self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> GuidedLoop:
-        """A loop over the releases of `plan`."""
-        return GuidedLoop(self, plan, dataset, randomness, options)
+    ) -> GuidedRun:
+        """A run of the releases of `plan`."""
+        return GuidedRun(self, plan, dataset, randomness, options)
 
     def settings(self) -> dict[str, Any]:
         """What the generator needs to draw samples."""
@@ -95,7 +95,7 @@ class Guided(Method):
         return {"start": start, **widths, "poses": self.poses, "surfaces": self.surfaces}
 
 
-class GuidedLoop(SumsLoop):
+class GuidedRun(StatelessRun):
     """The releases of a run: those of the warm start, then the gradients."""
 
     def __init__(
@@ -111,7 +111,7 @@ class GuidedLoop(SumsLoop):
         self._randomness = randomness
         self._device = options.device
         start = Plan(releases=plan.releases[:-1])
-        self._warm: MomentsLoop | MixtureLoop = parameters.warm_start.start(start, dataset, randomness, options)
+        self._warm: MomentsRun | MixtureRun = parameters.warm_start.create_run(start, dataset, randomness, options)
         gradients = plan.releases[-1]
         if not isinstance(gradients.mechanism, CrossProductSum):
             raise TypeError("the last release of a guided plan is a gradient")
@@ -145,7 +145,7 @@ class GuidedLoop(SumsLoop):
         tensors = pack(start, self._started().tensors())
         return Generator("guided", self._dataset.schema, self._parameters.settings(), tensors)
 
-    def start_generator(self) -> Generator:
+    def initial_generator(self) -> Generator:
         """The released model by itself."""
         return self._warm.generator()
 

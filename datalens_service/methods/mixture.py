@@ -18,11 +18,11 @@ from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods.base import ExecutionOptions, Method, Plan, PlannedRelease
-from datalens_service.methods.moments import Moments, MomentsLoop
+from datalens_service.methods.moments import Moments, MomentsRun
 from datalens_service.methods.record_sums import (
     COUNT_WEIGHT,
     Moment,
-    SumsLoop,
+    StatelessRun,
     calibrated,
     seen_dimensions,
     sums_of,
@@ -81,11 +81,11 @@ class Mixture(Method):
             )
         )
 
-    def start(
+    def create_run(
         self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> MixtureLoop:
-        """A loop over the releases; beside noise, only the first centres are random, and they are public."""
-        return MixtureLoop(self, plan, dataset, randomness)
+    ) -> MixtureRun:
+        """A run of the releases; beside noise, only the first centres are random, and they are public."""
+        return MixtureRun(self, plan, dataset, randomness)
 
     def rank(self, schema: Schema) -> int:
         """Dimensions of the subspace."""
@@ -111,12 +111,12 @@ class Mixture(Method):
         return calibrated(mechanism, units)
 
 
-class MixtureLoop(SumsLoop):
+class MixtureRun(StatelessRun):
     """The releases of a run: those of moments, then those of the components."""
 
     def __init__(self, parameters: Mixture, plan: Plan, dataset: Dataset, randomness: TrainingRandomness) -> None:
         lengths = Moments(clip_norm=parameters.clip_norm, residual_norm=parameters.residual_norm)
-        self._start = MomentsLoop(lengths, Plan(releases=plan.releases[:_RELEASES_OF_MOMENTS]), dataset)
+        self._start = MomentsRun(lengths, Plan(releases=plan.releases[:_RELEASES_OF_MOMENTS]), dataset)
         self._mechanisms = sums_of(plan)[self._start.steps :]
         self._parameters = parameters
         self._schema = dataset.schema

@@ -18,7 +18,7 @@ from datalens_service.methods.base import ExecutionOptions, Method, Plan
 from datalens_service.methods.record_sums import (
     COUNT_WEIGHT,
     ClippedRecords,
-    SumsLoop,
+    StatelessRun,
     calibrated,
     seen_dimensions,
     sums_of,
@@ -71,14 +71,14 @@ class Moments(Method):
             )
         )
 
-    def start(
+    def create_run(
         self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
-    ) -> MomentsLoop:
-        """A loop over the three releases; nothing in it is random but the noise."""
-        return MomentsLoop(self, plan, dataset)
+    ) -> MomentsRun:
+        """A run of the three releases; nothing in it is random but the noise."""
+        return MomentsRun(self, plan, dataset)
 
 
-class MomentsLoop(SumsLoop):
+class MomentsRun(StatelessRun):
     """The three releases of a run.
 
     Attributes:

@@ -102,14 +102,14 @@ class ClippedRecords:
         return GroupedVectors(values, groups, self._data.unit_ids)
 
 
-class SumsLoop:
-    """What loops over sums of records share: no state is kept, since replaying the stored sums is cheap."""
+class StatelessRun:
+    """A run of sums of records: it keeps no state, since replaying the stored sums is cheap."""
 
     def may_stop_before(self, step: int) -> bool:
         """Never: each release needs the one before it, and the generator all of them."""
         return False
 
-    def start_generator(self) -> Generator | None:
+    def initial_generator(self) -> Generator | None:
         """There is no start before the releases."""
         return None
 

@@ -10,7 +10,7 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, CheckpointMismatch, InfeasiblePlan, InvalidSpec
 from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.methods.datalens.teacher_pool import Proposal
-from datalens_service.methods.datalens.training_run import TeacherLoop
+from datalens_service.methods.datalens.training_run import DataLensRun
 from datalens_service.privacy.accounting import NeighboringRelation, cost_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -45,16 +45,16 @@ def method(**changes: object) -> DataLens:
     return DataLens(**(defaults | changes))
 
 
-def start(chosen: DataLens, dataset: Dataset, epsilon: float = 8.0) -> tuple[TeacherLoop, MemoryAccount]:
+def start(chosen: DataLens, dataset: Dataset, epsilon: float = 8.0) -> tuple[DataLensRun, MemoryAccount]:
     units = limit_units(epsilon, 1e-3)
     plan = chosen.plan(dataset.schema, units)
-    return chosen.start(plan, dataset, TrainingRandomness(0), ExecutionOptions()), MemoryAccount(units)
+    return chosen.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions()), MemoryAccount(units)
 
 
-def finish(loop: TeacherLoop, account: MemoryAccount, noise, first: int = 0) -> np.ndarray:
-    for step in range(first, loop.steps):
-        loop.step(step, account, noise)
-    return loop.generator().sample(20, seed=1)[0]
+def finish(training_run: DataLensRun, account: MemoryAccount, noise, first: int = 0) -> np.ndarray:
+    for step in range(first, training_run.steps):
+        training_run.step(step, account, noise)
+    return training_run.generator().sample(20, seed=1)[0]
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_both_named_is_the_smaller_run():
 def test_planned_is_charged(changes):
     dataset = stripes()
     chosen = method(**changes)
-    loop, account = start(chosen, dataset)
-    images = finish(loop, account, NoiseSource())
+    training_run, account = start(chosen, dataset)
+    images = finish(training_run, account, NoiseSource())
     plan = chosen.plan(dataset.schema, account.limit_units)
     expected = [item.mechanism.cost() for item in plan.releases for _ in range(item.count)]
     assert [units for _, _, units in account.charges] == expected
@@ -114,8 +114,8 @@ def test_planned_is_charged(changes):
 
 def test_resume_from_stored_sums_repeats_the_run():
     dataset = stripes()
-    loop, account = start(method(warm_start="moments"), dataset)
-    whole = finish(loop, account, NoiseSource())
+    training_run, account = start(method(warm_start="moments"), dataset)
+    whole = finish(training_run, account, NoiseSource())
     charges = list(account.charges)
     again, _ = start(method(warm_start="moments"), dataset)
     np.testing.assert_array_equal(whole, finish(again, account, NoiseSource()))
@@ -126,12 +126,12 @@ def test_resume_from_stored_sums_repeats_the_run():
 def test_resume_from_a_checkpoint_repeats_the_run(changes):
     dataset = stripes()
     chosen = method(**changes, student_averaging=0.5)
-    loop, account = start(chosen, dataset)
-    middle = loop.steps - 2
+    training_run, account = start(chosen, dataset)
+    middle = training_run.steps - 2
     for step in range(middle):
-        loop.step(step, account, NoNoise())
-    state = loop.state()
-    whole = finish(loop, account, NoNoise(), middle)
+        training_run.step(step, account, NoNoise())
+    state = training_run.state()
+    whole = finish(training_run, account, NoNoise(), middle)
     resumed, fresh = start(chosen, dataset)
     resumed.restore(state)
     np.testing.assert_array_equal(whole, finish(resumed, fresh, NoNoise(), middle))
@@ -139,9 +139,9 @@ def test_resume_from_a_checkpoint_repeats_the_run(changes):
 
 def test_teachers_in_closed_form_have_no_state_and_replay_the_stored_sums():
     dataset, chosen = stripes(), method(teacher="kernel", student="class_networks")
-    loop, account = start(chosen, dataset)
-    whole = finish(loop, account, NoiseSource())
-    assert loop.state() == {}
+    training_run, account = start(chosen, dataset)
+    whole = finish(training_run, account, NoiseSource())
+    assert training_run.state() == {}
     charges = list(account.charges)
     again, _ = start(chosen, dataset)
     np.testing.assert_array_equal(whole, finish(again, account, NoiseSource()))
@@ -153,35 +153,35 @@ def test_teachers_in_closed_form_have_no_state_and_replay_the_stored_sums():
 
 
 def test_state_is_empty_while_replaying_is_cheap():
-    loop, account = start(method(warm_start="moments"), stripes())
-    loop.step(0, account, NoNoise())
-    assert loop.state() == {}
+    training_run, account = start(method(warm_start="moments"), stripes())
+    training_run.step(0, account, NoNoise())
+    assert training_run.state() == {}
 
 
 def test_votes_may_stop_early_a_warm_start_may_not():
-    loop, _ = start(method(warm_start="moments"), stripes())
-    assert [loop.may_stop_before(step) for step in range(loop.steps)] == [False] * 3 + [True] * 5
-    loop, _ = start(method(), stripes())
-    assert [loop.may_stop_before(step) for step in range(loop.steps)] == [False] + [True] * 4
+    training_run, _ = start(method(warm_start="moments"), stripes())
+    assert [training_run.may_stop_before(step) for step in range(training_run.steps)] == [False] * 3 + [True] * 5
+    training_run, _ = start(method(), stripes())
+    assert [training_run.may_stop_before(step) for step in range(training_run.steps)] == [False] + [True] * 4
 
 
 def test_a_warm_start_is_where_the_votes_begin():
-    loop, account = start(method(warm_start="moments"), stripes(), epsilon=50.0)
+    training_run, account = start(method(warm_start="moments"), stripes(), epsilon=50.0)
     for step in range(3):
-        loop.step(step, account, NoiseSource())
-    before = loop.start_generator().sample(400, seed=2)[0].astype(int)
-    student = loop.generator().sample(400, seed=2)[0].astype(int)
+        training_run.step(step, account, NoiseSource())
+    before = training_run.initial_generator().sample(400, seed=2)[0].astype(int)
+    student = training_run.generator().sample(400, seed=2)[0].astype(int)
     assert np.abs(before.mean(axis=0) - student.mean(axis=0)).max() < 20, "the same distribution"
-    finish(loop, account, NoiseSource(), 3)
-    np.testing.assert_array_equal(before, loop.start_generator().sample(400, seed=2)[0])
+    finish(training_run, account, NoiseSource(), 3)
+    np.testing.assert_array_equal(before, training_run.initial_generator().sample(400, seed=2)[0])
 
 
 def test_class_pure_teachers_vote_on_their_class_only():
     dataset = stripes()
-    loop, _ = start(method(shards="class_pure"), dataset)
-    proposal = Proposal(*loop._student.propose(0, 4, balanced=True))
-    loop._pool.train(proposal, first=True)
-    blocks = list(loop._pool.gradients(proposal))
+    training_run, _ = start(method(shards="class_pure"), dataset)
+    proposal = Proposal(*training_run._student.propose(0, 4, balanced=True))
+    training_run._pool.train(proposal, first=True)
+    blocks = list(training_run._pool.gradients(proposal))
     assert sum(len(block.gradients) for block in blocks) == 12
     assert proposal.labels.tolist() == [0, 0, 1, 1]
     teachers = 0
@@ -194,28 +194,28 @@ def test_class_pure_teachers_vote_on_their_class_only():
 
 def test_the_budget_ends_the_votes_not_the_job():
     dataset = stripes()
-    loop, account = start(method(), dataset)
+    training_run, account = start(method(), dataset)
     account.limit_units = method().plan(dataset.schema, account.limit_units).units() // 2
-    affordable = account.limit_units // (account.limit_units * 2 // loop.steps)
+    affordable = account.limit_units // (account.limit_units * 2 // training_run.steps)
     for step in range(affordable):
-        loop.step(step, account, NoiseSource())
+        training_run.step(step, account, NoiseSource())
     with pytest.raises(BudgetExceeded):
-        loop.step(affordable, account, NoiseSource())
-    assert 0 < affordable < loop.steps
-    assert loop.generator().sample(2)[0].shape == (2, SIDE, SIDE, 1)
+        training_run.step(affordable, account, NoiseSource())
+    assert 0 < affordable < training_run.steps
+    assert training_run.generator().sample(2)[0].shape == (2, SIDE, SIDE, 1)
 
 
 @pytest.mark.parametrize("kind", [{}, {"teacher": "kernel"}, {"teacher": "kernel", "student": "class_networks"}])
 def test_without_noise_votes_brighten_the_right_half(kind):
-    """The loop learns at all: after votes without noise each class is brighter on its own side."""
+    """The run learns at all: after votes without noise each class is brighter on its own side."""
     dataset = stripes()
     chosen = method(
         shards="class_pure", num_teachers=10, images_per_step=20, steps=150, top_k=32, teacher_batch=12,
         student_learning_rate=2e-3, **kind,
     )  # fmt: skip
-    loop, account = start(chosen, dataset, epsilon=100.0)
-    finish(loop, account, NoNoise())
-    images, labels = loop.generator().sample(100, seed=3)
+    training_run, account = start(chosen, dataset, epsilon=100.0)
+    finish(training_run, account, NoNoise())
+    images, labels = training_run.generator().sample(100, seed=3)
     above = images[:, :4].mean(axis=(1, 2, 3)) - images[:, 4:].mean(axis=(1, 2, 3))
     assert above[labels == 0].mean() > above[labels == 1].mean() + 20
 

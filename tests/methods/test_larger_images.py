@@ -39,11 +39,14 @@ def dataset(side: int) -> Dataset:
 def finished(method: DataLens, data: Dataset) -> np.ndarray:
     units = limit_units(10.0, 1e-3)
     plan = method.plan(data.schema, units)
-    loop, account = method.start(plan, data, TrainingRandomness(0), ExecutionOptions()), MemoryAccount(units)
-    for step in range(loop.steps):
-        loop.step(step, account, NoiseSource())
+    training_run, account = (
+        method.create_run(plan, data, TrainingRandomness(0), ExecutionOptions()),
+        MemoryAccount(units),
+    )
+    for step in range(training_run.steps):
+        training_run.step(step, account, NoiseSource())
     assert account.charged_units == plan.units()
-    return loop.generator().sample(2, seed=0)[0]
+    return training_run.generator().sample(2, seed=0)[0]
 
 
 def small(**changes: object) -> DataLens:

@@ -112,7 +112,7 @@ def _dealt_by_a_run(units: NDArray[np.int64], labels: NDArray[np.int64], kind: s
     plan = method.plan(schema, 10**15)
     with mock.patch.object(teacher_pool, "ShardSampler", wraps=ShardSampler) as sampler:
         dataset = Dataset(schema, Split(images, labels, units), None, b"key")
-        method.start(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+        method.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
     rows: list[NDArray[np.int64]] = sampler.call_args.args[2]
     return rows
 

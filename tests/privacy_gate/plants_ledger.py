@@ -10,10 +10,10 @@ import sqlalchemy
 from sqlalchemy.orm import Session
 
 from datalens_service.mechanisms import Mechanism
-from datalens_service.methods.datalens.training_run import TeacherLoop
+from datalens_service.methods.datalens.training_run import DataLensRun
 from datalens_service.methods.guided import Descent
-from datalens_service.methods.mixture import MixtureLoop
-from datalens_service.methods.moments import ClippedRecords, MomentsLoop
+from datalens_service.methods.mixture import MixtureRun
+from datalens_service.methods.moments import ClippedRecords, MomentsRun
 from datalens_service.models.generators.mixture import MixtureFit
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource
@@ -216,16 +216,16 @@ def draws_are_not_audited(patch: pytest.MonkeyPatch) -> None:
 
 def exact_means_in_the_generator(patch: pytest.MonkeyPatch) -> None:
     """The generator is centred on the class means of the records."""
-    step = MomentsLoop.step
+    step = MomentsRun.step
 
-    def centred(self: MomentsLoop, number: int, account: Any, noise: NoiseSource) -> None:
+    def centred(self: MomentsRun, number: int, account: Any, noise: NoiseSource) -> None:
         step(self, number, account, noise)
         if number == 1:
             rows = self._coordinates()
             for group in np.unique(rows.groups):
                 self.fit.means[group] = rows.values[rows.groups == group].mean(axis=0)
 
-    patch.setattr(MomentsLoop, "step", centred)
+    patch.setattr(MomentsRun, "step", centred)
 
 
 def scale_from_the_records(patch: pytest.MonkeyPatch) -> None:
@@ -242,9 +242,9 @@ def scale_from_the_records(patch: pytest.MonkeyPatch) -> None:
 
 def exact_centres_in_the_generator(patch: pytest.MonkeyPatch) -> None:
     """The centres of the mixture move to the means of the records next to them, without noise."""
-    contributions = MixtureLoop._contributions
+    contributions = MixtureRun._contributions
 
-    def moved(self: MixtureLoop, mechanism: Any) -> Any:
+    def moved(self: MixtureRun, mechanism: Any) -> Any:
         rows = contributions(self, mechanism)
         if mechanism is self._mechanisms[0]:
             centres = self._components.centres.reshape(-1, self._components.centres.shape[-1])
@@ -252,7 +252,7 @@ def exact_centres_in_the_generator(patch: pytest.MonkeyPatch) -> None:
                 centres[group] = rows.values[rows.groups == group].mean(axis=0)
         return rows
 
-    patch.setattr(MixtureLoop, "_contributions", moved)
+    patch.setattr(MixtureRun, "_contributions", moved)
     patch.setattr(MixtureFit, "learn_centres", lambda self, *noisy: None)
 
 
@@ -275,9 +275,9 @@ def labeller_follows_exact_gradients(patch: pytest.MonkeyPatch) -> None:
 
 def labels_by_their_frequency(patch: pytest.MonkeyPatch) -> None:
     """Synthetic images are asked for with the classes of private records."""
-    init, propose = TeacherLoop.__init__, StudentTrainer.propose
+    init, propose = DataLensRun.__init__, StudentTrainer.propose
 
-    def remembered(self: TeacherLoop, parameters: Any, plan: Any, dataset: Any, *others: Any) -> None:
+    def remembered(self: DataLensRun, parameters: Any, plan: Any, dataset: Any, *others: Any) -> None:
         init(self, parameters, plan, dataset, *others)
         self._student.private_labels = dataset.train.labels
 
@@ -286,20 +286,20 @@ def labels_by_their_frequency(patch: pytest.MonkeyPatch) -> None:
         labels[:] = labels.new_tensor(self.private_labels[:count])
         return images, labels
 
-    patch.setattr(TeacherLoop, "__init__", remembered)
+    patch.setattr(DataLensRun, "__init__", remembered)
     patch.setattr(StudentTrainer, "propose", by_frequency)
 
 
 def teachers_in_the_generator(patch: pytest.MonkeyPatch) -> None:
     """Everything trainable is saved under one name."""
-    generator = TeacherLoop.generator
+    generator = DataLensRun.generator
 
-    def saved(self: TeacherLoop) -> Any:
+    def saved(self: DataLensRun) -> Any:
         released = generator(self)
         released.tensors.update({f"d_{name}": value for name, value in self._pool.state().items()})
         return released
 
-    patch.setattr(TeacherLoop, "generator", saved)
+    patch.setattr(DataLensRun, "generator", saved)
 
 
 PLANTS = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import final
 
 from datalens_service.data.dataset import Dataset
-from datalens_service.methods.base import ExecutionOptions, Loop, Plan
+from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
 from datalens_service.methods.datalens.parameters import DataLensParameters
 from datalens_service.privacy.randomness import TrainingRandomness
 
@@ -21,8 +21,10 @@ class DataLens(DataLensParameters):
     given, the noise; with both, the smaller run.
     """
 
-    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions) -> Loop:
-        """A loop over the releases of `plan`."""
-        from datalens_service.methods.datalens.training_run import TeacherLoop
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> TrainingRun:
+        """A run of the releases of `plan`."""
+        from datalens_service.methods.datalens.training_run import DataLensRun
 
-        return TeacherLoop(self, plan, dataset, randomness, options)
+        return DataLensRun(self, plan, dataset, randomness, options)

@@ -16,7 +16,7 @@ from datalens_service.methods.base import ExecutionOptions, Plan
 from datalens_service.methods.datalens.distributed import LeaderTeacherPool
 from datalens_service.methods.datalens.parameters import DataLensParameters
 from datalens_service.methods.datalens.teacher_pool import Proposal
-from datalens_service.methods.moments import MomentsLoop
+from datalens_service.methods.moments import MomentsRun
 from datalens_service.models.generators.architectures import build_network
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.models.generators.generator import Generator
@@ -29,7 +29,7 @@ CLASS_HIDDEN: Final = 128
 """Units of a class's network."""
 
 
-class TeacherLoop:
+class DataLensRun:
     """A DataLens run in progress.
 
     Private: teachers, shards and gradients. Released: what the mechanism's `release` hands out, hence the
@@ -48,7 +48,7 @@ class TeacherLoop:
         self._schema = dataset.schema
         self._randomness = randomness
         self._device = options.group.local_device(options.device)
-        self._warm = MomentsLoop(parameters.warm_start, plan, dataset) if parameters.warm_start else None
+        self._warm = MomentsRun(parameters.warm_start, plan, dataset) if parameters.warm_start else None
         votes = plan.releases[-1]
         if not isinstance(votes.mechanism, VoteMechanism):
             raise TypeError("the last release of a DataLens plan is a vote")
@@ -88,7 +88,7 @@ class TeacherLoop:
         """The student after the votes so far."""
         return Generator("network", self._schema, self._student.settings(), self._student.tensors())
 
-    def start_generator(self) -> Generator | None:
+    def initial_generator(self) -> Generator | None:
         """The warm start, before any vote."""
         return self._warm.generator() if self._warm else None
 
