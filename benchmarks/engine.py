@@ -63,7 +63,7 @@ from benchmarks.plain_loop import HIDDEN, MAPS, MODULES, UNITS, plain_loop
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import TopAgg
 from datalens_service.methods import DataLens, ExecutionOptions
-from datalens_service.models.teachers.device_tuning import coarse_products
+from datalens_service.models.teachers.device_tuning import reduced_precision_products
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.networks import ARCHITECTURES
 from datalens_service.models.teachers.partitions import partition_teachers
@@ -190,7 +190,7 @@ def speed(architecture: str, teachers: int, clock: Clock) -> dict[str, Any]:
     plain = plain_loop(architecture, SCHEMA, batch, clock)
     shapes = products(architecture)
     flops = teachers * sum(2 * rows * inner * columns for rows, inner, columns in shapes)
-    with coarse_products(torch.device(clock.device)):
+    with reduced_precision_products(torch.device(clock.device)):
         alone = sum(product_seconds(shape, teachers, own["block"], clock) for shape in shapes)
     return {
         **own,

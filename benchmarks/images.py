@@ -53,7 +53,7 @@ TEACHERS = {
     "conv, topagg": {"teacher": "conv"},
 }
 _SAMPLES = 2_000
-"""Of guided, whose labeller learns from so many before the first gradient, which is not counted."""
+"""Of guided, whose classifier learns from so many before the first gradient, which is not counted."""
 
 
 def methods(teachers: int) -> dict[str, Method]:
@@ -85,7 +85,7 @@ def measured(method: Method, data: Dataset, clock: Clock, votes: int) -> dict[st
     began = clock.now()
     training_run = method.create_run(plan, data, TrainingRandomness(0), ExecutionOptions(clock.device))
     started, account, noise = clock.now() - began, MemoryAccount(units), NoiseSource()
-    # What is timed follows a start: votes a warm start, gradients the teaching of their labeller.
+    # What is timed follows a start: votes a warm start, gradients the training of their classifier.
     follows = isinstance(training_run, (DataLensRun, GuidedRun))
     uncounted = range(training_run.steps - plan.releases[-1].count + 1 if follows else 0)
     for step in uncounted:

@@ -1,8 +1,8 @@
 """Guided: moments or a mixture for the images, a privately trained classifier for their labels.
 
-    released model → varied samples → a classifier learns from them (post-processing);
+    released model → augmented samples → a classifier learns from them (post-processing);
     then, `steps` times, one noisy gradient of its last layer over all records;
-    samples are handed out with the labels that this classifier gives them.
+    samples are relabelled by this classifier.
 
 Labels decide what a classifier learns from synthetic images, and a gradient over all records says far more about
 them than means and covariances do.
@@ -27,7 +27,7 @@ from datalens_service.methods.record_sums import StatelessRun, calibrated
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 
 if TYPE_CHECKING:
-    from datalens_service.models.classifier import Labeller
+    from datalens_service.models.classifier import Classifier
     from datalens_service.models.generators.generator import Generator
 
 Floats = NDArray[np.float32]
@@ -36,8 +36,8 @@ Floats = NDArray[np.float32]
 _FEATURE_MAPS, _FEATURE_SIDE = 64, 5
 _FEATURES = _FEATURE_MAPS * _FEATURE_SIDE**2
 
-# The last layer's first weights: plain gradient descent on released samples.
-_SAMPLES_FOR_THE_HEAD, _FIRST_STEPS, _FIRST_RATE, _FIRST_MOMENTUM = 12_000, 60, np.float32(16), np.float32(0.9)
+# The last layer's initial weights: plain gradient descent on released samples.
+_HEAD_SAMPLES, _HEAD_STEPS, _HEAD_LEARNING_RATE, _HEAD_MOMENTUM = 12_000, 60, np.float32(16), np.float32(0.9)
 
 
 class Guided(Method):
@@ -116,7 +116,7 @@ class GuidedRun(StatelessRun):
         if not isinstance(gradients.mechanism, CrossProductSum):
             raise TypeError("the last release of a guided plan is a gradient")
         self._gradients, self._gradient_steps = gradients.mechanism, gradients.count
-        self._descent: Descent | None = None
+        self._descent: NoisyGradientDescent | None = None
 
     @property
     def steps(self) -> int:
@@ -124,7 +124,7 @@ class GuidedRun(StatelessRun):
         return self._warm.steps + self._gradient_steps
 
     def may_stop_before(self, step: int) -> bool:
-        """Gradients refine a labeller that exists already."""
+        """Gradients refine a classifier that exists already."""
         return step >= self._warm.steps
 
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
@@ -132,32 +132,32 @@ class GuidedRun(StatelessRun):
         if step < self._warm.steps:
             self._warm.step(step, account, noise)
             return
-        descent = self._started()
+        descent = self._gradient_descent()
         released = self._gradients.release(descent.factors, step=step, account=account, noise=noise)
-        descent.follow(released)
+        descent.apply_gradient(released)
 
     def generator(self) -> Generator:
-        """The released model with the labeller after the gradients so far."""
+        """The released model with the classifier after the gradients so far."""
         from datalens_service.models.generators.generator import Generator
         from datalens_service.models.generators.guided import pack
 
         start = self._warm.generator().tensors
-        tensors = pack(start, self._started().tensors())
+        tensors = pack(start, self._gradient_descent().tensors())
         return Generator("guided", self._dataset.schema, self._parameters.settings(), tensors)
 
     def initial_generator(self) -> Generator:
         """The released model by itself."""
         return self._warm.generator()
 
-    def _started(self) -> Descent:
-        """The labeller, taught by released samples once the warm start is complete."""
+    def _gradient_descent(self) -> NoisyGradientDescent:
+        """The descent from the classifier of released samples, once the warm start is complete."""
         if self._descent is None:
-            self._descent = Descent(self._parameters, self._dataset, *self._taught())
+            self._descent = NoisyGradientDescent(self._parameters, self._dataset, *self._pretrained_classifier())
         return self._descent
 
-    def _taught(self) -> tuple[Labeller, Floats]:
-        """A labeller that knows released samples only, and the first weights of its last layer."""
-        from datalens_service.models.classifier import Labeller
+    def _pretrained_classifier(self) -> tuple[Classifier, Floats]:
+        """A classifier trained on released samples only, and the initial weights of its last layer."""
+        from datalens_service.models.classifier import Classifier
         from datalens_service.models.generators.guided import propose
 
         parameters, schema, randomness = self._parameters, self._dataset.schema, self._randomness
@@ -165,21 +165,21 @@ class GuidedRun(StatelessRun):
         start, rng = self._warm.generator().tensors, randomness.numpy("samples")
         samples = propose(start, parameters.settings(), schema, labels, rng)
         shape = (_FEATURE_MAPS, _FEATURE_SIDE)
-        labeller = Labeller(schema, shape, parameters.hidden_units, randomness.seed("labeller")).to(self._device)
-        labeller.learn(samples, labels, parameters.epochs, randomness.seed("order"))
-        seen = labeller.features(samples[:_SAMPLES_FOR_THE_HEAD])
-        return labeller, first_weights(seen, labels[:_SAMPLES_FOR_THE_HEAD], schema.num_classes)
+        classifier = Classifier(schema, shape, parameters.hidden_units, randomness.seed("labeller")).to(self._device)
+        classifier.fit(samples, labels, parameters.epochs, randomness.seed("order"))
+        features = classifier.features(samples[:_HEAD_SAMPLES])
+        return classifier, fit_linear_classifier(features, labels[:_HEAD_SAMPLES], schema.num_classes)
 
 
-class Descent:
-    """Gradient descent on the last layer of a labeller.
+class NoisyGradientDescent:
+    """Gradient descent on the last layer of a classifier.
 
     Private: the records' features. Released: the weights, which follow noisy gradients only.
     """
 
-    def __init__(self, parameters: Guided, dataset: Dataset, labeller: Labeller, weights: Floats) -> None:
+    def __init__(self, parameters: Guided, dataset: Dataset, classifier: Classifier, weights: Floats) -> None:
         self._parameters = parameters
-        self._labeller = labeller
+        self._classifier = classifier
         self._data = dataset.train
         self._records = dataset.schema.num_units * dataset.schema.records_per_unit
         self._weights, self._average = weights, weights
@@ -189,11 +189,13 @@ class Descent:
     def factors(self) -> OuterProductFactors:
         """Private: per record its features, with a 1 for the bias, and the error of its scores."""
         if self._features is None:
-            self._features = self._labeller.features(_pixels(self._data.images))
-        found = errors(self._features, self._weights, self._data.labels)
-        return OuterProductFactors(self._features, found / np.float32(self._parameters.error_norm), self._data.unit_ids)
+            self._features = self._classifier.features(_pixels(self._data.images))
+        residuals = softmax_errors(self._features, self._weights, self._data.labels)
+        return OuterProductFactors(
+            self._features, residuals / np.float32(self._parameters.error_norm), self._data.unit_ids
+        )
 
-    def follow(self, released: NDArray[np.float64]) -> None:
+    def apply_gradient(self, released: NDArray[np.float64]) -> None:
         """One step along a noisy sum of gradients."""
         parameters = self._parameters
         gradient = (released * (parameters.error_norm / self._records)).astype(np.float32)
@@ -202,11 +204,11 @@ class Descent:
         self._average = parameters.averaging * self._average + (1 - parameters.averaging) * self._weights
 
     def tensors(self) -> dict[str, Floats]:
-        """Those of the labeller, with the average of the last layer's weights so far."""
-        return self._labeller.tensors() | {"head": self._average.astype(np.float32)}
+        """Those of the classifier, with the average of the last layer's weights so far."""
+        return self._classifier.tensors() | {"head": self._average.astype(np.float32)}
 
 
-def errors(features: Floats, weights: Floats, labels: Labels) -> Floats:
+def softmax_errors(features: Floats, weights: Floats, labels: Labels) -> Floats:
     """(n, classes) softmax of features·weights, minus 1 at the true class: the gradient of the loss by the scores."""
     scores = features @ weights
     chances = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -215,14 +217,14 @@ def errors(features: Floats, weights: Floats, labels: Labels) -> Floats:
     return np.asarray(chances, dtype=np.float32)
 
 
-def first_weights(features: Floats, labels: Labels, num_classes: int) -> Floats:
+def fit_linear_classifier(features: Floats, labels: Labels, num_classes: int) -> Floats:
     """(features, classes) of a linear classifier of released samples, by plain gradient descent."""
     weights = np.zeros((features.shape[1], num_classes), dtype=np.float32)
     velocity = np.zeros_like(weights)
-    for _ in range(_FIRST_STEPS):
-        gradient = features.T @ errors(features, weights, labels) / np.float32(len(labels))
-        velocity = np.asarray(_FIRST_MOMENTUM * velocity + gradient, dtype=np.float32)
-        weights = weights - _FIRST_RATE * velocity
+    for _ in range(_HEAD_STEPS):
+        gradient = features.T @ softmax_errors(features, weights, labels) / np.float32(len(labels))
+        velocity = np.asarray(_HEAD_MOMENTUM * velocity + gradient, dtype=np.float32)
+        weights = weights - _HEAD_LEARNING_RATE * velocity
     return weights
 
 

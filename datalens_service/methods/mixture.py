@@ -137,10 +137,10 @@ class MixtureRun(StatelessRun):
         released = mechanism.release(lambda: self._contributions(mechanism), step=step, account=account, noise=noise)
         if isinstance(mechanism, VectorSum):
             stddev = mechanism.noise_stddev
-            self._components.learn_centres(released, stddev / mechanism.count_weight, stddev / mechanism.grid)
+            self._components.estimate_centres(released, stddev / mechanism.count_weight, stddev / mechanism.grid)
         else:
             scale = self._parameters.component_norm**2
-            self._components.learn_covariances(released * scale, mechanism.noise_stddev / mechanism.grid**2 * scale)
+            self._components.estimate_covariances(released * scale, mechanism.noise_stddev / mechanism.grid**2 * scale)
 
     def generator(self) -> Generator:
         """The class-conditional mixture."""

@@ -104,12 +104,12 @@ class MomentsRun(StatelessRun):
         contributions = (self.records.pooled, self._coordinates, self._residuals)[step]
         released = mechanism.release(contributions, step=step, account=account, noise=noise)
         if step == 0:
-            self.fit.learn_subspace(released[0], self._mechanisms[1].dimensions)
+            self.fit.estimate_subspace(released[0], self._mechanisms[1].dimensions)
         elif step == 1:
-            self.fit.learn_means(released)
+            self.fit.estimate_means(released)
         else:
             scale = self._residual_norm**2
-            self.fit.learn_covariances(released * scale, mechanism.noise_stddev / mechanism.grid**2 * scale)
+            self.fit.estimate_covariances(released * scale, mechanism.noise_stddev / mechanism.grid**2 * scale)
 
     def generator(self) -> Generator:
         """The class-conditional Gaussian."""

@@ -1,4 +1,4 @@
-"""The labeller: a small classifier whose last layer is trained on noisy gradients.
+"""A small classifier whose last layer is trained on noisy gradients.
 
 All layers but the last are learnt from released samples and stay as they are: post-processing. The gradient of the
 last one is a sum over records of features ⊗ error, and each factor has a bounded length, so that sum has the shape
@@ -29,8 +29,8 @@ _SMALLEST_UNPADDED_SIDE: Final = 16
 _FLOOR: Final = 0.05
 
 
-class Labeller(nn.Module):
-    """Two convolutions with pooling and a dense layer, much as classifier A; a linear layer sees the features of both.
+class Classifier(nn.Module):
+    """Two convolutions with pooling and a dense layer, as in the standard CNN; a linear layer sees both their features.
 
     Args:
         schema: Of the images.
@@ -65,7 +65,7 @@ class Labeller(nn.Module):
         self.register_buffer("head", torch.zeros(features + 1, schema.num_classes))
         self._planes = (schema.channels, schema.height, schema.width)
 
-    def learn(self, images: Floats, labels: Labels, epochs: int, seed: int) -> None:
+    def fit(self, images: Floats, labels: Labels, epochs: int, seed: int) -> None:
         """Train convolutions and dense layer on released samples, and say how features are centred and scaled.
 
         Args:
@@ -74,14 +74,14 @@ class Labeller(nn.Module):
             epochs: Passes over them.
             seed: Of their order.
         """
-        pixels, wanted = torch.from_numpy(images), torch.from_numpy(labels)
+        pixels, targets = torch.from_numpy(images), torch.from_numpy(labels)
         device = self.center.device
         optimizer = torch.optim.Adam(self.parameters(), _LEARNING_RATE)
         order = torch.Generator().manual_seed(seed)
         for _ in range(epochs):
-            for rows in torch.split(torch.randperm(len(wanted), generator=order), _BATCH):
-                hidden = self.dense(self._convolved(pixels[rows]))
-                loss = functional.cross_entropy(self.output(hidden), wanted[rows].to(device))
+            for rows in torch.split(torch.randperm(len(targets), generator=order), _BATCH):
+                hidden = self.dense(self._convolve(pixels[rows]))
+                loss = functional.cross_entropy(self.output(hidden), targets[rows].to(device))
                 optimizer.zero_grad()
                 torch.autograd.backward(loss)
                 optimizer.step()
@@ -91,12 +91,12 @@ class Labeller(nn.Module):
     def features(self, images: Floats) -> Floats:
         """(n, features + 1) what the last layer sees of images (n, d), with its constant 1; about 1 long."""
         blocks = torch.split(torch.from_numpy(images), _ROWS)
-        standard = torch.cat([((self._raw(block) - self.center) * self.scale).cpu() for block in blocks])
+        standard = torch.cat([((self._raw_features(block) - self.center) * self.scale).cpu() for block in blocks])
         extended = torch.cat([standard, torch.ones(len(standard), 1)], dim=1) / math.sqrt(2)
         return np.asarray(extended.numpy(), dtype=np.float32)
 
-    def label(self, images: Floats) -> Labels:
-        """(n,) the class of each image (n, d)."""
+    def predict(self, images: Floats) -> Labels:
+        """(n,) predicted class of each image (n, d)."""
         return np.asarray((self.features(images) @ self.head.cpu().numpy()).argmax(axis=1))
 
     def tensors(self) -> dict[str, Floats]:
@@ -104,7 +104,7 @@ class Labeller(nn.Module):
         return {name: np.array(value.cpu().numpy(), dtype=np.float32) for name, value in self.state_dict().items()}
 
     @classmethod
-    def from_tensors(cls, schema: Schema, tensors: dict[str, Floats]) -> Labeller:
+    def from_tensors(cls, schema: Schema, tensors: dict[str, Floats]) -> Classifier:
         """What `tensors` returned, as a network."""
         hidden, features = tensors["dense.0.weight"].shape
         maps = len(tensors["convolutions.3.bias"])
@@ -112,17 +112,17 @@ class Labeller(nn.Module):
         network.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in tensors.items()})
         return network
 
-    def _convolved(self, images: Tensor) -> Tensor:
+    def _convolve(self, images: Tensor) -> Tensor:
         maps: Tensor = self.convolutions(images.to(self.center.device).view(-1, *self._planes))
         return maps
 
-    def _raw(self, images: Tensor) -> Tensor:
-        convolved = self._convolved(images)
+    def _raw_features(self, images: Tensor) -> Tensor:
+        convolved = self._convolve(images)
         return torch.cat([convolved, self.dense(convolved)], dim=1)
 
     @torch.no_grad()
     def _standardise(self, samples: Tensor) -> None:
-        raw = torch.cat([self._raw(block) for block in torch.split(samples, _ROWS)])
+        raw = torch.cat([self._raw_features(block) for block in torch.split(samples, _ROWS)])
         deviation = raw.std(dim=0)
         self.center.copy_(raw.mean(dim=0))
         self.scale.copy_(1 / (deviation + _FLOOR * deviation.mean() + torch.finfo().tiny))

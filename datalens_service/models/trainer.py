@@ -68,7 +68,7 @@ class StudentTrainer:
         self._directions = 0
         self._proposal: _Proposal | None = None
 
-    def begin(self, released: Tensors) -> None:
+    def load_initial(self, released: Tensors) -> None:
         """Put released tensors, such as a Gaussian's, into the network before the first direction.
 
         Raises:

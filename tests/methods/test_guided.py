@@ -8,8 +8,8 @@ import pytest
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan
 from datalens_service.methods import ExecutionOptions, Guided, Mixture, Moments
-from datalens_service.methods.guided import Descent
-from datalens_service.models.classifier import Labeller
+from datalens_service.methods.guided import NoisyGradientDescent
+from datalens_service.models.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.guided import propose
 from datalens_service.privacy.accounting import limit_units
@@ -52,8 +52,8 @@ def trained(dataset: Dataset, method: Guided, account: MemoryAccount):
     return training_run
 
 
-def labeller_of(training_run) -> Labeller:
-    return Labeller.from_tensors(crosses().schema, training_run._started().tensors())
+def classifier_of(training_run) -> Classifier:
+    return Classifier.from_tensors(crosses().schema, training_run._gradient_descent().tensors())
 
 
 def test_planned_is_charged_in_order():
@@ -69,18 +69,18 @@ def test_planned_is_charged_in_order():
 def test_gradients_over_records_correct_the_classifier():
     """A last layer that knows nothing learns the classes from sums over records alone."""
     dataset = crosses()
-    labeller, weights = trained(dataset, METHOD, MemoryAccount(UNITS))._taught()
-    descent = Descent(METHOD, dataset, labeller, np.zeros_like(weights))
+    classifier, weights = trained(dataset, METHOD, MemoryAccount(UNITS))._pretrained_classifier()
+    descent = NoisyGradientDescent(METHOD, dataset, classifier, np.zeros_like(weights))
     pixels = crosses(1).train.images.transpose(0, 3, 1, 2).reshape(COUNT, -1).astype(np.float32) / 255
     truth = crosses(1).train.labels
 
     def right() -> float:
-        return (Labeller.from_tensors(dataset.schema, descent.tensors()).label(pixels) == truth).mean()
+        return (Classifier.from_tensors(dataset.schema, descent.tensors()).predict(pixels) == truth).mean()
 
     assert right() < 0.6
     for _ in range(METHOD.steps):
         left, found, _ = descent.factors()
-        descent.follow(left.T @ found)
+        descent.apply_gradient(left.T @ found)
     assert right() > 0.95
 
 
@@ -89,7 +89,7 @@ def test_samples_carry_the_labels_that_were_asked_for():
     wanted = np.array([1] * 30 + [0] * 10)
     images, labels = training_run.generator().sample(40, labels=wanted, seed=3)
     np.testing.assert_array_equal(labels, wanted)
-    given = labeller_of(training_run).label(images.transpose(0, 3, 1, 2).reshape(40, -1).astype(np.float32) / 255)
+    given = classifier_of(training_run).predict(images.transpose(0, 3, 1, 2).reshape(40, -1).astype(np.float32) / 255)
     assert (given == wanted).mean() > 0.9
     again, _ = training_run.generator().sample(40, labels=wanted, seed=3)
     np.testing.assert_array_equal(images, again)
@@ -111,14 +111,14 @@ def test_a_class_that_is_seldom_named_still_gets_samples_that_are_named_so(monke
     def corners(seed: int) -> np.ndarray:
         return generator.sample(400, labels=wanted, seed=seed)[0][:, 0, -1, 0]
 
-    monkeypatch.setattr(Labeller, "label", lambda _, images: np.ones(len(images), dtype=np.int64))
+    monkeypatch.setattr(Classifier, "predict", lambda _, images: np.ones(len(images), dtype=np.int64))
     bright = np.quantile(corners(1), 0.8)
-    monkeypatch.setattr(Labeller, "label", lambda _, images: (255 * images[:, SIDE - 1] > bright).astype(np.int64))
+    monkeypatch.setattr(Classifier, "predict", lambda _, images: (255 * images[:, SIDE - 1] > bright).astype(np.int64))
     # A fifth of the samples of its own class will do; eight looks would leave a sixth of the places without one.
     assert (corners(3) >= np.floor(bright)).mean() > 0.95
 
 
-def test_a_budget_that_ends_early_leaves_the_labeller_of_the_last_gradient():
+def test_a_budget_that_ends_early_leaves_the_classifier_of_the_last_gradient():
     dataset, plan = crosses(), METHOD.plan(crosses().schema, UNITS)
     training_run = METHOD.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
     poor = MemoryAccount(plan.units() - plan.releases[-1].mechanism.cost())

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from datalens_service.models.generators.augmentation import resurfaced
+from datalens_service.models.generators.augmentation import augment_texture
 
 GREY = torch.full((3000, 1, 28, 28), 0.5)
 
@@ -15,7 +15,7 @@ def _relative_texture(images):
 
 
 def test_some_images_keep_contrast_and_texture_and_most_do_not():
-    changed = resurfaced(GREY, np.random.default_rng(0))
+    changed = augment_texture(GREY, np.random.default_rng(0))
     textured = _relative_texture(changed) > 1e-6
     assert 0.66 < float(textured.float().mean()) < 0.74
     contrasts = changed[~textured].flatten(1).mean(dim=1) / 0.5
@@ -26,13 +26,13 @@ def test_some_images_keep_contrast_and_texture_and_most_do_not():
 
 
 def test_texture_is_as_strong_as_promised():
-    relative = _relative_texture(resurfaced(GREY, np.random.default_rng(0)))
+    relative = _relative_texture(augment_texture(GREY, np.random.default_rng(0)))
     assert 0.4 < float(relative.max()) < 0.65
     assert 0.14 < float(relative.mean()) < 0.2  # 0.7 of them, strengths 0 to 0.5
 
 
 def test_texture_has_a_grain():
-    images = resurfaced(GREY, np.random.default_rng(0))
+    images = augment_texture(GREY, np.random.default_rng(0))
     images = images[_relative_texture(images) > 0.05].squeeze(1)
     centred = images - images.mean(dim=(1, 2), keepdim=True)
     variance = centred.square().mean(dim=(1, 2))
@@ -44,7 +44,7 @@ def test_texture_has_a_grain():
 def test_black_stays_black_and_no_pixel_leaves_its_range():
     images = torch.rand(200, 3, 16, 12, generator=torch.Generator().manual_seed(0))
     images[:, :, :4] = 0
-    changed = resurfaced(images, np.random.default_rng(0))
+    changed = augment_texture(images, np.random.default_rng(0))
     assert changed.shape == images.shape
     assert float(changed[:, :, :4].abs().max()) == 0
     assert float(changed.min()) >= 0
@@ -54,12 +54,12 @@ def test_black_stays_black_and_no_pixel_leaves_its_range():
 
 def test_channels_share_a_texture():
     images = torch.full((50, 3, 16, 16), 0.25)
-    changed = resurfaced(images, np.random.default_rng(0))
+    changed = augment_texture(images, np.random.default_rng(0))
     torch.testing.assert_close(changed[:, 0], changed[:, 2])
 
 
 def test_the_same_numbers_give_the_same_surfaces_beyond_a_block():
     images = torch.full((4100, 1, 4, 4), 0.5)
-    first, again = (resurfaced(images, np.random.default_rng(7)) for _ in range(2))
+    first, again = (augment_texture(images, np.random.default_rng(7)) for _ in range(2))
     assert torch.equal(first, again)
     assert not torch.equal(first[:4], first[4096:])

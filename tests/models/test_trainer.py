@@ -204,12 +204,12 @@ def test_a_checkpoint_of_another_network_is_refused(schema: Schema, gaussian: Te
 
 def test_a_student_has_no_place_for_a_gaussian(schema: Schema, gaussian: Tensors):
     with pytest.raises(InvalidInput, match="do not fit"):
-        trainer(STUDENT, schema, gaussian).begin(gaussian)
+        trainer(STUDENT, schema, gaussian).load_initial(gaussian)
 
 
 def test_a_released_gaussian_can_arrive_after_the_start(schema: Schema, gaussian: Tensors):
     late = StudentTrainer(architectures.build_network(REFINED, schema), schema, "cpu")
-    late.begin(gaussian)
+    late.load_initial(gaussian)
     early = trainer(REFINED, schema, gaussian)
     for name, value in early.tensors().items():
         np.testing.assert_array_equal(value, late.tensors()[name], err_msg=name)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.mechanisms import Mechanism
 from datalens_service.methods.datalens.training_run import DataLensRun
-from datalens_service.methods.guided import Descent
+from datalens_service.methods.guided import NoisyGradientDescent
 from datalens_service.methods.mixture import MixtureRun
 from datalens_service.methods.moments import ClippedRecords, MomentsRun
 from datalens_service.models.generators.mixture import MixtureFit
@@ -253,24 +253,24 @@ def exact_centres_in_the_generator(patch: pytest.MonkeyPatch) -> None:
         return rows
 
     patch.setattr(MixtureRun, "_contributions", moved)
-    patch.setattr(MixtureFit, "learn_centres", lambda self, *noisy: None)
+    patch.setattr(MixtureFit, "estimate_centres", lambda self, *noisy: None)
 
 
-def labeller_follows_exact_gradients(patch: pytest.MonkeyPatch) -> None:
+def classifier_follows_exact_gradients(patch: pytest.MonkeyPatch) -> None:
     """The descent keeps the gradient it made for the release, and follows that."""
-    factors, follow = Descent.factors, Descent.follow
+    factors, follow = NoisyGradientDescent.factors, NoisyGradientDescent.apply_gradient
 
-    def kept(self: Descent) -> Any:
+    def kept(self: NoisyGradientDescent) -> Any:
         self.exact = factors(self)
         return self.exact
 
-    def exactly(self: Descent, released: np.ndarray) -> None:
+    def exactly(self: NoisyGradientDescent, released: np.ndarray) -> None:
         if not hasattr(self, "exact"):
             self.exact = factors(self)
         follow(self, self.exact.left.T @ self.exact.right)
 
-    patch.setattr(Descent, "factors", kept)
-    patch.setattr(Descent, "follow", exactly)
+    patch.setattr(NoisyGradientDescent, "factors", kept)
+    patch.setattr(NoisyGradientDescent, "apply_gradient", exactly)
 
 
 def labels_by_their_frequency(patch: pytest.MonkeyPatch) -> None:
@@ -324,7 +324,7 @@ PLANTS = (
     Plant("draws left out of the audit", "R52", draws_are_not_audited),
     Plant("exact class means in the generator", "R4", exact_means_in_the_generator),
     Plant("exact centres of components in the generator", "R4", exact_centres_in_the_generator),
-    Plant("labeller follows exact gradients", "R4", labeller_follows_exact_gradients),
+    Plant("classifier follows exact gradients", "R4", classifier_follows_exact_gradients),
     Plant("clipping length taken from the records", "R4", scale_from_the_records),
     Plant("labels drawn by their private frequency", "R4", labels_by_their_frequency),
     Plant("teachers saved with the generator", "B13", teachers_in_the_generator),

@@ -127,7 +127,7 @@ class DataLensParameters(Method):
 
     def _mechanism(self, schema: Schema) -> VoteMechanism:
         """The vote with its own noise, or with the loudest until it is calibrated."""
-        own: dict[str, dict[str, int]] = {
+        specific: dict[str, dict[str, int]] = {
             "topagg": {"top_k": self.top_k},
             "klevel": {"levels": self.levels},
             "count_sketch": {"top_k": self.top_k, "rows": self.sketch_rows, "columns": self.sketch_columns},
@@ -143,7 +143,7 @@ class DataLensParameters(Method):
             "classes_per_unit": schema.classes_per_unit if self.shards == "class_pure" else 1,
             "noise_stddev": self.noise_stddev or MAXIMUM_NOISE_STDDEV,
         }
-        return VOTES[self.votes].model_validate(common | own[self.votes])
+        return VOTES[self.votes].model_validate(common | specific[self.votes])
 
     def _calibrated(self, mechanism: VoteMechanism, units: int) -> VoteMechanism:
         steps = self.steps or DEFAULT_STEPS

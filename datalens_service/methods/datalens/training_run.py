@@ -80,7 +80,7 @@ class DataLensRun:
         if self._warm and step < self._warm_steps:
             self._warm.step(step, account, noise)
             if step == self._warm_steps - 1:
-                self._student.begin(self._warm.generator().tensors)
+                self._student.load_initial(self._warm.generator().tensors)
         else:
             self._vote(step, account, noise)
 

@@ -31,8 +31,8 @@ _REACH: Final = 3
 _BLOCK: Final = 4096
 
 
-def poses(n: int, rng: np.random.Generator) -> Floats:
-    """(n, 2, 3) affine maps from places in the new image to places in the old one, as `warped` takes them."""
+def random_affine_maps(n: int, rng: np.random.Generator) -> Floats:
+    """(n, 2, 3) affine maps from coordinates in the new image to those in the old one, for `augment_affine`."""
     rotation, wide, high, shear, right, down = rng.uniform(-1, 1, (6, n)).astype(np.float32)
     cosine, sine = np.cos(_ROTATION * rotation), np.sin(_ROTATION * rotation)
     top = np.stack([cosine * (1 + _SIZE * wide), -sine + _SHEAR * shear, _SHIFT * right], axis=1)
@@ -40,14 +40,14 @@ def poses(n: int, rng: np.random.Generator) -> Floats:
     return np.stack([top, bottom], axis=1)
 
 
-def warped(images: Tensor, maps: Floats) -> Tensor:
+def augment_affine(images: Tensor, maps: Floats) -> Tensor:
     """Images (n, channels, height, width) seen through `maps` (n, 2, 3), bilinear, black outside."""
     theta = torch.from_numpy(maps).to(images.device)
     grid = functional.affine_grid(theta, list(images.shape), align_corners=False)
     return functional.grid_sample(images, grid, align_corners=False)
 
 
-def resurfaced(images: Tensor, rng: np.random.Generator) -> Tensor:
+def augment_texture(images: Tensor, rng: np.random.Generator) -> Tensor:
     """Images, some with another contrast, some with a texture: their pixels times 1 + blurred noise.
 
     Args:
@@ -58,25 +58,25 @@ def resurfaced(images: Tensor, rng: np.random.Generator) -> Tensor:
         Of the same shape, in [0, 1].
     """
     blocks = torch.split(images, _BLOCK)
-    return torch.cat([_textured(_contrasted(block, rng), rng) for block in blocks])
+    return torch.cat([_texturize(_change_contrast(block, rng), rng) for block in blocks])
 
 
-def _contrasted(images: Tensor, rng: np.random.Generator) -> Tensor:
-    factors = np.where(_chosen(len(images), rng), rng.uniform(*_CONTRAST, len(images)), 1)
+def _change_contrast(images: Tensor, rng: np.random.Generator) -> Tensor:
+    factors = np.where(_choose(len(images), rng), rng.uniform(*_CONTRAST, len(images)), 1)
     return (images * _per_image(factors)).clamp(0, 1)
 
 
-def _textured(images: Tensor, rng: np.random.Generator) -> Tensor:
+def _texturize(images: Tensor, rng: np.random.Generator) -> Tensor:
     count, _, height, width = images.shape
-    strengths = np.where(_chosen(count, rng), rng.uniform(0, _STRENGTH, count), 0)
+    strengths = np.where(_choose(count, rng), rng.uniform(0, _STRENGTH, count), 0)
     fine = rng.random(count) < 0.5
     noise = torch.from_numpy(rng.standard_normal((count, 1, height, width), dtype=np.float32))
-    small, large = (_blurred(noise, grain * max(height, width)) for grain in _GRAINS)
+    small, large = (_blur(noise, grain * max(height, width)) for grain in _GRAINS)
     texture = torch.where(_per_image(fine) > 0, small, large)
     return (images * (1 + _per_image(strengths) * texture)).clamp(0, 1)
 
 
-def _chosen(count: int, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _choose(count: int, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return rng.random(count, dtype=np.float32) < _CHANGED
 
 
@@ -85,11 +85,11 @@ def _per_image(numbers: np.ndarray[tuple[int], np.dtype[np.generic]]) -> Tensor:
     return torch.from_numpy(numbers.astype(np.float32)).view(-1, 1, 1, 1)
 
 
-def _blurred(noise: Tensor, radius: float) -> Tensor:
+def _blur(noise: Tensor, radius: float) -> Tensor:
     """White noise (n, 1, height, width) under a Gaussian of `radius` pixels, of variance 1 away from the edges."""
     reach = math.ceil(_REACH * radius)
-    places = torch.arange(-reach, reach + 1, dtype=torch.float32)
-    kernel = torch.exp(-(places**2) / (2 * radius**2))
+    offsets = torch.arange(-reach, reach + 1, dtype=torch.float32)
+    kernel = torch.exp(-(offsets**2) / (2 * radius**2))
     kernel = kernel / torch.linalg.vector_norm(kernel)
     along = functional.conv2d(noise, kernel.view(1, 1, 1, -1), padding=(0, reach))
     return functional.conv2d(along, kernel.view(1, 1, -1, 1), padding=(reach, 0))

@@ -54,8 +54,8 @@ class ClassNetworks(ImageNetwork):
     def forward(self, inputs: Tensor, labels: Tensor) -> Tensor:
         """(n, d), not clipped. Every class's hidden layer sees every input; those of other classes are set to 0."""
         hidden = torch.relu(torch.matmul(inputs, self.inner) + self.inner_bias[:, None])
-        own = hidden.transpose(0, 1) * self.one_hot(labels)[..., None]
-        coefficients = own.flatten(1) @ self.outer.flatten(0, 1) + self.outer_bias[labels]
+        selected = hidden.transpose(0, 1) * self.one_hot(labels)[..., None]
+        coefficients = selected.flatten(1) @ self.outer.flatten(0, 1) + self.outer_bias[labels]
         return coefficients @ self.basis.T + _GREY
 
     def settings(self) -> dict[str, Any]:

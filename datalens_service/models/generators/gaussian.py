@@ -49,9 +49,9 @@ class GaussianFit:
     """Collects the three noisy releases; lengths are in units of the clipping norm.
 
     Attributes:
-        basis: (d, q) orthonormal columns, after `learn_subspace`.
-        means: (classes, q), after `learn_means`.
-        factors: (classes, q, q) with factor·factorᵀ the covariance, after `learn_covariances`.
+        basis: (d, q) orthonormal columns, after `estimate_subspace`.
+        means: (classes, q), after `estimate_means`.
+        factors: (classes, q, q) with factor·factorᵀ the covariance, after `estimate_covariances`.
     """
 
     def __init__(self) -> None:
@@ -60,17 +60,17 @@ class GaussianFit:
         self._counts: Floats = np.empty(0)
         self.factors: Floats = np.empty((0, 0, 0))
 
-    def learn_subspace(self, second_moment: Floats, rank: int) -> None:
+    def estimate_subspace(self, second_moment: Floats, rank: int) -> None:
         """Keep the `rank` leading eigenvectors of a noisy (d, d) second moment."""
         _, vectors = np.linalg.eigh(second_moment)
         self.basis = vectors[:, ::-1][:, :rank]
 
-    def learn_means(self, counts_and_sums: Floats) -> None:
+    def estimate_means(self, counts_and_sums: Floats) -> None:
         """Divide noisy sums by noisy counts; a class that looks empty counts as one record."""
         self._counts = np.maximum(counts_and_sums[:, 0], 1.0)
         self.means = counts_and_sums[:, 1:] / self._counts[:, None]
 
-    def learn_covariances(self, scatter: Floats, noise_stddev: float) -> None:
+    def estimate_covariances(self, scatter: Floats, noise_stddev: float) -> None:
         """Factor noisy scatter matrices (classes, q, q); directions below the noise level are dropped.
 
         Args:
@@ -79,8 +79,8 @@ class GaussianFit:
         """
         bar = noise_stddev * math.sqrt(scatter.shape[-1])
         values, vectors = np.linalg.eigh(scatter)
-        kept = np.where(values > bar, values, 0.0) / self._counts[:, None]
-        self.factors = vectors * np.sqrt(kept)[:, None, :]
+        variances = np.where(values > bar, values, 0.0) / self._counts[:, None]
+        self.factors = vectors * np.sqrt(variances)[:, None, :]
 
     def tensors(self, clip_norm: float) -> dict[str, NDArray[np.float32]]:
         """What `draw` needs, in units of pixels in [0, 1].

@@ -1,7 +1,8 @@
-"""A guided generator: varied samples of a released model, each with the label that a private classifier gives it.
+"""A guided generator: augmented samples of a released model, relabelled by a privately trained classifier.
 
-Samples of a Gaussian say little about where classes meet. So they are drawn wider than records lie, and seen in
-changed poses and surfaces; the labeller, which has learnt from records, says what each of them shows.
+Gaussian samples rarely fall near class boundaries. Their variance is inflated, they are augmented by affine maps,
+contrast and texture, and relabelled by the classifier, which has learnt from records. This has nothing to do with the
+classifier guidance of diffusion models.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Labels, Schema
-from datalens_service.models.classifier import Labeller
+from datalens_service.models.classifier import Classifier
 from datalens_service.models.generators import gaussian, mixture
-from datalens_service.models.generators.augmentation import poses, resurfaced, warped
+from datalens_service.models.generators.augmentation import augment_affine, augment_texture, random_affine_maps
 
 Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
@@ -23,28 +24,28 @@ Tensors = dict[str, Floats]
 STARTS: Final = {"gaussian": gaussian.draw, "mixture": mixture.draw}
 """What samples are drawn from."""
 
-_START, _LABELLER = "start.", "labeller."
-_WIDTHS: Final = 4
-# After these many rounds, places whose class the labeller never names keep samples of their own class. A class that it
-# names for a sixth of its samples needs about twenty.
+_BASE, _CLASSIFIER = "start.", "labeller."
+_SCALES: Final = 4
+# After so many rounds, images of a class that the classifier never predicts stay samples of that class. A class that
+# it predicts for a sixth of its samples needs about twenty.
 _ROUNDS: Final = 32
 
 
-def pack(start: Tensors, labeller: Tensors) -> Tensors:
-    """The tensors of a released model and of a labeller under one roof."""
-    named = {_START + name: value for name, value in start.items()}
-    return named | {_LABELLER + name: value for name, value in labeller.items()}
+def pack(start: Tensors, classifier: Tensors) -> Tensors:
+    """The tensors of a released model and of its classifier, by prefixed names."""
+    named = {_BASE + name: value for name, value in start.items()}
+    return named | {_CLASSIFIER + name: value for name, value in classifier.items()}
 
 
 def propose(
     start: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Samples of classes `labels` before anyone looked at them.
+    """Augmented samples of classes `labels`, not relabelled yet.
 
     Args:
         start: Tensors of the released model.
-        settings: `start`, a key of `STARTS`; `spread` and, if it is there, `least_spread`, how much wider than the
-            model they lie at most and at least; `poses` and, if it is there, `surfaces`, whether to change them.
+        settings: `start`, a key of `STARTS`; `spread` and, optionally, `least_spread`: largest and smallest scale of
+            the samples' deviation; `poses` and, optionally, `surfaces`: whether to apply affine maps and textures.
         schema: Of the images.
         labels: (n,).
         rng: Of samples and of how they change.
@@ -52,68 +53,68 @@ def propose(
     Returns:
         float32 (n, d) in [0, 1].
     """
-    images = _widened(start, settings, schema, labels, rng)
+    images = _draw_scaled(start, settings, schema, labels, rng)
     planes = torch.from_numpy(images).view(-1, schema.channels, schema.height, schema.width)
     if settings["poses"]:
-        planes = warped(planes, poses(len(labels), rng))
+        planes = augment_affine(planes, random_affine_maps(len(labels), rng))
     if settings.get("surfaces", False):
-        planes = resurfaced(planes, rng)
+        planes = augment_texture(planes, rng)
     return np.asarray(planes.flatten(1).numpy())
 
 
-def _widened(
+def _draw_scaled(
     start: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Samples (n, d), each of one of a few widths, at random; a single width draws nothing."""
-    widths = np.unique(np.linspace(settings.get("least_spread", settings["spread"]), settings["spread"], _WIDTHS))
+    """Samples (n, d), each at one of a few scales, chosen at random."""
+    scales = np.unique(np.linspace(settings.get("least_spread", settings["spread"]), settings["spread"], _SCALES))
     images = np.empty((len(labels), schema.dimensions), dtype=np.float32)
-    chosen = rng.integers(len(widths), size=len(labels))
-    for number, width in enumerate(widths):
+    chosen = rng.integers(len(scales), size=len(labels))
+    for number, scale in enumerate(scales):
         rows = np.flatnonzero(chosen == number)
-        wider = start | {"factors": start["factors"] * np.float32(width)}
-        images[rows] = STARTS[settings["start"]](wider, {}, schema, labels[rows], rng)
+        scaled = start | {"factors": start["factors"] * np.float32(scale)}
+        images[rows] = STARTS[settings["start"]](scaled, {}, schema, labels[rows], rng)
     return images
 
 
 def draw(
     tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
 ) -> Floats:
-    """Samples that the labeller gives the wanted labels.
+    """Samples that the classifier gives the requested labels.
 
     Args:
         tensors: As `pack` returned them.
         settings: As for `propose`.
         schema: Of the images.
-        labels: (n,) wanted.
+        labels: (n,) requested classes.
         rng: Of all that is random.
 
     Returns:
         float32 (n, d) in [0, 1].
     """
-    start, weights = _part(tensors, _START), _part(tensors, _LABELLER)
-    labeller = Labeller.from_tensors(schema, weights)
+    start, weights = _part(tensors, _BASE), _part(tensors, _CLASSIFIER)
+    classifier = Classifier.from_tensors(schema, weights)
     images = np.empty((len(labels), schema.dimensions), dtype=np.float32)
-    places = np.arange(len(labels))
+    unfilled = np.arange(len(labels))
     for _ in range(_ROUNDS):
-        if not len(places):
+        if not len(unfilled):
             break
-        samples = propose(start, settings, schema, labels[places], rng)
-        images[places] = samples
-        rows, filled = _matched(labeller.label(samples), labels[places])
-        images[places[filled]] = samples[rows]
-        places = np.delete(places, filled)
+        samples = propose(start, settings, schema, labels[unfilled], rng)
+        images[unfilled] = samples
+        rows, filled = _match(classifier.predict(samples), labels[unfilled])
+        images[unfilled[filled]] = samples[rows]
+        unfilled = np.delete(unfilled, filled)
     return images
 
 
-def _matched(given: Labels, wanted: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Samples by their labels to places by their wishes, first come first served: (rows, places), equally long."""
-    rows, places = [], []
-    for label in np.unique(wanted):
-        offered, open_places = np.flatnonzero(given == label), np.flatnonzero(wanted == label)
-        count = min(len(offered), len(open_places))
-        rows.append(offered[:count])
-        places.append(open_places[:count])
-    return np.concatenate(rows), np.concatenate(places)
+def _match(predicted: Labels, requested: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Samples for requests of their predicted class, in order: (rows of samples, rows of requests), equally long."""
+    samples, requests = [], []
+    for label in np.unique(requested):
+        of_class, open_requests = np.flatnonzero(predicted == label), np.flatnonzero(requested == label)
+        count = min(len(of_class), len(open_requests))
+        samples.append(of_class[:count])
+        requests.append(open_requests[:count])
+    return np.concatenate(samples), np.concatenate(requests)
 
 
 def _part(tensors: Tensors, prefix: str) -> Tensors:

@@ -49,8 +49,8 @@ class ImageNetwork(nn.Module, ABC):
 
     def tensors(self) -> Tensors:
         """Weights and released constants, as copies."""
-        kept = {name: value for name, value in self.state_dict().items() if not name.endswith(_COUNTER)}
-        return {name: np.array(value.cpu().numpy(), dtype=np.float32) for name, value in kept.items()}
+        state = {name: value for name, value in self.state_dict().items() if not name.endswith(_COUNTER)}
+        return {name: np.array(value.cpu().numpy(), dtype=np.float32) for name, value in state.items()}
 
     def load(self, tensors: Tensors, *, partial: bool = False) -> None:
         """Take over what `tensors` returned.
@@ -62,14 +62,14 @@ class ImageNetwork(nn.Module, ABC):
         Raises:
             InvalidInput: Names or shapes are those of another network.
         """
-        own = self.state_dict()
-        expected = {name: tuple(value.shape) for name, value in own.items() if not name.endswith(_COUNTER)}
+        state = self.state_dict()
+        expected = {name: tuple(value.shape) for name, value in state.items() if not name.endswith(_COUNTER)}
         if partial:
             expected = {name: shape for name, shape in expected.items() if name in tensors}
         if expected != {name: value.shape for name, value in tensors.items()}:
             raise InvalidInput("The generator's tensors do not fit its settings.")
         for name, value in tensors.items():
-            own[name].copy_(torch.from_numpy(np.array(value)))
+            state[name].copy_(torch.from_numpy(np.array(value)))
 
     def draw(self, labels: Labels, rng: np.random.Generator) -> NDArray[np.float32]:
         """float32 (n, d) images in [0, 1]; an image depends on its own input and label only."""

@@ -92,7 +92,7 @@ class MixtureFit:
         self._weights: Floats = self._counts / components
         self._factors: Floats = np.zeros((classes, components, rank, rank))
 
-    def learn_centres(self, counts_and_sums: Floats, count_stddev: float, sum_stddev: float) -> None:
+    def estimate_centres(self, counts_and_sums: Floats, count_stddev: float, sum_stddev: float) -> None:
         """Move the centres to noisy means, shrunk towards the class as far as noise outweighs the class's width.
 
         Args:
@@ -103,15 +103,15 @@ class MixtureFit:
         classes, components, rank = self.centres.shape
         table = counts_and_sums.reshape(classes, components, 1 + rank)
         self._counts = np.maximum(table[..., 0], 1.0)
-        kept = np.where(self._counts > _DEVIATIONS * count_stddev, self._counts, 0.0)
-        kept = np.where(kept.any(axis=1, keepdims=True), kept, self._counts)
-        self._weights = kept / kept.sum(axis=1, keepdims=True)
+        significant = np.where(self._counts > _DEVIATIONS * count_stddev, self._counts, 0.0)
+        significant = np.where(significant.any(axis=1, keepdims=True), significant, self._counts)
+        self._weights = significant / significant.sum(axis=1, keepdims=True)
         width = (self._start.factors**2).sum(axis=(1, 2))[:, None]
         trust = width / (width + rank * (sum_stddev / self._counts) ** 2 + np.finfo(float).tiny)
         means = table[..., 1:] / self._counts[..., None]
         self.centres = trust[..., None] * means + (1 - trust[..., None]) * self._start.means[:, None]
 
-    def learn_covariances(self, scatter: Floats, noise_stddev: float) -> None:
+    def estimate_covariances(self, scatter: Floats, noise_stddev: float) -> None:
         """Factor noisy scatter matrices, pooled within the class; directions below the noise level are dropped.
 
         Args:
@@ -119,12 +119,12 @@ class MixtureFit:
             noise_stddev: Of one entry; the largest eigenvalue of such noise is about stddev·√q.
         """
         classes, components, rank = self.centres.shape
-        own = scatter.reshape(classes, components, rank, rank)
-        within = own.sum(axis=1, keepdims=True) / self._counts.sum(axis=1)[:, None, None, None]
-        values, vectors = np.linalg.eigh(own + self._pooling * within)
+        scatters = scatter.reshape(classes, components, rank, rank)
+        within = scatters.sum(axis=1, keepdims=True) / self._counts.sum(axis=1)[:, None, None, None]
+        values, vectors = np.linalg.eigh(scatters + self._pooling * within)
         bar = noise_stddev * math.sqrt(rank)
-        kept = np.where(values > bar, values, 0.0) / (self._counts + self._pooling)[..., None]
-        self._factors = vectors * np.sqrt(kept)[..., None, :]
+        variances = np.where(values > bar, values, 0.0) / (self._counts + self._pooling)[..., None]
+        self._factors = vectors * np.sqrt(variances)[..., None, :]
 
     def tensors(self, clip_norm: float) -> dict[str, NDArray[np.float32]]:
         """What `draw` needs, in units of pixels in [0, 1].

@@ -67,27 +67,27 @@ class ShardSampler:
 
     def batch(self, step: int) -> ShardBatch:
         """The batches of optimiser step `step`; the same step gives the same batches."""
-        places = self._draw(step)
+        rows = self._draw(step)
         idle = torch.nonzero(~self.active)[:, 0]
-        images, labels = self._images[places], self._labels[places]
+        images, labels = self._images[rows], self._labels[rows]
         return ShardBatch(images.index_fill_(0, idle, 0), labels.index_fill_(0, idle, 0))
 
     def _draw(self, step: int) -> Tensor:
-        """(local, B) places of records; those of an empty shard are some record's and must not be used."""
+        """(local, B) rows of records; those of an empty shard are some record's and must not be used."""
         numbers = np.random.default_rng([self._seed, step]).random(self._shards)[self._local.start : self._local.stop]
         uniform = torch.from_numpy(numbers).to(self._sizes.device)
         sizes = self._sizes.clamp_min(1)
         first = (uniform * sizes).to(torch.int64)
         turns = torch.arange(self._batch_size, device=sizes.device)
-        places = self._starts[:, None] + (first[:, None] + turns) % sizes[:, None]
-        return places.clamp_max(len(self._images) - 1)
+        rows = self._starts[:, None] + (first[:, None] + turns) % sizes[:, None]
+        return rows.clamp_max(len(self._images) - 1)
 
 
 def _shuffled(shards: Sequence[NDArray[np.int64]], local: range, seed: int) -> NDArray[np.int64]:
     """Rows of the local shards one after another, each shard in a random order of its own, then one row more.
 
     An upload sorted by class would otherwise give batches of one class. Every shard has its own stream and
-    permutes places, not row numbers: a record more or less elsewhere shifts row numbers, and changes nothing here.
+    permutes positions, not row numbers: a record more or less elsewhere shifts row numbers, and changes nothing here.
     """
     ordered = [
         shards[shard][np.random.default_rng([seed, 1, shard]).permutation(len(shards[shard]))] for shard in local

@@ -1,4 +1,4 @@
-"""What is done differently on a graphics processor; all of it, and nothing of it changes the guarantee.
+"""Tuning for graphics processors: all of it, and nothing of it changes the guarantee.
 
 Teachers are private and their votes are integers of bounded length however they were computed, so products of
 teachers may be rounded as coarsely as pays.
@@ -27,12 +27,12 @@ def block_bytes(device: torch.device) -> int:
 
 
 @contextmanager
-def coarse_products(device: torch.device, wanted: bool = True) -> Iterator[None]:
-    """Within it, matrix products on a graphics processor read 10 bits of a factor's mantissa (TF32), and add in 23.
+def reduced_precision_products(device: torch.device, enabled: bool = True) -> Iterator[None]:
+    """Within it, matrix products on a graphics processor use TF32: 10 bits of a factor's mantissa, sums in 23.
 
-    The setting belongs to the process: what is there before is there again afterwards.
+    The setting belongs to the process and is restored afterwards.
     """
-    if device.type != "cuda" or not wanted:
+    if device.type != "cuda" or not enabled:
         yield
         return
     before = torch.get_float32_matmul_precision()

@@ -22,7 +22,7 @@ from datalens_service.errors import CheckpointMismatch, InvalidSpec
 from datalens_service.models.adam import Slots, adam_step
 from datalens_service.models.teachers.base import TeacherBackend
 from datalens_service.models.teachers.device_tuning import block_bytes as usual_block_bytes
-from datalens_service.models.teachers.device_tuning import coarse_products
+from datalens_service.models.teachers.device_tuning import reduced_precision_products
 from datalens_service.models.teachers.networks import ARCHITECTURES, Parameters, Shape, TeacherNetwork
 from datalens_service.models.teachers.partitions import TeacherPartition, local_blocks, partition_teachers
 from datalens_service.models.teachers.tensor_store import GIBIBYTE, MEMORY_GIB, file_beyond, size_of
@@ -127,10 +127,12 @@ class TeacherEnsemble(TeacherBackend):
         labels = synthetic_labels if synthetic_labels.ndim == 2 else synthetic_labels[None]
         if self.num_teachers % len(images):
             raise InvalidSpec("num_teachers must be a multiple of the number of groups of synthetic images.")
-        own = self.num_teachers // len(images)
+        group_size = self.num_teachers // len(images)
         for group in range(len(images)):
-            for block in self._blocks(range(group * own, (group + 1) * own), real_images.shape[1] + images.shape[1]):
-                with coarse_products(self.device, self._coarse):
+            for block in self._blocks(
+                range(group * group_size, (group + 1) * group_size), real_images.shape[1] + images.shape[1]
+            ):
+                with reduced_precision_products(self.device, self._coarse):
                     self._train_block(block, real_images[block], real_labels[block], images[group], labels[group])
                 self._drop(block)
         self._steps += 1
@@ -151,7 +153,7 @@ class TeacherEnsemble(TeacherBackend):
         """
         images, labels = synthetic_images.to(self.device), synthetic_labels.to(self.device)
         for block in self._blocks(range(*teachers.indices(self.num_teachers)), len(images)):
-            with coarse_products(self.device, self._coarse):
+            with reduced_precision_products(self.device, self._coarse):
                 directions = self._gradient_block(block, images, labels)
             self._drop(block)
             yield directions
@@ -178,11 +180,11 @@ class TeacherEnsemble(TeacherBackend):
         Raises:
             CheckpointMismatch: It belongs to another architecture or number of teachers.
         """
-        own = self._slots.arrays()
-        shapes = {name: tuple(value.shape) for name, value in own.items()} | {"steps": ()}
+        arrays = self._slots.arrays()
+        shapes = {name: tuple(value.shape) for name, value in arrays.items()} | {"steps": ()}
         if shapes != {name: value.shape for name, value in state.items()}:
             raise CheckpointMismatch("The checkpoint holds other teachers than this job asks for.")
-        for name, value in own.items():
+        for name, value in arrays.items():
             value.copy_(torch.from_numpy(state[name]))
             self._drop()
         self._steps = int(state["steps"])

@@ -24,7 +24,7 @@ from datalens_service.errors import CheckpointMismatch
 from datalens_service.models.teachers.base import TeacherBackend
 from datalens_service.models.teachers.batches import ShardBatch
 from datalens_service.models.teachers.device_tuning import block_bytes as usual_block_bytes
-from datalens_service.models.teachers.device_tuning import coarse_products
+from datalens_service.models.teachers.device_tuning import reduced_precision_products
 from datalens_service.models.teachers.partitions import TeacherPartition, local_blocks, partition_teachers
 
 _NEAREST: Final = 1e-2
@@ -100,9 +100,9 @@ class KernelTeachers(TeacherBackend):
         """
         images, labels = self._seen(synthetic_images.to(self.device)), synthetic_labels.to(self.device)
         others = _towards_others(images, labels)
-        wanted = range(*teachers.indices(self.num_teachers))
-        for block in local_blocks(self._partitions, wanted, self.teachers_per_block(len(images))):
-            with coarse_products(self.device):
+        requested = range(*teachers.indices(self.num_teachers))
+        for block in local_blocks(self._partitions, requested, self.teachers_per_block(len(images))):
+            with reduced_precision_products(self.device):
                 yield self._towards_records(block, images, labels, others)
 
     def teachers_per_block(self, images: int) -> int:

@@ -8,8 +8,8 @@ Each network is cut behind its first linear map:
     first(images) → features → rest(features) → logits          pull_back: ∂/∂features → ∂/∂images
 
 The images that all teachers share then meet the first weights of all of them in one matrix product, and
-images never take part in automatic differentiation. Features carry the batch in their last axis: B images of
-the teacher's own, then S shared ones.
+images never take part in automatic differentiation. Features carry the batch in their last axis: B
+private images of each teacher, then S shared ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SLOPE: Final = 0.2
 class TeacherNetwork(ABC):
     """An architecture.
 
-    Shapes below are for n teachers, B images of each teacher's own, S shared ones, C classes, d numbers per image.
+    Shapes below are for n teachers, B private images of each teacher, S shared ones, C classes, d numbers per image.
 
     Args:
         schema: Of the images.
@@ -58,12 +58,12 @@ class TeacherNetwork(ABC):
         """Numbers kept per teacher and image between the forward and the backward pass, about."""
 
     @abstractmethod
-    def first(self, parameters: Parameters, own: Tensor, shared: Tensor, classes: Tensor) -> Tensor:
+    def first(self, parameters: Parameters, private: Tensor, shared: Tensor, classes: Tensor) -> Tensor:
         """The first linear map.
 
         Args:
             parameters: Of a block, stacked.
-            own: (n, B, d) images, each seen by one teacher, uint8 in 0..255 or float32 in [0, 1]; B may be 0.
+            private: (n, B, d) images, each seen by one teacher, uint8 in 0..255 or float32 in [0, 1]; B may be 0.
             shared: (S, d) images that all teachers of the block see.
             classes: (n, C, B + S) one-hot labels.
 
@@ -115,9 +115,9 @@ class Dense(TeacherNetwork):
         """The image itself dominates."""
         return self.schema.dimensions + 4 * self.hidden + self.schema.num_classes
 
-    def first(self, parameters: Parameters, own: Tensor, shared: Tensor, classes: Tensor) -> Tensor:
+    def first(self, parameters: Parameters, private: Tensor, shared: Tensor, classes: Tensor) -> Tensor:
         """(n, hidden, B + S)."""
-        products: Tensor = _FirstProduct.apply(parameters["input.weight"], own, shared, self._scratch)
+        products: Tensor = _FirstProduct.apply(parameters["input.weight"], private, shared, self._scratch)
         return products + _labels_and_bias(parameters, "input", classes)
 
     def rest(self, parameters: Parameters, features: Tensor, classes: Tensor) -> Tensor:
@@ -182,15 +182,15 @@ class Conv(TeacherNetwork):
         patches = TAPS * (self.schema.channels * area + 2 * first * small)
         return self.schema.dimensions + patches + 5 * first * area + 5 * second * small + 4 * self.hidden
 
-    def first(self, parameters: Parameters, own: Tensor, shared: Tensor, classes: Tensor) -> Tensor:
+    def first(self, parameters: Parameters, private: Tensor, shared: Tensor, classes: Tensor) -> Tensor:
         """(n, maps, height, width, B + S), the sides those of the convolution's output."""
         weight = parameters["conv1.weight"]
-        own_maps = torch.bmm(weight, unfold(self._planes(_as_floats(own))))
+        private_maps = torch.bmm(weight, unfold(self._planes(_as_floats(private))))
         shared_maps = weight.flatten(0, 1) @ unfold(self._planes(shared[None]))[0]
         offset = self._label_maps(parameters, 0, classes)
         features = [
             maps.view(*weight.shape[:2], *self.sides[0], batch)
-            for maps, batch in ((own_maps, own.shape[1]), (shared_maps, len(shared)))
+            for maps, batch in ((private_maps, private.shape[1]), (shared_maps, len(shared)))
         ]
         return torch.cat(features, dim=-1) + offset.view(*weight.shape[:2], *self.sides[0], -1)
 
@@ -238,7 +238,7 @@ def _labels_and_bias(parameters: Parameters, layer: str, classes: Tensor) -> Ten
 
 
 class _FirstProduct(torch.autograd.Function):
-    """(n, out, B + S): first weights (n, out, in) times own (n, B, in) and shared (S, in) images.
+    """(n, out, B + S): first weights (n, out, in) times private (n, B, in) and shared (S, in) images.
 
     One product with the images in front reads the weights once and along their rows, forth and back: they are the
     largest array of the dense teacher. Its images and its gradient lie in `scratch`, so the gradient is to be used
@@ -246,13 +246,13 @@ class _FirstProduct(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(context: Any, weight: Tensor, own: Tensor, shared: Tensor, scratch: Scratch) -> Tensor:
-        if not own.shape[1]:
+    def forward(context: Any, weight: Tensor, private: Tensor, shared: Tensor, scratch: Scratch) -> Tensor:
+        if not private.shape[1]:
             return torch.bmm(shared.expand(len(weight), -1, -1), weight.mT).mT
-        context.scale, context.scratch = 1 / 255 if own.dtype == torch.uint8 else 1.0, scratch
-        rows = scratch.tensor("rows", (len(own), own.shape[1] + len(shared), own.shape[2]), weight.device)
-        rows[:, : own.shape[1]] = own
-        rows[:, own.shape[1] :] = shared / context.scale
+        context.scale, context.scratch = 1 / 255 if private.dtype == torch.uint8 else 1.0, scratch
+        rows = scratch.tensor("rows", (len(private), private.shape[1] + len(shared), private.shape[2]), weight.device)
+        rows[:, : private.shape[1]] = private
+        rows[:, private.shape[1] :] = shared / context.scale
         context.save_for_backward(rows)
         return torch.bmm(rows, weight.mT).mul_(context.scale).mT
 
