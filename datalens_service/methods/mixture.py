@@ -21,11 +21,11 @@ from datalens_service.methods.base import ExecutionOptions, Method, Plan, Planne
 from datalens_service.methods.moments import Moments, MomentsRun
 from datalens_service.methods.record_sums import (
     COUNT_WEIGHT,
-    Moment,
+    GroupedSum,
     StatelessRun,
     calibrated,
-    seen_dimensions,
-    sums_of,
+    list_sums,
+    summed_dimensions,
 )
 from datalens_service.models.generators.mixture import MixtureFit, nearest
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -73,7 +73,7 @@ class Mixture(Method):
         rest, rank = 1 - self.start_share, self.rank(schema)
         return Plan(
             releases=(
-                self._products(schema, 1, seen_dimensions(schema), self.subspace_share * units),
+                self._products(schema, 1, summed_dimensions(schema), self.subspace_share * units),
                 self._means(schema, classes, self.means_share * self.start_share * units),
                 self._products(schema, classes, rank, covariances_share * self.start_share * units),
                 self._means(schema, components, self.means_share * rest * units, self.iterations),
@@ -117,7 +117,7 @@ class MixtureRun(StatelessRun):
     def __init__(self, parameters: Mixture, plan: Plan, dataset: Dataset, randomness: TrainingRandomness) -> None:
         lengths = Moments(clip_norm=parameters.clip_norm, residual_norm=parameters.residual_norm)
         self._start = MomentsRun(lengths, Plan(releases=plan.releases[:_RELEASES_OF_MOMENTS]), dataset)
-        self._mechanisms = sums_of(plan)[self._start.steps :]
+        self._mechanisms = list_sums(plan)[self._start.steps :]
         self._parameters = parameters
         self._schema = dataset.schema
         self._rng = randomness.numpy("mixture.centres")
@@ -147,7 +147,7 @@ class MixtureRun(StatelessRun):
         from datalens_service.models.generators.generator import Generator
 
         records = self._start.records
-        tensors = records.lifted(self._components.tensors(records.clip_norm))
+        tensors = records.lift(self._components.tensors(records.clip_norm))
         return Generator("mixture", self._schema, {}, tensors)
 
     @property
@@ -158,7 +158,7 @@ class MixtureRun(StatelessRun):
             self._fit = MixtureFit(self._start.fit, parameters.components, parameters.pooling, self._rng)
         return self._fit
 
-    def _contributions(self, mechanism: Moment) -> GroupedVectors:
+    def _contributions(self, mechanism: GroupedSum) -> GroupedVectors:
         """What every record adds to the sums of the component next to it."""
         records, centres = self._start.records, self._components.centres
         coordinates = records.coordinates(self._start.fit.basis)

@@ -20,8 +20,8 @@ from datalens_service.methods.record_sums import (
     ClippedRecords,
     StatelessRun,
     calibrated,
-    seen_dimensions,
-    sums_of,
+    list_sums,
+    summed_dimensions,
 )
 from datalens_service.models.generators.gaussian import GaussianFit
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -59,7 +59,7 @@ class Moments(Method):
         rank = min(self.subspace_dimensions, schema.dimensions)
         loudest = MAXIMUM_NOISE_STDDEV
         common = {"records_per_unit": schema.records_per_unit, "noise_stddev": loudest}
-        subspace = OuterProductSum(num_groups=1, dimensions=seen_dimensions(schema), **common)
+        subspace = OuterProductSum(num_groups=1, dimensions=summed_dimensions(schema), **common)
         means = VectorSum(num_groups=schema.num_classes, dimensions=rank, count_weight=COUNT_WEIGHT, **common)
         covariances = OuterProductSum(num_groups=schema.num_classes, dimensions=rank, **common)
         covariances_share = 1 - self.subspace_share - self.means_share
@@ -87,7 +87,7 @@ class MomentsRun(StatelessRun):
     """
 
     def __init__(self, parameters: Moments, plan: Plan, dataset: Dataset) -> None:
-        self._mechanisms = sums_of(plan)
+        self._mechanisms = list_sums(plan)
         self._schema = dataset.schema
         self.records = ClippedRecords(dataset, parameters.clip_norm)
         self._residual_norm = parameters.residual_norm
@@ -115,7 +115,7 @@ class MomentsRun(StatelessRun):
         """The class-conditional Gaussian."""
         from datalens_service.models.generators.generator import Generator
 
-        tensors = self.records.lifted(self.fit.tensors(self.records.clip_norm))
+        tensors = self.records.lift(self.fit.tensors(self.records.clip_norm))
         return Generator("gaussian", self._schema, {}, tensors)
 
     def _coordinates(self) -> GroupedVectors:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
 
 Floats = NDArray[np.float64]
-Moment = OuterProductSum | VectorSum
+GroupedSum = OuterProductSum | VectorSum
 
 # Grid steps of one record's count: a tenth of the means' μ², as (683/2063)² ≈ 1/9 of the vectors' share.
 COUNT_WEIGHT = 683
@@ -35,12 +35,12 @@ _FREQUENCIES = 2048
 _ROWS = 4096
 
 
-def seen_dimensions(schema: Schema) -> int:
-    """Numbers of an image that the sums see: all of them, or its lowest frequencies."""
+def summed_dimensions(schema: Schema) -> int:
+    """Numbers of an image that are summed: all of them, or its lowest frequencies."""
     return schema.dimensions if schema.dimensions <= MAXIMUM_DIMENSIONS else _FREQUENCIES
 
 
-def calibrated(mechanism: Moment | CrossProductSum, units: float) -> PlannedRelease:
+def calibrated(mechanism: GroupedSum | CrossProductSum, units: float) -> PlannedRelease:
     """The release with the noise that makes it cost at most `units`, on the finest grid for which it can be drawn.
 
     Raises:
@@ -57,7 +57,7 @@ def calibrated(mechanism: Moment | CrossProductSum, units: float) -> PlannedRele
     raise InfeasiblePlan("epsilon is too small for noisy sums of these images: raise epsilon.")
 
 
-def sums_of(plan: Plan) -> list[Moment]:
+def list_sums(plan: Plan) -> list[GroupedSum]:
     """Its releases of sums of records, one by one; votes are left out."""
     mechanisms = [release.mechanism for release in plan.releases for _ in range(release.count)]
     return [mechanism for mechanism in mechanisms if isinstance(mechanism, OuterProductSum | VectorSum)]
@@ -75,27 +75,27 @@ class ClippedRecords:
         self.clip_norm = clip_norm * math.sqrt(dataset.schema.dimensions)
         self.labels = dataset.train.labels
         self._data = dataset.train
-        seen = seen_dimensions(dataset.schema)
-        self._frequencies = dct_basis(dataset.schema, seen) if seen < dataset.schema.dimensions else None
+        summed = summed_dimensions(dataset.schema)
+        self._frequencies = dct_basis(dataset.schema, summed) if summed < dataset.schema.dimensions else None
 
     def pooled(self) -> GroupedVectors:
         """Whole images, not told apart by class; longer ones are scaled back by the mechanism."""
-        blocks = [self._seen(self._data.images[row : row + _ROWS]) for row in range(0, len(self._data), _ROWS)]
+        blocks = [self._reduce(self._data.images[row : row + _ROWS]) for row in range(0, len(self._data), _ROWS)]
         return self.vectors(np.concatenate(blocks), np.zeros(len(self._data), dtype=np.int64))
 
-    def lifted(self, tensors: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-        """A released model of what the sums see as one of whole images; frequencies do not depend on data."""
+    def lift(self, tensors: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+        """A released model of summed numbers as one of whole images; frequencies do not depend on data."""
         if self._frequencies is None:
             return tensors
         return tensors | {"basis": np.ascontiguousarray(self._frequencies @ tensors["basis"])}
 
-    def _seen(self, images: NDArray[np.uint8]) -> Floats:
+    def _reduce(self, images: NDArray[np.uint8]) -> Floats:
         pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / (255.0 * self.clip_norm)
         return pixels if self._frequencies is None else pixels @ self._frequencies
 
     def coordinates(self, basis: Floats) -> Floats:
         """(n, q): images of length at most 1 in a released basis (d, q)."""
-        return _shortened(self.pooled().values) @ basis
+        return _clip(self.pooled().values) @ basis
 
     def vectors(self, values: Floats, groups: NDArray[np.int64]) -> GroupedVectors:
         """One vector per record, with its group and its unit."""
@@ -121,7 +121,7 @@ class StatelessRun:
         """Nothing to restore."""
 
 
-def _shortened(vectors: Floats) -> Floats:
+def _clip(vectors: Floats) -> Floats:
     """Rows longer than 1 scaled back to 1, as the mechanism does."""
     lengths: Floats = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.maximum(lengths, 1.0)

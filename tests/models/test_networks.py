@@ -36,7 +36,7 @@ def test_activations_cover_what_is_kept_for_the_backward_pass(architecture: str,
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         ensemble.train_step(*batch)
-    weights = {value.untyped_storage().data_ptr() for value in ensemble._slots.parameters.values()}
+    weights = {value.untyped_storage().data_ptr() for value in ensemble._adam_state.parameters.values()}
     activations = sum(storage.nbytes() for place, storage in kept.items() if place not in weights)
     estimate = 4 * 3 * 30 * network.activations()
     # The rest of the estimate is for gradients during the backward pass.

@@ -117,23 +117,23 @@ def test_a_disk_that_is_too_small_is_a_sentence(tmp_path: Path, monkeypatch: pyt
 
 def test_the_limit_counts_all_tensors():
     half = [(2**27,), (2**27,)]
-    assert tensor_store.file_beyond(1.0, half, CPU) is None
-    assert tensor_store.file_beyond(0.5, [(2**10,), (2**27 - 2**10,)], CPU) is None
-    assert tensor_store.file_beyond(0.0001, [(2**15,)], CPU) is not None
+    assert tensor_store.spill_to_file(1.0, half, CPU) is None
+    assert tensor_store.spill_to_file(0.5, [(2**10,), (2**27 - 2**10,)], CPU) is None
+    assert tensor_store.spill_to_file(0.0001, [(2**15,)], CPU) is not None
 
 
 def test_less_stays_in_memory_while_less_is_free(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tensor_store, "available_bytes", lambda device: 2**16)
-    assert tensor_store.file_beyond(8.0, [(2**14,)], CPU) is None
-    assert tensor_store.file_beyond(8.0, [(2**14 + 1,)], CPU) is not None
+    assert tensor_store.spill_to_file(8.0, [(2**14,)], CPU) is None
+    assert tensor_store.spill_to_file(8.0, [(2**14 + 1,)], CPU) is not None
 
 
 def test_a_graphics_processor_keeps_its_tensors_to_itself(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tensor_store, "available_bytes", lambda device: 2**33)
     cuda = torch.device("cuda")
-    assert tensor_store.file_beyond(0.001, [(2**31,)], cuda) is None
+    assert tensor_store.spill_to_file(0.001, [(2**31,)], cuda) is None
     with pytest.raises(InvalidSpec, match=r"need 25\.0 GiB of memory of the GPU and 8\.0 GiB .*dense"):
-        tensor_store.file_beyond(8.0, [(25 * 2**28,)], cuda)
+        tensor_store.spill_to_file(8.0, [(25 * 2**28,)], cuda)
 
 
 def test_this_machine_has_memory():
@@ -159,7 +159,7 @@ def work(teachers, memory_gib):
         ensemble.train_step(real, labels, torch.rand(2, 784), torch.zeros(2, dtype=torch.int64))
     for block in ensemble.image_gradients(torch.rand(2, 784), torch.zeros(2, dtype=torch.int64)):
         assert block.isfinite().all()
-    return sum(value.nbytes for value in ensemble._slots.arrays().values()) / 2**20
+    return sum(value.nbytes for value in ensemble._adam_state.arrays().values()) / 2**20
 
 work(100, 8.0)
 before = resident("VmRSS")

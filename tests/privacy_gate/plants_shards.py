@@ -10,7 +10,7 @@ import torch
 
 from datalens_service.data import dataset, partition, units
 from datalens_service.data.dataset import Split
-from datalens_service.models.adam import Slots
+from datalens_service.models.adam import AdamState
 from datalens_service.models.teachers import batches, ensemble
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.networks import Dense
@@ -83,13 +83,13 @@ def units_are_numbered(patch: pytest.MonkeyPatch) -> None:
 
 def optimiser_is_shared(patch: pytest.MonkeyPatch) -> None:
     """Blocks of teachers take turns in one slot whose Adam moments stay there."""
-    block = Slots.block
+    block = AdamState.block
 
-    def shared(self: Slots, rows: slice) -> Slots:
+    def shared(self: AdamState, rows: slice) -> AdamState:
         slot = block(self, slice(0, rows.stop - rows.start))
         return block(self, rows)._replace(first=slot.first, second=slot.second)
 
-    patch.setattr(Slots, "block", shared)
+    patch.setattr(AdamState, "block", shared)
 
 
 def normalisation_is_shared(patch: pytest.MonkeyPatch) -> None:
@@ -106,9 +106,9 @@ def gradients_are_clipped_together(patch: pytest.MonkeyPatch) -> None:
     """A global norm over the stacked gradients, as an optimiser's clipping helper computes it."""
     adam_step = ensemble.adam_step
 
-    def clipped(slots: Slots, gradients: dict[str, torch.Tensor], *others: Any) -> None:
+    def clipped(adam_state: AdamState, gradients: dict[str, torch.Tensor], *others: Any) -> None:
         norm = torch.sqrt(sum(value.square().sum() for value in gradients.values()))
-        adam_step(slots, {name: value / norm.clamp_min(1e-3) for name, value in gradients.items()}, *others)
+        adam_step(adam_state, {name: value / norm.clamp_min(1e-3) for name, value in gradients.items()}, *others)
 
     patch.setattr(ensemble, "adam_step", clipped)
 

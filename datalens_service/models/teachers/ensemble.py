@@ -19,13 +19,13 @@ from torch.nn import functional
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import CheckpointMismatch, InvalidSpec
-from datalens_service.models.adam import Slots, adam_step
+from datalens_service.models.adam import AdamState, adam_step
 from datalens_service.models.teachers.base import TeacherBackend
 from datalens_service.models.teachers.device_tuning import block_bytes as usual_block_bytes
 from datalens_service.models.teachers.device_tuning import reduced_precision_products
 from datalens_service.models.teachers.networks import ARCHITECTURES, Parameters, Shape, TeacherNetwork
 from datalens_service.models.teachers.partitions import TeacherPartition, local_blocks, partition_teachers
-from datalens_service.models.teachers.tensor_store import GIBIBYTE, MEMORY_GIB, file_beyond, size_of
+from datalens_service.models.teachers.tensor_store import GIBIBYTE, MEMORY_GIB, spill_to_file, total_bytes
 
 _DRAWN_AT_ONCE: Final = 2**20
 
@@ -96,10 +96,10 @@ class TeacherEnsemble(TeacherBackend):
         self._coarse = coarse
         self._block_bytes = block_bytes or usual_block_bytes(self.device)
         shapes = {name: (len(self.local), *shape) for name, shape in self._network.shapes().items()}
-        tensors = [*shapes.values()] * len(Slots._fields)
-        self._file = file_beyond(memory_gib, tensors, self.device, folder)
-        self.large = self._file is not None or size_of(tensors) > memory_gib * GIBIBYTE
-        self._slots = Slots.zeros(shapes, self._zeros)
+        tensors = [*shapes.values()] * len(AdamState._fields)
+        self._file = spill_to_file(memory_gib, tensors, self.device, folder)
+        self.large = self._file is not None or total_bytes(tensors) > memory_gib * GIBIBYTE
+        self._adam_state = AdamState.zeros(shapes, self._zeros)
         self._draw(seed)
         self._steps = 0
 
@@ -160,7 +160,7 @@ class TeacherEnsemble(TeacherBackend):
 
     def teachers_per_block(self, images: int) -> int:
         """How many teachers are handled at once when each sees `images` images."""
-        weights = sum(value[0].numel() for value in self._slots.parameters.values())
+        weights = sum(value[0].numel() for value in self._adam_state.parameters.values())
         return max(1, self._block_bytes // (4 * (2 * weights + images * self._network.activations())))
 
     def state(self) -> dict[str, NDArray[np.generic]]:
@@ -169,7 +169,7 @@ class TeacherEnsemble(TeacherBackend):
         They are copies in memory, whatever the limit: do not ask for them when `large`, train again instead.
         """
         state: dict[str, NDArray[np.generic]] = {"steps": np.array(self._steps, dtype=np.int64)}
-        for name, value in self._slots.arrays().items():
+        for name, value in self._adam_state.arrays().items():
             state[name] = value.cpu().numpy().copy()
             self._drop()
         return state
@@ -180,7 +180,7 @@ class TeacherEnsemble(TeacherBackend):
         Raises:
             CheckpointMismatch: It belongs to another architecture or number of teachers.
         """
-        arrays = self._slots.arrays()
+        arrays = self._adam_state.arrays()
         shapes = {name: tuple(value.shape) for name, value in arrays.items()} | {"steps": ()}
         if shapes != {name: value.shape for name, value in state.items()}:
             raise CheckpointMismatch("The checkpoint holds other teachers than this job asks for.")
@@ -203,7 +203,7 @@ class TeacherEnsemble(TeacherBackend):
         for partition in self._partitions:
             generator.manual_seed((seed + partition.start) % 2**63)
             rows = slice(partition.start - self.local.start, partition.stop - self.local.start)
-            for name, value in self._slots.block(rows).parameters.items():
+            for name, value in self._adam_state.block(rows).parameters.items():
                 if stddev := self._network.initial_stddev(name):
                     for piece in torch.split(value.view(-1), _DRAWN_AT_ONCE):
                         piece.normal_(0.0, stddev, generator=generator)
@@ -216,24 +216,24 @@ class TeacherEnsemble(TeacherBackend):
     def _train_block(
         self, block: slice, real_images: Tensor, real_labels: Tensor, images: Tensor, labels: Tensor
     ) -> None:
-        slots = self._slots.block(block)
-        leaves = {name: value.detach().requires_grad_() for name, value in slots.parameters.items()}
+        adam_state = self._adam_state.block(block)
+        leaves = {name: value.detach().requires_grad_() for name, value in adam_state.parameters.items()}
         real = real_images.to(self.device)
         classes = torch.cat([self._one_hot(real_labels), self._one_hot(labels).expand(len(real), -1, -1)], dim=-1)
         features = self._network.first(leaves, real, images.to(self.device), classes)
         logits = self._network.rest(leaves, features, classes)
         gradients = torch.autograd.grad(_cross_entropy(logits, real.shape[1]), list(leaves.values()))
-        self._move(slots, dict(zip(leaves, gradients, strict=True)), self._idle[block])
+        self._apply_adam(adam_state, dict(zip(leaves, gradients, strict=True)), self._idle[block])
 
-    def _move(self, slots: Slots, gradients: Parameters, idle: Tensor) -> None:
+    def _apply_adam(self, adam_state: AdamState, gradients: Parameters, idle: Tensor) -> None:
         """One Adam step of a block; a teacher without records has gradient 0 and stays where it is."""
         if self._some_idle:
             shape = {name: (-1, *[1] * (value.ndim - 1)) for name, value in gradients.items()}
             gradients = {name: value.masked_fill(idle.view(shape[name]), 0.0) for name, value in gradients.items()}
-        adam_step(slots, gradients, self._steps, self._learning_rate, self._beta1)
+        adam_step(adam_state, gradients, self._steps, self._learning_rate, self._beta1)
 
     def _gradient_block(self, block: slice, images: Tensor, labels: Tensor) -> Tensor:
-        parameters = self._slots.block(block).parameters
+        parameters = self._adam_state.block(block).parameters
         classes = self._one_hot(labels).expand(block.stop - block.start, -1, -1)
         nothing = images.new_empty(len(classes), 0, images.shape[1])
         features = self._network.first(parameters, nothing, images, classes).requires_grad_()

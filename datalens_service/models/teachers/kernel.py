@@ -77,7 +77,7 @@ class KernelTeachers(TeacherBackend):
         self._block_bytes = block_bytes or usual_block_bytes(self.device)
         self._dimensions = records.images.shape[-1]
         self._labels = records.labels.to(self.device)
-        self._records = records.images if self._basis is None else self._all_seen(records.images)
+        self._records = records.images if self._basis is None else self._project_all(records.images)
 
     def train_step(
         self, real_images: Tensor, real_labels: Tensor, synthetic_images: Tensor, synthetic_labels: Tensor
@@ -98,7 +98,7 @@ class KernelTeachers(TeacherBackend):
             (teachers of a block, images, d or K) in the order of the teachers. Rows are 0 where a teacher has no
             record of the image's class.
         """
-        images, labels = self._seen(synthetic_images.to(self.device)), synthetic_labels.to(self.device)
+        images, labels = self._project(synthetic_images.to(self.device)), synthetic_labels.to(self.device)
         others = _towards_others(images, labels)
         requested = range(*teachers.indices(self.num_teachers))
         for block in local_blocks(self._partitions, requested, self.teachers_per_block(len(images))):
@@ -124,7 +124,7 @@ class KernelTeachers(TeacherBackend):
     def _towards_records(self, block: slice, images: Tensor, labels: Tensor, others: Tensor) -> Tensor:
         """(n, images, K): mean unit vector towards own records of the image's class, less `others`."""
         records = self._records[block]
-        records = records if self._basis is not None else self._seen(records.to(self.device))
+        records = records if self._basis is not None else self._project(records.to(self.device))
         active = self._active[block].to(self.device)
         same = (self._labels[block][:, None, :] == labels[:, None]) & active[:, None, None]
         counts = same.sum(dim=-1, keepdim=True)
@@ -132,15 +132,15 @@ class KernelTeachers(TeacherBackend):
         pushed = images * weights.sum(dim=-1, keepdim=True) + others * (counts > 0)
         return torch.bmm(weights, records).sub_(pushed)
 
-    def _seen(self, images: Tensor) -> Tensor:
-        """Bytes or numbers in [0, 1] (…, d) as the teachers see them."""
+    def _project(self, images: Tensor) -> Tensor:
+        """Bytes or numbers in [0, 1] (…, d) in the coordinates of the votes."""
         numbers = images.float().div_(255) if images.dtype == torch.uint8 else images
         return numbers if self._basis is None else numbers @ self._basis
 
-    def _all_seen(self, images: Tensor) -> Tensor:
-        """As `_seen`; a block at a time, since pixels as numbers are large."""
+    def _project_all(self, images: Tensor) -> Tensor:
+        """As `_project`; a block at a time, since pixels as numbers are large."""
         rows = max(1, self._block_bytes // (4 * self._dimensions * images.shape[1]))
-        return torch.cat([self._seen(part.to(self.device)) for part in torch.split(images, rows)])
+        return torch.cat([self._project(part.to(self.device)) for part in torch.split(images, rows)])
 
 
 def _distances(records: Tensor, images: Tensor) -> Tensor:

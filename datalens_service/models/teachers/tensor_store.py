@@ -94,7 +94,7 @@ class Scratch:
         return buffer[:needed].view(shape)
 
 
-def file_beyond(
+def spill_to_file(
     memory_gib: float, shapes: Sequence[Shape], device: torch.device, folder: Path | None = None
 ) -> TensorFile | None:
     """A file for tensors that do not fit into memory, None where they fit.
@@ -109,7 +109,7 @@ def file_beyond(
     Raises:
         InvalidSpec: They fit neither into memory nor on the disk. Says how much is needed and what to change.
     """
-    needed, free = size_of(shapes), available_bytes(device)
+    needed, free = total_bytes(shapes), available_bytes(device)
     if device.type == "cuda":
         if needed > free:
             raise _too_large(needed, free, "memory of the GPU")
@@ -117,7 +117,7 @@ def file_beyond(
     return None if needed <= min(memory_gib * GIBIBYTE, free) else TensorFile(shapes, folder)
 
 
-def size_of(shapes: Sequence[Shape]) -> int:
+def total_bytes(shapes: Sequence[Shape]) -> int:
     """Bytes of float32 tensors."""
     return sum(_FLOAT * math.prod(shape) for shape in shapes)
 
