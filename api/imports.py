@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 
 from api.synthetic import draw
 from datalens_service.errors import InvalidInput
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.store import generators
 from datalens_service.store.database import Database
 from datalens_service.store.disk import translated

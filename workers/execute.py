@@ -25,8 +25,8 @@ from datalens_service.errors import (
     StoreUnavailable,
 )
 from datalens_service.evaluation.evaluate import PENDING, Evaluation
-from datalens_service.methods import Place
-from datalens_service.ranks import ALONE, Ranks
+from datalens_service.methods import ExecutionOptions
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.run import Observer, Result, run
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
@@ -54,7 +54,7 @@ def execute(
     settings: Settings,
     lease: Lease,
     observe: Observer | None = None,
-    ranks: Ranks = ALONE,
+    ranks: ProcessGroup = SINGLE_PROCESS,
 ) -> Job:
     """Do the job and end it: succeeded, cancelled, or failed with a problem that is safe to show.
 
@@ -102,7 +102,7 @@ def _work(
     lease: Lease,
     private: PrivateFolder,
     observe: Observer,
-    ranks: Ranks,
+    ranks: ProcessGroup,
 ) -> None:
     job = jobs.get(database, lease.job_id)
     spec = TrainingSpec.model_validate(job.spec)
@@ -111,8 +111,8 @@ def _work(
     checkpoints = Checkpoints(private.checkpoint, spec.digest())
     account = JobAccount(database, lease.job_id, lease.token)
     previews = SamplePreviews(artifacts, lease)
-    result = _run(spec, dataset, account, observe, checkpoints, previews, Place(device, private.path, ranks))
-    ranks.dismiss()
+    result = _run(spec, dataset, account, observe, checkpoints, previews, ExecutionOptions(device, private.path, ranks))
+    ranks.shutdown()
     writer = _ReleaseWriter(database, artifacts, settings, lease, private.path, result, spec.synthetic_images, observe)
     writer.store(package, PENDING if spec.evaluation.enabled else Evaluation())
     leases.mark_released(database, lease)
@@ -150,10 +150,17 @@ def _run(
     observe: Observer,
     checkpoints: Checkpoints,
     previews: SamplePreviews,
-    place: Place,
+    options: ExecutionOptions,
 ) -> Result:
     begin = partial(
-        run, spec, dataset, account=account, observe=observe, checkpoints=checkpoints, previews=previews, place=place
+        run,
+        spec,
+        dataset,
+        account=account,
+        observe=observe,
+        checkpoints=checkpoints,
+        previews=previews,
+        options=options,
     )
     try:
         return begin()

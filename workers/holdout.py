@@ -18,7 +18,7 @@ from datalens_service.evaluation import EvaluationSettings, Measure, classifiers
 from datalens_service.evaluation.bench import trained_by
 from datalens_service.mechanisms import AccuracyCount
 from datalens_service.mechanisms.accuracy import Answers
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import epsilon_of_units, round_up
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.store import datasets, jobs, leases, measurements

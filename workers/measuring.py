@@ -23,7 +23,7 @@ from datalens_service.errors import (
 from datalens_service.evaluation import Measure, Unavailable
 from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
 from datalens_service.methods import Moments
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.run import Observer, Result, run
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database

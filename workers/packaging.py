@@ -20,7 +20,7 @@ from datalens_service.evaluation.card import card
 from datalens_service.evaluation.html import owner_html, releasable_html
 from datalens_service.evaluation.pictures import pictures_of
 from datalens_service.evaluation.report import Report, owner_view, releasable_view
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.run import Observer
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.bundle import ACCOUNT_FILE, PROOF_FILE, AccountProof, JobProof

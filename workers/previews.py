@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.leases import Lease
 from workers.packaging import SAMPLES, sample_picture

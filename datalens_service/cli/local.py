@@ -29,7 +29,7 @@ from datalens_service.data.dataset import Dataset, Split
 from datalens_service.data.stored import load_dataset, save_dataset
 from datalens_service.data.upload import Upload
 from datalens_service.errors import InvalidInput, RankLost, StateConflict
-from datalens_service.ranks import ALONE, Ranks
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.run import Observer
 from datalens_service.sampling import write_prefix
 from datalens_service.settings import Settings
@@ -113,7 +113,7 @@ class Workbench:
             max_attempts=_MAXIMUM_ATTEMPTS,
         )
 
-    def work(self, job: Job, observe: Observer, ranks: Ranks = ALONE) -> Job:
+    def work(self, job: Job, observe: Observer, ranks: ProcessGroup = SINGLE_PROCESS) -> Job:
         """Do the job in this process and those it leads, from where an earlier one left it.
 
         Raises:

@@ -11,7 +11,7 @@ from datalens_service.cli import options, output
 from datalens_service.cli.exits import ExitCode
 from datalens_service.cli.settings import embedded_settings
 from datalens_service.cli.specs import SpecOptions, class_names, unit_declaration
-from datalens_service.ranks import ALONE, Ranks, joined
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group
 
 if TYPE_CHECKING:
     from datalens_service.cli.local import Workbench
@@ -66,7 +66,7 @@ def train(
     upload, noticed = read_with_notices(data, class_names=class_names(classes), units=units)
     if public_test:
         upload = with_public_test(upload)
-    with joined(embedded_settings(out).rank_timeout_seconds) as ranks:
+    with join_process_group(embedded_settings(out).rank_timeout_seconds) as ranks:
         if ranks.rank:
             _assist(ranks, upload)
         else:
@@ -75,7 +75,13 @@ def train(
 
 
 def train_upload(
-    upload: Upload, format_name: str, asked: SpecOptions, out: Path, *, as_json: bool, ranks: Ranks = ALONE
+    upload: Upload,
+    format_name: str,
+    asked: SpecOptions,
+    out: Path,
+    *,
+    as_json: bool,
+    ranks: ProcessGroup = SINGLE_PROCESS,
 ) -> None:
     """Train in an output folder, with a progress bar, and show what there is afterwards.
 
@@ -110,7 +116,7 @@ def train_upload(
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
-def _work(bench: Workbench, dataset: StoredDataset, job: Job, ranks: Ranks) -> Job:
+def _work(bench: Workbench, dataset: StoredDataset, job: Job, ranks: ProcessGroup) -> Job:
     from datalens_service.cli.interruption import Interruption
     from datalens_service.cli.progress import PhaseBars
     from workers.observer import ShutdownRequested
@@ -150,7 +156,7 @@ class _EarlyDelivery:
             self._bars.note(f"The synthetic images are ready in {self._bench.out}; they are still being measured.")
 
 
-def _assist(ranks: Ranks, upload: Upload) -> None:
-    from datalens_service.methods.voters import assist
+def _assist(ranks: ProcessGroup, upload: Upload) -> None:
+    from datalens_service.methods.datalens.distributed import run_follower
 
-    assist(ranks, upload)
+    run_follower(ranks, upload)

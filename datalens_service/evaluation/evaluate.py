@@ -21,7 +21,7 @@ from datalens_service.evaluation.measures import EXTRACTOR_TITLES, ClassFigure, 
 from datalens_service.evaluation.per_class import per_class
 from datalens_service.evaluation.reference import Reference, fidelity_reference, test_reference
 from datalens_service.evaluation.settings import EvaluationSettings
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 
 _SUFFIXES = {"": classifiers.A, "_resnet": classifiers.RESIDUAL}
 _CLASSIFIER_NAMES = {"": "classifier A", "_resnet": "residual network"}

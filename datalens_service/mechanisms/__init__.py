@@ -8,7 +8,7 @@ from datalens_service.mechanisms.gradient_sum import GradientChunk, GradientSum
 from datalens_service.mechanisms.klevel import KLevel
 from datalens_service.mechanisms.moments import BoundedSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.topagg import TopAgg
-from datalens_service.mechanisms.votes import SharedVotes, SomeImages, Threshold, VoteMechanism
+from datalens_service.mechanisms.votes import DistributedGradients, PartialGradients, Threshold, VoteMechanism
 
 AnyMechanism = (
     TopAgg | KLevel | CountSketch | VectorSum | OuterProductSum | CrossProductSum | GradientSum | AccuracyCount
@@ -25,13 +25,13 @@ __all__ = [
     "BoundedSum",
     "CountSketch",
     "CrossProductSum",
+    "DistributedGradients",
     "GradientChunk",
     "GradientSum",
     "KLevel",
     "Mechanism",
     "OuterProductSum",
-    "SharedVotes",
-    "SomeImages",
+    "PartialGradients",
     "Threshold",
     "TopAgg",
     "VectorSum",

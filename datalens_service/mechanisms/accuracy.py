@@ -55,7 +55,7 @@ class AccuracyCount(Mechanism[Answers, float]):
         """Always: a unit counts once, whatever it holds."""
         return True
 
-    def total(self, contributions: Answers) -> Integers:
+    def exact_sum(self, contributions: Answers) -> Integers:
         """int64 array (1,): the count."""
         _, first = np.unique(contributions.units, return_index=True)
         return np.array([np.count_nonzero(contributions.right[first])], dtype=np.int64)

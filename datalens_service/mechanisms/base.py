@@ -75,7 +75,7 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         """
 
     @abstractmethod
-    def total(self, contributions: Contributions) -> Integers:
+    def exact_sum(self, contributions: Contributions) -> Integers:
         """The un-noised sum; private."""
 
     @abstractmethod
@@ -115,7 +115,7 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         """
         noisy = account.replay(step)
         if noisy is None:
-            exact = self.total(contributions())
+            exact = self.exact_sum(contributions())
             account.charge(step, self.label(), self.cost())
             noisy = exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
             account.store(step, noisy)

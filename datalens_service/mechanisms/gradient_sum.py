@@ -73,7 +73,7 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         """Always: a unit adds one clipped mean, whatever it holds."""
         return True
 
-    def total(self, contributions: Iterable[GradientChunk]) -> Integers:
+    def exact_sum(self, contributions: Iterable[GradientChunk]) -> Integers:
         """int64 array (dimensions,).
 
         Raises:

@@ -12,7 +12,7 @@ import numpy as np
 from api.deps import Services
 from datalens_service.data.export import WRITERS
 from datalens_service.evaluation.report import owner_view, releasable_view
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.store import datasets, jobs, leases
 from datalens_service.store.jobs import JobState
 from tests.evaluation.conftest import report as finished_report

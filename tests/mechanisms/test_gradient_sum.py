@@ -69,7 +69,7 @@ def test_sums_are_exact_whatever_the_chunks(sizes):
         for parts in zip(torch.split(rows, sizes), torch.split(torch.arange(1_000), sizes), strict=True)
     ]
     expected = mechanism.on_grid(rows).numpy().astype(np.int64).sum(axis=0)
-    np.testing.assert_array_equal(mechanism.total(chunks), expected)
+    np.testing.assert_array_equal(mechanism.exact_sum(chunks), expected)
 
 
 def test_a_unit_of_several_records_adds_the_clipped_mean_of_their_gradients():
@@ -79,7 +79,7 @@ def test_a_unit_of_several_records_adds_the_clipped_mean_of_their_gradients():
     means = torch.stack([rows[:3].double().mean(0), rows[3].double(), rows[4:].double().mean(0)])
     torch.testing.assert_close(unit_means(GradientChunk(rows, units)), means)
     expected = mechanism.on_grid(means).numpy().astype(np.int64).sum(axis=0)
-    np.testing.assert_array_equal(mechanism.total([GradientChunk(rows, units)]), expected)
+    np.testing.assert_array_equal(mechanism.exact_sum([GradientChunk(rows, units)]), expected)
 
 
 def test_a_mean_depends_on_its_own_unit_to_the_last_bit():
@@ -101,12 +101,12 @@ def test_a_mean_depends_on_its_own_unit_to_the_last_bit():
 def test_a_unit_cannot_add_two_rows(units):
     chunks = [GradientChunk(torch.ones(2, DIMENSIONS), torch.tensor(identities)) for identities in units]
     with pytest.raises(InvalidInput, match="side by side"):
-        gradient_sum().total(chunks)
+        gradient_sum().exact_sum(chunks)
 
 
 def test_gradients_of_another_network_are_refused():
     with pytest.raises(InvalidInput, match="shape"):
-        gradient_sum().total([GradientChunk(torch.ones(2, DIMENSIONS + 1), torch.arange(2))])
+        gradient_sum().exact_sum([GradientChunk(torch.ones(2, DIMENSIONS + 1), torch.arange(2))])
 
 
 def test_the_price_is_that_of_the_radius():
@@ -121,5 +121,5 @@ def test_the_divisor_of_a_released_gradient_is_left_to_the_caller():
     mechanism = gradient_sum()
     row = torch.full((1, DIMENSIONS), 0.01)
     copies = [GradientChunk(row.repeat(8, 1), torch.arange(8))]
-    once = mechanism.decode(mechanism.total([GradientChunk(row, torch.arange(1))]))
-    np.testing.assert_allclose(mechanism.decode(mechanism.total(copies)), 8 * once)
+    once = mechanism.decode(mechanism.exact_sum([GradientChunk(row, torch.arange(1))]))
+    np.testing.assert_allclose(mechanism.decode(mechanism.exact_sum(copies)), 8 * once)

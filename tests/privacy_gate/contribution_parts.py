@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from datalens_service.data import partition
 from datalens_service.data.dataset import Dataset
-from datalens_service.mechanisms import SharedVotes, SomeImages
+from datalens_service.mechanisms import DistributedGradients, PartialGradients
 from datalens_service.methods import AnyMethod, DataLens
 
 from .replay import ROWS
@@ -49,18 +49,19 @@ def as_bytes(contributions: Any) -> list[tuple[Any, ...]]:
     if isinstance(contributions, ROWS):
         return [_array_bytes(array) for array in contributions]
     plain = [
-        block if isinstance(block, SomeImages) else SomeImages(block, slice(None)) for block in contributions.blocks
+        block if isinstance(block, PartialGradients) else PartialGradients(block, slice(None))
+        for block in contributions.blocks
     ]
     return [(*_array_bytes(block.gradients.numpy()), block.images) for block in plain]
 
 
-def _only(votes: SharedVotes, teachers: set[int], *, of_unit: bool) -> SharedVotes:
+def _only(votes: DistributedGradients, teachers: set[int], *, of_unit: bool) -> DistributedGradients:
     blocks, first = [], votes.first
     for block in votes.blocks:
-        gradients = block.gradients if isinstance(block, SomeImages) else block
+        gradients = block.gradients if isinstance(block, PartialGradients) else block
         stay = torch.tensor([(first + row in teachers) == of_unit for row in range(len(gradients))])
         masked = torch.where(stay[:, None, None], gradients, 0.0)
-        blocks.append(block._replace(gradients=masked) if isinstance(block, SomeImages) else masked)
+        blocks.append(block._replace(gradients=masked) if isinstance(block, PartialGradients) else masked)
         first += len(gradients)
     return replace(votes, blocks=blocks)
 

@@ -105,10 +105,10 @@ def _others_unchanged(
     parts = [split(step.contributions, neighbor.unit, teachers) for _, step in (before, after)]
     same = as_bytes(parts[0][0]) == as_bytes(parts[1][0])
     expect(same, f"{label}: what other units contribute does not depend on a unit")
-    sums = [step.mechanism.total(others) for (_, step), (others, _) in zip((before, after), parts, strict=True)]
+    sums = [step.mechanism.exact_sum(others) for (_, step), (others, _) in zip((before, after), parts, strict=True)]
     expect(np.array_equal(*sums), f"{label}: nor does the sum of all other units")
     for (_, step), (_, unit), others in zip((before, after), parts, sums, strict=True):
-        together = others + step.mechanism.total(unit)
+        together = others + step.mechanism.exact_sum(unit)
         expect(np.array_equal(step.exact, together), f"{label}: what gets noise is the sum over units")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded
 from datalens_service.methods import AnyMethod, DataLens, Guided, Mixture, Moments
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.run import run

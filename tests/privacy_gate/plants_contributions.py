@@ -14,11 +14,12 @@ import torch
 
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation import downstream
-from datalens_service.mechanisms.cross_product import Factors
-from datalens_service.mechanisms.moments import Vectors
-from datalens_service.methods import guided, mixture, moments, voters
-from datalens_service.models.kernel_teachers import KernelTeachers
-from datalens_service.models.shards import ShardSampler
+from datalens_service.mechanisms.cross_product import OuterProductFactors
+from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.methods import guided, mixture, moments, record_sums
+from datalens_service.methods.datalens import teacher_pool
+from datalens_service.models.teachers.batches import ShardSampler
+from datalens_service.models.teachers.kernel import KernelTeachers
 from datalens_service.privacy import randomness
 from datalens_service.privacy.randomness import NoiseSource
 from workers import execute
@@ -28,59 +29,59 @@ from .plant import Plant
 
 def features_are_centred(patch: pytest.MonkeyPatch) -> None:
     """Features lose their private mean, as standardising helpers do."""
-    factors = guided.Descent.factors
+    factors = guided.NoisyGradientDescent.factors
 
-    def centred(self: guided.Descent) -> Factors:
+    def centred(self: guided.NoisyGradientDescent) -> OuterProductFactors:
         made = factors(self)
         return made._replace(left=made.left - made.left.mean(axis=0))
 
-    patch.setattr(guided.Descent, "factors", centred)
+    patch.setattr(guided.NoisyGradientDescent, "factors", centred)
 
 
 def errors_are_weighted_by_class_size(patch: pytest.MonkeyPatch) -> None:
     """A balanced loss: classes weigh as they are rare among private records."""
-    factors = guided.Descent.factors
+    factors = guided.NoisyGradientDescent.factors
 
-    def balanced(self: guided.Descent) -> Factors:
+    def balanced(self: guided.NoisyGradientDescent) -> OuterProductFactors:
         made, labels = factors(self), self._data.labels
         weights = len(labels) / (labels.max() + 1) / np.maximum(np.bincount(labels), 1)
         return made._replace(right=made.right * np.minimum(weights, 1)[labels][:, None].astype(np.float32))
 
-    patch.setattr(guided.Descent, "factors", balanced)
+    patch.setattr(guided.NoisyGradientDescent, "factors", balanced)
 
 
 def hard_examples_are_chosen(patch: pytest.MonkeyPatch) -> None:
     """Only the half of the records with the largest errors is summed."""
-    factors = guided.Descent.factors
+    factors = guided.NoisyGradientDescent.factors
 
-    def hard(self: guided.Descent) -> Factors:
+    def hard(self: guided.NoisyGradientDescent) -> OuterProductFactors:
         made = factors(self)
         lengths = np.linalg.norm(made.right, axis=1)
         return made._replace(right=made.right * (lengths >= np.median(lengths))[:, None].astype(np.float32))
 
-    patch.setattr(guided.Descent, "factors", hard)
+    patch.setattr(guided.NoisyGradientDescent, "factors", hard)
 
 
 def gradients_are_divided_by_the_private_count(patch: pytest.MonkeyPatch) -> None:
     """The number of records that are there, instead of the declared one."""
-    start = guided.Descent.__init__
+    start = guided.NoisyGradientDescent.__init__
 
-    def counted(self: guided.Descent, parameters: guided.Guided, dataset: Dataset, *others: Any) -> None:
+    def counted(self: guided.NoisyGradientDescent, parameters: guided.Guided, dataset: Dataset, *others: Any) -> None:
         start(self, parameters, dataset, *others)
         self._records = len(dataset.train)
 
-    patch.setattr(guided.Descent, "__init__", counted)
+    patch.setattr(guided.NoisyGradientDescent, "__init__", counted)
 
 
 def steps_shrink_with_the_private_loss(patch: pytest.MonkeyPatch) -> None:
     """A schedule that looks at the training loss."""
-    follow = guided.Descent.follow
+    apply_gradient = guided.NoisyGradientDescent.apply_gradient
 
-    def scheduled(self: guided.Descent, released: np.ndarray) -> None:
+    def scheduled(self: guided.NoisyGradientDescent, released: np.ndarray) -> None:
         loss = np.linalg.norm(self.factors().right, axis=1).mean() if self._features is not None else 1.0
-        follow(self, released * float(loss))
+        apply_gradient(self, released * float(loss))
 
-    patch.setattr(guided.Descent, "follow", scheduled)
+    patch.setattr(guided.NoisyGradientDescent, "apply_gradient", scheduled)
 
 
 def components_are_dealt_evenly(patch: pytest.MonkeyPatch) -> None:
@@ -95,63 +96,63 @@ def components_are_dealt_evenly(patch: pytest.MonkeyPatch) -> None:
 
 def centres_start_at_records(patch: pytest.MonkeyPatch) -> None:
     """As k-means usually starts."""
-    components = mixture.MixtureLoop._components.fget
+    components = mixture.MixtureRun._components.fget
 
-    def at_records(self: mixture.MixtureLoop) -> Any:
+    def at_records(self: mixture.MixtureRun) -> Any:
         first, fit = self._fit is None, components(self)
         if first:
             coordinates = self._start.records.coordinates(self._start.fit.basis)
             fit.centres = fit.centres - fit.centres.mean(axis=1, keepdims=True) + coordinates[-1]
         return fit
 
-    patch.setattr(mixture.MixtureLoop, "_components", property(at_records))
+    patch.setattr(mixture.MixtureRun, "_components", property(at_records))
 
 
 def residuals_from_private_means(patch: pytest.MonkeyPatch) -> None:
     """Exact class means instead of the released ones."""
 
-    def residuals(self: moments.MomentsLoop) -> Vectors:
+    def residuals(self: moments.MomentsRun) -> GroupedVectors:
         labels, coordinates = self.records.labels, self.records.coordinates(self.fit.basis)
         means = np.array([coordinates[labels == label].mean(axis=0) for label in labels])
         return self.records.vectors((coordinates - means) / self._residual_norm, labels)
 
-    patch.setattr(moments.MomentsLoop, "_residuals", residuals)
+    patch.setattr(moments.MomentsRun, "_residuals", residuals)
 
 
 def clipping_at_the_median_length(patch: pytest.MonkeyPatch) -> None:
     """The clipping norm is the median length of private images."""
-    start = moments.ClippedRecords.__init__
+    start = record_sums.ClippedRecords.__init__
 
-    def median(self: moments.ClippedRecords, dataset: Dataset, clip_norm: float) -> None:
+    def median(self: record_sums.ClippedRecords, dataset: Dataset, clip_norm: float) -> None:
         start(self, dataset, clip_norm)
         pixels = dataset.train.images.reshape(len(dataset.train), -1) / 255.0
         self.clip_norm = float(np.median(np.linalg.norm(pixels, axis=1)))
 
-    patch.setattr(moments.ClippedRecords, "__init__", median)
+    patch.setattr(record_sums.ClippedRecords, "__init__", median)
 
 
 def pixels_are_scaled_to_the_brightest(patch: pytest.MonkeyPatch) -> None:
     """Divided by the largest private value instead of by 255."""
-    seen = moments.ClippedRecords._seen
+    reduce = record_sums.ClippedRecords._reduce
 
-    def scaled(self: moments.ClippedRecords, images: np.ndarray) -> np.ndarray:
-        return seen(self, images) * (255.0 / max(1, int(np.median(self._data.images.max(axis=(1, 2, 3))))))
+    def scaled(self: record_sums.ClippedRecords, images: np.ndarray) -> np.ndarray:
+        return reduce(self, images) * (255.0 / max(1, int(np.median(self._data.images.max(axis=(1, 2, 3))))))
 
-    patch.setattr(moments.ClippedRecords, "_seen", scaled)
+    patch.setattr(record_sums.ClippedRecords, "_reduce", scaled)
 
 
 def copies_count_once(patch: pytest.MonkeyPatch) -> None:
     """Duplicates are removed: whether a record counts depends on who else brought it."""
-    vectors = moments.ClippedRecords.vectors
+    vectors = record_sums.ClippedRecords.vectors
 
-    def deduplicated(self: moments.ClippedRecords, values: np.ndarray, groups: np.ndarray) -> Vectors:
+    def deduplicated(self: record_sums.ClippedRecords, values: np.ndarray, groups: np.ndarray) -> GroupedVectors:
         pixels = self._data.images.reshape(len(self._data), -1)
         _, first = np.unique(pixels, axis=0, return_index=True)
         again = np.ones(len(values), dtype=bool)
         again[first] = False
         return vectors(self, np.where(again[:, None], 0.0, values), groups)
 
-    patch.setattr(moments.ClippedRecords, "vectors", deduplicated)
+    patch.setattr(record_sums.ClippedRecords, "vectors", deduplicated)
 
 
 def images_of_all_shards_are_normalised(patch: pytest.MonkeyPatch) -> None:
@@ -170,7 +171,7 @@ def kernels_are_as_wide_as_records_lie(patch: pytest.MonkeyPatch) -> None:
 
     def scaled(self: KernelTeachers, *arguments: Any, **named: Any) -> None:
         start(self, *arguments, **named)
-        records = self._records if self._records.is_floating_point() else self._seen(self._records)
+        records = self._records if self._records.is_floating_point() else self._project_all(self._records)
         self._records = records / records.std()
 
     patch.setattr(KernelTeachers, "__init__", scaled)
@@ -178,13 +179,13 @@ def kernels_are_as_wide_as_records_lie(patch: pytest.MonkeyPatch) -> None:
 
 def votes_are_clipped_at_the_median(patch: pytest.MonkeyPatch) -> None:
     """Gradients are measured by the median of all teachers before they are clipped."""
-    in_basis = voters.Voters._in_basis
+    in_basis = teacher_pool.TeacherPool._in_basis
 
-    def measured(self: voters.Voters, gradients: torch.Tensor) -> torch.Tensor:
+    def measured(self: teacher_pool.TeacherPool, gradients: torch.Tensor) -> torch.Tensor:
         coordinates = in_basis(self, gradients)
         return coordinates / coordinates.norm(dim=-1).median().clamp_min(1e-3)
 
-    patch.setattr(voters.Voters, "_in_basis", measured)
+    patch.setattr(teacher_pool.TeacherPool, "_in_basis", measured)
 
 
 def holdout_images_are_standardised(patch: pytest.MonkeyPatch) -> None:

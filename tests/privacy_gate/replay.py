@@ -16,11 +16,11 @@ import torch
 
 from datalens_service.data import dataset as datasets
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.mechanisms import Mechanism, SharedVotes, SomeImages
+from datalens_service.mechanisms import DistributedGradients, Mechanism, PartialGradients
 from datalens_service.mechanisms.accuracy import Answers
 from datalens_service.mechanisms.base import Integers
-from datalens_service.mechanisms.cross_product import Factors
-from datalens_service.mechanisms.moments import Vectors
+from datalens_service.mechanisms.cross_product import OuterProductFactors
+from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.run import Result, run
@@ -28,7 +28,7 @@ from datalens_service.spec import TrainingSpec
 
 from .alarm import Alarm
 
-ROWS = (Vectors, Factors, Answers)
+ROWS = (GroupedVectors, OuterProductFactors, Answers)
 """Contributions of rows, each of one record."""
 
 
@@ -38,7 +38,7 @@ class Step:
 
     Attributes:
         mechanism: With the coins of this step.
-        contributions: What it summed, as copies: one of `ROWS`, or `SharedVotes` with a list of blocks.
+        contributions: What it summed, as copies: one of `ROWS`, or `DistributedGradients` with a list of blocks.
         exact: The sum without noise.
     """
 
@@ -115,13 +115,13 @@ def _copied(contributions: Any) -> Any:
     """Blocks of teachers are made one after another in the same memory."""
     if isinstance(contributions, ROWS):
         return type(contributions)(*(np.array(array) for array in contributions))
-    if not isinstance(contributions, SharedVotes):
+    if not isinstance(contributions, DistributedGradients):
         raise TypeError(f"say how {type(contributions).__name__} of other units are compared")
     return replace(contributions, blocks=[_cloned(block) for block in contributions.blocks])
 
 
-def _cloned(block: torch.Tensor | SomeImages) -> torch.Tensor | SomeImages:
-    return block._replace(gradients=block.gradients.clone()) if isinstance(block, SomeImages) else block.clone()
+def _cloned(block: torch.Tensor | PartialGradients) -> torch.Tensor | PartialGradients:
+    return block._replace(gradients=block.gradients.clone()) if isinstance(block, PartialGradients) else block.clone()
 
 
 def _unreadable() -> Any:

@@ -16,7 +16,7 @@ import workers.execute
 import workers.measuring
 from datalens_service import logs
 from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.store import jobs, leases, pausing
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.bundle_verification import verify

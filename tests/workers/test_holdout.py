@@ -143,7 +143,7 @@ def test_nothing_of_the_set_aside_images_is_in_what_others_get(
             return np.array([round(share * 400)], dtype=np.int64)
 
         with monkeypatch.context() as patch:
-            patch.setattr(AccuracyCount, "total", counted)
+            patch.setattr(AccuracyCount, "exact_sum", counted)
             patch.setattr(AccuracyCount, "decode", lambda self, noisy: 50.0)
             job = local.submit(asking(aside))
             run(local, job)
