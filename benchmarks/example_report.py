@@ -20,7 +20,7 @@ from datalens_service.cli.train import train_upload
 from datalens_service.data import read_upload
 from datalens_service.data.upload import with_public_test
 
-# The published protocol: about two minutes on two cores, of which the ceiling is the larger part.
+# The published protocol; the ceiling takes the larger part of the time.
 SETTINGS = ("evaluation.epochs=4", "evaluation.batch_size=256")
 EXAMPLES = ROOT / "docs" / "examples"
 FILES = {
