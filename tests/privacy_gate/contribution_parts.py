@@ -56,7 +56,7 @@ def as_bytes(contributions: Any) -> list[tuple[Any, ...]]:
 
 
 def _only(votes: DistributedGradients, teachers: set[int], *, of_unit: bool) -> DistributedGradients:
-    blocks, first = [], votes.first
+    blocks, first = [], votes.first_teacher
     for block in votes.blocks:
         gradients = block.gradients if isinstance(block, PartialGradients) else block
         stay = torch.tensor([(first + row in teachers) == of_unit for row in range(len(gradients))])
