@@ -23,7 +23,7 @@ from datalens_service.mechanisms.cross_product import Factors
 from datalens_service.methods.base import Method, Place, Plan, named
 from datalens_service.methods.mixture import Mixture, MixtureLoop
 from datalens_service.methods.moments import Moments, MomentsLoop, SumsLoop, calibrated
-from datalens_service.models.exact_products import exact_products
+from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ Floats = NDArray[np.float32]
 
 _FEATURE_MAPS, _FEATURE_SIDE = 64, 5
 _FEATURES = _FEATURE_MAPS * _FEATURE_SIDE**2
-# Features are about 1 long; scores of a record whose features are longer than this are those of shortened ones.
+# Features are about 1 long, and clipped to 1 when they are summed. Scores are of features clipped to this.
 _LONGEST_FEATURES = 8.0
 
 # The last layer's first weights: plain gradient descent on released samples.
@@ -184,8 +184,9 @@ class Descent:
     def factors(self) -> Factors:
         """Private: per record its features, with a 1 for the bias, and the error of its scores."""
         if self._features is None:
-            self._features = self._labeller.features_of_records(_pixels(self._data.images))
-        scores = exact_products(self._features, self._weights, _LONGEST_FEATURES).astype(np.float32)
+            features = self._labeller.features_of_records(_pixels(self._data.images))
+            self._features = on_grid(features, _LONGEST_FEATURES)
+        scores = exact_products(self._features, self._weights).astype(np.float32)
         gradients = errors(scores, self._data.labels) / np.float32(self._parameters.error_norm)
         return Factors(self._features, gradients, self._data.unit_ids)
 

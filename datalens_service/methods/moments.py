@@ -19,7 +19,7 @@ from datalens_service.mechanisms import Account, CrossProductSum, OuterProductSu
 from datalens_service.mechanisms.moments import Vectors
 from datalens_service.methods.base import Method, Place, Plan, PlannedRelease
 from datalens_service.models.basis import dct_basis
-from datalens_service.models.exact_products import exact_products
+from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.gaussian import GaussianFit
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -145,12 +145,14 @@ class ClippedRecords:
 
     def _seen(self, images: NDArray[np.uint8]) -> Floats:
         pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / 255.0
-        seen = pixels if self._frequencies is None else exact_products(pixels, self._frequencies, self._longest)
+        seen = (
+            pixels if self._frequencies is None else exact_products(on_grid(pixels, self._longest), self._frequencies)
+        )
         return seen / self.clip_norm
 
     def coordinates(self, basis: Floats) -> Floats:
         """(n, q): images of length at most 1 in a released basis (d, q)."""
-        return exact_products(self.pooled().values, basis)
+        return exact_products(on_grid(self.pooled().values), basis)
 
     def vectors(self, values: Floats, groups: NDArray[np.int64]) -> Vectors:
         """One vector per record, with its group and its unit."""
