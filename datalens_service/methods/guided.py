@@ -24,7 +24,7 @@ from datalens_service.methods.base import ExecutionOptions, Method, Plan, named
 from datalens_service.methods.mixture import Mixture, MixtureRun
 from datalens_service.methods.moments import Moments, MomentsRun
 from datalens_service.methods.record_sums import StatelessRun, calibrated
-from datalens_service.models.exact_products import exact_products
+from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Flag, Integer, Number
 
@@ -37,7 +37,7 @@ Floats = NDArray[np.float32]
 
 _FEATURE_MAPS, _FEATURE_SIDE = 64, 5
 _FEATURES = _FEATURE_MAPS * _FEATURE_SIDE**2
-# Features are about 1 long; scores of a record whose features are longer than this are those of shortened ones.
+# Features are about 1 long, and clipped to 1 when they are summed. Scores are of features clipped to this.
 _LONGEST_FEATURES = 8.0
 
 # The last layer's initial weights: plain gradient descent on released samples.
@@ -193,8 +193,9 @@ class NoisyGradientDescent:
     def factors(self) -> OuterProductFactors:
         """Private: per record its features, with a 1 for the bias, and the error of its scores."""
         if self._features is None:
-            self._features = self._classifier.features_of_records(_pixels(self._data.images))
-        scores = exact_products(self._features, self._weights, _LONGEST_FEATURES).astype(np.float32)
+            features = self._classifier.features_of_records(_pixels(self._data.images))
+            self._features = on_grid(features, _LONGEST_FEATURES)
+        scores = exact_products(self._features, self._weights).astype(np.float32)
         residuals = softmax_errors(scores, self._data.labels) / np.float32(self._parameters.error_norm)
         return OuterProductFactors(self._features, residuals, self._data.unit_ids)
 

@@ -13,7 +13,7 @@ from datalens_service.errors import InfeasiblePlan
 from datalens_service.mechanisms import CrossProductSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods.base import Plan, PlannedRelease
-from datalens_service.models.exact_products import exact_products
+from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
@@ -93,12 +93,13 @@ class ClippedRecords:
 
     def _reduce(self, images: NDArray[np.uint8]) -> Floats:
         pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / 255.0
-        reduced = pixels if self._frequencies is None else exact_products(pixels, self._frequencies, self._longest)
-        return reduced / self.clip_norm
+        if self._frequencies is None:
+            return pixels / self.clip_norm
+        return exact_products(on_grid(pixels, self._longest), self._frequencies) / self.clip_norm
 
     def coordinates(self, basis: Floats) -> Floats:
         """(n, q): images of length at most 1 in a released basis (d, q)."""
-        return exact_products(self.pooled().values, basis)
+        return exact_products(on_grid(self.pooled().values), basis)
 
     def vectors(self, values: Floats, groups: NDArray[np.int64]) -> GroupedVectors:
         """One vector per record, with its group and its unit."""
