@@ -47,7 +47,6 @@ def _statement(reserved: int, charged: int) -> Statement:
         limit_units=_LIMIT,
         reserved_units=reserved,
         charged_units=charged,
-        unbooked_units=0,
         entries=1,
         head_hash=GENESIS,
         frozen_reason=None,

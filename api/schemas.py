@@ -40,7 +40,9 @@ class Units(BaseModel):
     """The account in exact integers: 1e-15 of μ², which add up where ε does not."""
 
     limit: int
-    charged: int = Field(description="Spent by releases that were made.")
+    charged: int = Field(
+        description="Spent by releases that were made; of a frozen account also what only the charge log knows."
+    )
     reserved: int = Field(description="Set aside for jobs that have not ended.")
     remaining: int = Field(description="What a new job may reserve.")
 
@@ -68,10 +70,10 @@ class BudgetRead(BaseModel):
             epsilon_spent=statement.epsilon_spent,
             epsilon_reserved=statement.epsilon_reserved,
             epsilon_remaining=statement.epsilon_remaining,
-            mu_spent=round_up(mu_of_units(statement.charged_units), 6),
+            mu_spent=round_up(mu_of_units(statement.spent_units), 6),
             units=Units(
                 limit=statement.limit_units,
-                charged=statement.charged_units,
+                charged=statement.spent_units,
                 reserved=statement.reserved_units,
                 remaining=statement.remaining_units,
             ),

@@ -27,10 +27,10 @@ class Statement:
     limit_units: int
     reserved_units: int
     charged_units: int
-    unbooked_units: int
     entries: int
     head_hash: str
     frozen_reason: str | None
+    unbooked_units: int = 0
 
     @property
     def spent_units(self) -> int:

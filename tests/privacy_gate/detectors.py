@@ -40,6 +40,8 @@ DETECTORS: tuple[Detector, ...] = (
     detect_ledger.workers_that_were_replaced_cannot_draw,
     detect_ledger.budgets_are_never_overspent,
     detect_ledger.restored_backups_bring_no_budget_back,
+    detect_ledger.databases_restored_under_a_running_job_are_noticed,
+    detect_ledger.frozen_accounts_state_what_the_log_knows,
     detect_ledger.uploading_again_brings_no_fresh_budget,
     detect_ledger.altered_journals_are_noticed,
     detect_ledger.accounts_add_up_exactly,

@@ -94,7 +94,7 @@ def test_what_is_said_to_remain_can_be_reserved(database: Database) -> None:
 @given(st.integers(0, 10**16), st.floats(1e-9, 1e-3))
 @settings(max_examples=100, deadline=None)
 def test_spent_is_rounded_up_and_remaining_is_rounded_down(units: int, delta: float) -> None:
-    account = Statement("a", 30.0, delta, units, 0, 0, 0, 1, "", None)
+    account = Statement("a", 30.0, delta, units, 0, 0, 1, "", None)
     assert accounting.gaussian_delta(accounting.mu_of_units(units), account.epsilon_of(units)) <= delta
     shown = account.epsilon_remaining
     assert shown == 0 or accounting.limit_units(shown, delta) <= units

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from sqlalchemy import make_url
 
-from datalens_service.errors import BudgetExceeded, DatalensError, LedgerCorrupt, StaleLease
+from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StaleLease
 from datalens_service.store import jobs, leases, measurements, mirror
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import JobState
@@ -23,6 +22,7 @@ from .backups import back_up
 from .books import (
     account_of,
     by_hand,
+    charge_until_refused,
     claimed,
     images,
     journal_of,
@@ -42,16 +42,6 @@ def log_of(database: Database) -> LedgerLog:
 
 def cut_last_line(log: LedgerLog) -> None:
     os.truncate(log.path, log.path.stat().st_size - len(log.read()[-1].encoded()))
-
-
-def charge_until_refused(charge: Callable[[int], None], first_step: int = 0) -> int:
-    """How many charges were accepted, each of which a draw may follow."""
-    for step in range(first_step, first_step + 100):
-        try:
-            charge(step)
-        except DatalensError:
-            return step - first_step
-    raise AssertionError("nothing was ever refused")
 
 
 def test_a_running_job_spends_no_budget_twice(database: Database) -> None:
