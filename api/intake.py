@@ -8,19 +8,22 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from api.schemas import DatasetForm
 from api.tus import folder_of
 from datalens_service.data.decode import Counts
 from datalens_service.data.sandbox import Confinement, Decoded, decode
-from datalens_service.errors import NotFound, StoreUnavailable
+from datalens_service.errors import NotFound
 from datalens_service.settings import Settings
 from datalens_service.store import datasets, intakes
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState, StoredDataset
+from datalens_service.store.disk import translated
 from datalens_service.store.intakes import Intake
+
+_NOT_KEPT: Final = "The records could not be kept; free the disk of data_dir."
 
 
 class Registered(NamedTuple):
@@ -72,11 +75,12 @@ def register(
         InvalidDataset: The file is not a usable labelled image set (`sandbox.Refused`: with its bad files).
         InvalidSpec: ε is missing, or δ is not below 1/n.
         StateConflict: The records have a budget already, another than the one named.
+        InsufficientStorage: A disk is full.
         StoreUnavailable: Disk or database did not take it, or the service stops.
     """
     dataset_id = dataset_id or datasets.new_id()
     folder = records_folder(settings.data_dir) / dataset_id
-    with _locked(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
+    with translated(_NOT_KEPT), _locked(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
         try:
             confinement = Confinement(settings.decode_memory_bytes, settings.decode_seconds)
             found = decode(
@@ -90,10 +94,8 @@ def register(
             )
             found.records.rename(folder)
             return Registered(_registered(database, dataset_id, folder, found, form, tenant_id), found.counts)
-        except BaseException as error:
+        except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
-            if isinstance(error, OSError):
-                raise StoreUnavailable("The records could not be kept; free the disk of data_dir.") from error
             raise
 
 

@@ -26,7 +26,8 @@ from api.intake_schemas import DatasetRequest
 from api.multipart import FormReader
 from api.release_schemas import GeneratorForm
 from api.schemas import DatasetForm
-from datalens_service.errors import InvalidInput, StoreUnavailable
+from datalens_service.errors import InvalidInput
+from datalens_service.store.disk import unavailable
 from datalens_service.store.keys import ApiKey
 
 FILE_FIELD: Final = "file"
@@ -57,7 +58,7 @@ async def received_upload(
         HTTPException: 415, not multipart/form-data; 413, longer than the limit.
         InvalidInput: Malformed, or without exactly one file.
         RequestValidationError: A field is unknown or not usable.
-        StoreUnavailable: The disk is full.
+        InsufficientStorage: The disk is full.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
         yield await _request(request)
@@ -90,7 +91,7 @@ async def received_generator(
         HTTPException: 415, not multipart/form-data; 413, longer than the limit.
         InvalidInput: Malformed, or without exactly one file.
         RequestValidationError: A field is unknown or not usable.
-        StoreUnavailable: The disk is full.
+        InsufficientStorage: The disk is full.
     """
     with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
@@ -133,7 +134,7 @@ async def _receive(request: Request, reader: FormReader) -> None:
             await anyio.to_thread.run_sync(reader.write, piece)
         reader.finish()
     except OSError as error:
-        raise StoreUnavailable("The upload could not be kept; free the disk of data_dir.") from error
+        raise unavailable(error, "The upload could not be kept; free the disk of data_dir.") from error
 
 
 async def _request(request: Request) -> DatasetRequest:

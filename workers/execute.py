@@ -31,7 +31,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.leases import Lease
 from workers.device import device_for, training_device
-from workers.failures import problem_of
+from workers.failures import check_disk, problem_of
 from workers.measuring import Workplace, measure
 from workers.observer import JobObserver, ShutdownRequested
 from workers.packaging import package
@@ -79,6 +79,7 @@ def execute(
     except JobStopped:
         state = JobState.CANCELLED
     except Exception as error:  # noqa: BLE001 (whatever ended the job has to be on its row)
+        check_disk(error, settings.data_dir)
         state, problem = JobState.FAILED, problem_of(error)
         log.error("job failed", job_id=lease.job_id, problem=problem["type"], **logs.outline(error))
     # Before the end, so that an ended job has none; a crash in between only costs the checkpoint.

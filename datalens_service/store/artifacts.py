@@ -28,6 +28,7 @@ from datalens_service.errors import InvalidInput, NotFound, StoreUnavailable
 from datalens_service.store import ledger
 from datalens_service.store.chain import utc_now
 from datalens_service.store.database import Database
+from datalens_service.store.disk import unavailable
 from datalens_service.store.files import Files, LocalFiles, files_at
 from datalens_service.store.leases import Lease
 from datalens_service.store.tables import ArtifactRow, JobRow
@@ -178,7 +179,7 @@ class ArtifactStore:
             temporary, digest = _written(folder, content)
             size = temporary.stat().st_size
         except OSError as error:
-            raise StoreUnavailable("The artifact could not be written; free the disk of data_dir.") from error
+            raise unavailable(error, "The artifact could not be written; free the disk of data_dir.") from error
         path = f"{job_id}/{digest[:_DIGEST_LENGTH]}/{name}"
         try:
             files.keep(temporary, path)

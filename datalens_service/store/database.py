@@ -171,7 +171,7 @@ def _translated() -> Generator[None]:
             raise
         if _is_full(error.orig):
             raise InsufficientStorage(
-                "The disk of the database is full, so nothing happened; free it, then repeat."
+                "The disk of the database is full or over its quota, so nothing happened; free it, then repeat."
             ) from error
         raise StoreUnavailable(
             "The database did not take the operation, so it did not happen; check its disk and connection, then repeat."
@@ -181,8 +181,8 @@ def _translated() -> Generator[None]:
 def _is_full(error: BaseException | None) -> bool:
     """Both databases undo the whole transaction then."""
     if isinstance(error, sqlite3.Error):
-        # The low byte is the primary code of an extended one.
-        return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+        # A quota comes as the second: SQLite knows ENOSPC only.
+        return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
     return getattr(error, "sqlstate", None) == _DISK_FULL
 
 

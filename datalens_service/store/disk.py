@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Generator
@@ -17,6 +18,7 @@ RESERVED_BYTES = 2**24
 
 _PROBE_BYTES = 4096
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_QUOTED = re.compile(r"\(os error (\d+)\)")
 
 
 def sync_folder(folder: Path) -> None:
@@ -30,7 +32,11 @@ def sync_folder(folder: Path) -> None:
 
 def is_full(error: BaseException) -> bool:
     """Whether a disk or a quota is used up."""
-    return isinstance(error, OSError) and error.errno in _FULL
+    if isinstance(error, OSError):
+        return error.errno in _FULL
+    # safetensors quotes the operating system in an error of its own.
+    quoted = _QUOTED.search(str(error))
+    return quoted is not None and int(quoted[1]) in _FULL
 
 
 def unavailable(error: OSError, detail: str) -> StoreUnavailable:

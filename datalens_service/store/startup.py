@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from sqlalchemy import make_url
+
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
+from datalens_service.store.disk import check_writable
 from datalens_service.store.mirror import LedgerLog
 from datalens_service.store.recovery import check_against_log
 
@@ -32,6 +37,20 @@ def connect(settings: Settings) -> Database:
     database = _database(settings)
     database.check()
     return database
+
+
+def check_disks(settings: Settings) -> None:
+    """Whether there is room for charges, records and artifacts.
+
+    Raises:
+        InsufficientStorage: The disk of data_dir, of the ledger log or of an SQLite database is full.
+        StoreUnavailable: One of them cannot be written.
+    """
+    check_writable(settings.data_dir, "data_dir")
+    check_writable(settings.ledger_log_path.parent, "the ledger log")
+    url = make_url(settings.url)
+    if url.get_backend_name() == "sqlite" and url.database:
+        check_writable(Path(url.database).parent, "the database")
 
 
 def _database(settings: Settings) -> Database:
