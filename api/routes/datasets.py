@@ -69,6 +69,8 @@ _FORM["requestBody"]["content"]["application/json"] = {
             "state-conflict",
             "payload-too-large",
             "unsupported-media-type",
+            "store-unavailable",
+            "insufficient-storage",
         ),
     },
 )

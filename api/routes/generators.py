@@ -56,7 +56,13 @@ def list_generators(opened: ServicesDep, key: Caller, limit: Limit = 20, after: 
     openapi_extra=_FORM,
     responses={
         **ok(201, "It can be drawn from.", headers=("Location",)),
-        **problems("invalid-input", "payload-too-large", "unsupported-media-type", "worker-unavailable"),
+        **problems(
+            "invalid-input",
+            "payload-too-large",
+            "unsupported-media-type",
+            "worker-unavailable",
+            "insufficient-storage",
+        ),
     },
 )
 def import_generator(upload: GeneratorUploadDep, opened: ServicesDep, key: Caller, response: Response) -> GeneratorRead:

@@ -47,7 +47,7 @@ class JobAccount:
             LedgerCorrupt: The account is frozen, or was now: the log has charges that it has forgotten.
             StoreUnavailable: Nothing may be drawn; at worst the charge is counted without a draw.
         """
-        written: list[LogLine] = []
+        written: list[tuple[LogLine, int]] = []
 
         def charge(session: Session) -> None:
             entry = ledger.charge(session, self._job_id, self._lease_token, step, label, units)
@@ -55,13 +55,13 @@ class JobAccount:
                 account = session.get_one(AccountRow, entry.account_id)
                 line = LogLine.of(entry)
                 account.checked_log_bytes = self._database.log.append(line, account.checked_log_bytes)
-                written.append(line)
+                written.append((line, account.checked_log_bytes))
 
         try:
             recovery.in_step_with_log(self._database, charge)
         except InsufficientStorage:
-            for line in written:
-                recovery.withdraw(self._database, line)
+            for line, end in written:
+                recovery.withdraw(self._database, line, end)
             raise
 
     def store(self, step: int, noisy: Integers) -> None:

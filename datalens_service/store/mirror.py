@@ -9,7 +9,8 @@ behind that length under the same lock: a charge of the same account there is on
 so nothing is written (`LogMismatch`) until it is booked. A log that is shorter than that was cut or replaced.
 
 One line per charge, JSON. A line without its line feed was cut off by a crash or a full disk: its charge was
-not committed and nothing was drawn, so it is dropped. Any other line that cannot be read stops the start.
+not committed and nothing was drawn, so it is dropped. A line that begins with # was withdrawn. Any other line that
+cannot be read stops the start.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.store.chain import Entry
 from datalens_service.store.disk import sync_folder, unavailable
+
+_WITHDRAWN = b"#"
+"""First byte of a line whose charge did not happen."""
 
 _NOT_WRITTEN = "The ledger log could not be written, so nothing was charged or drawn; free its disk, then repeat."
 _NOT_READ = "The ledger log could not be read, so nothing was charged or drawn; look at its disk, then repeat."
@@ -118,19 +122,21 @@ class LedgerLog:
         with self._locked() as file:
             _write(file, line)
 
-    def withdraw(self, line: LogLine) -> None:
-        """Take back the last line, whose charge is certain not to be committed; any other line stays.
+    def withdraw(self, line: LogLine, end: int) -> None:
+        """Mark a line whose charge is certain not to be committed, so that it is not read any more.
+
+        Args:
+            line: As it was appended.
+            end: What `append` returned.
 
         Raises:
             StoreUnavailable: The disk did not take it.
         """
         data = line.encoded()
         with self._locked() as file:
-            start = max(0, file.seek(0, os.SEEK_END) - len(data))
-            file.seek(start)
+            file.seek(end - len(data))
             if file.read(len(data)) == data:
-                file.truncate(start)
-                os.fsync(file.fileno())
+                _mark_withdrawn(file, end - len(data))
 
     def check(self, account_id: str, checked: int) -> int:
         """Look whether the log is as an account left it.
@@ -200,9 +206,24 @@ def _write(file: BinaryIO, line: LogLine) -> int:
         os.fsync(file.fileno())
     except OSError:
         with suppress(OSError):
-            file.truncate(start)
+            _take_back(file, start, data)
         raise
     return start + len(data)
+
+
+def _take_back(file: BinaryIO, start: int, data: bytes) -> None:
+    """Undo a write. A complete line may have been read by others, who remember the length: it is not cut off."""
+    if file.seek(0, os.SEEK_END) < start + len(data):
+        file.truncate(start)
+    else:
+        _mark_withdrawn(file, start)
+
+
+def _mark_withdrawn(file: BinaryIO, start: int) -> None:
+    """One byte, in place: a full disk takes it, and no crash can leave half of it."""
+    file.seek(start)
+    file.write(_WITHDRAWN)
+    os.fsync(file.fileno())
 
 
 def _cut_torn_line(file: BinaryIO) -> None:
@@ -226,7 +247,8 @@ def _portion(file: BinaryIO, checked: int) -> LogPortion:
         raise LedgerCorrupt("The ledger log is not the one this database has charged to; restore it, then restart.")
     complete = data[before : data.rfind(b"\n") + 1]
     place = f" behind byte {checked}" if checked else ""
-    lines = [_parse(f"{number}{place}", raw) for number, raw in enumerate(complete.splitlines(), start=1)]
+    numbered = enumerate(complete.splitlines(), start=1)
+    lines = [_parse(f"{number}{place}", raw) for number, raw in numbered if not raw.startswith(_WITHDRAWN)]
     return LogPortion(lines, checked + len(complete))
 
 

@@ -118,18 +118,23 @@ def check_log_before_upload(session: Session, log: LedgerLog | None) -> int:
     return portion.length
 
 
-def withdraw(database: Database, line: LogLine) -> None:
-    """Take the line of a charge out of the log again if it is the last one and the charge is not in the journal.
+def withdraw(database: Database, line: LogLine, end: int) -> None:
+    """Withdraw the line of a charge from the log unless its journal has the charge.
 
     For a disk that was full at the commit: nothing was drawn, and each repetition would leave another line. Where
     that is not possible the line stays, and counts.
+
+    Args:
+        database: Where.
+        line: As it was appended.
+        end: What `LedgerLog.append` returned.
     """
     if database.log is None:
         return
     with suppress(StoreUnavailable), database.transaction() as session:
         account = ledger.lock_account(session, line.account_id)
         if line.hash not in _known_hashes(session, account):
-            database.log.withdraw(line)
+            database.log.withdraw(line, end)
 
 
 def _catch_up(database: Database, account_id: str) -> None:

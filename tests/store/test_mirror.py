@@ -80,6 +80,18 @@ def test_a_damaged_line_in_the_middle_stops_everything(log: LedgerLog, damage: s
         log.read()
 
 
+def test_a_withdrawn_line_is_not_read_and_the_log_keeps_its_length(log: LedgerLog) -> None:
+    """Others may have read it, and remember how long the log was."""
+    ends = [log.append(line(number).model_copy(update={"account_id": str(number)}), 0) for number in range(3)]
+    middle = log.read()[1]
+    log.withdraw(middle, ends[1])
+    log.withdraw(middle, ends[2])
+    assert [found.seq for found in log.read()] == [0, 2]
+    assert log.path.stat().st_size == ends[2]
+    assert log.check("1", ends[0]) == ends[2]
+    assert log.append(middle, ends[0]) > ends[2]
+
+
 def test_lines_of_several_processes_do_not_mix(log: LedgerLog) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: LedgerLog(log.path).add(line(number)), range(200)))
