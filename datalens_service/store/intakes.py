@@ -17,7 +17,7 @@ from sqlalchemy import literal, select, union_all
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import NotFound
-from datalens_service.store import datasets, uploads
+from datalens_service.store import datasets, joining, uploads
 from datalens_service.store.chain import utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState, StoredDataset
@@ -110,7 +110,11 @@ def joined(database: Database, dataset_id: str) -> Joined | None:
     """The account that an upload joined, for its owner; None if it opened its own, or was deleted."""
     with database.session() as session:
         row = session.get(IntakeRow, dataset_id)
-        noted = (row.report or {}).get("joined") if row is not None else None
+        state, report = (row.state, row.report) if row is not None else (None, None)
+    if state == DatasetState.VALIDATING:
+        # Registered a moment ago; its report is about to be noted.
+        return joining.joined(database, dataset_id)
+    noted = (report or {}).get("joined")
     return None if noted is None else Joined.model_validate(noted)
 
 

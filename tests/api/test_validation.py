@@ -61,6 +61,19 @@ def folder(*damaged: int, images: int = 8) -> bytes:
     return buffer.getvalue()
 
 
+def test_an_upload_in_pieces_says_which_account_it_joins(client: TestClient) -> None:
+    first = register(client, npz())
+    assert settled(client, first)["joined"] is None
+    again = register(client, npz(), epsilon=None)
+    settled(client, again)
+    while (report := client.get(f"/v1/datasets/{again}/validation").json())["state"] == "validating":
+        time.sleep(0.05)
+    assert (report["joined"]["known_records"], report["joined"]["dataset_ids"]) == (200, [first])
+    assert client.get(f"/v1/datasets/{again}").json()["joined"] == report["joined"]
+    client.delete(f"/v1/datasets/{again}")
+    assert client.get(f"/v1/datasets/{again}").json()["joined"] is None
+
+
 def test_a_good_upload_becomes_a_data_set(client: TestClient, settings: Settings) -> None:
     dataset_id = register(client, npz(), name="Digits", classes=["a", "b", "c", "d"])
     found = settled(client, dataset_id)

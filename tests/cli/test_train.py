@@ -86,6 +86,9 @@ def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path
     assert (found["state"], found["method"], found["error"]) == ("succeeded", "moments", None)
     assert 1.99 < found["privacy"]["epsilon_spent"] <= 2
     assert found["measures"] == []
+    owners = {name for name, audience in found["audiences"].items() if audience == "owner"}
+    assert owners == {"report.json", "report.html", "account-proof.json"}
+    assert found["audiences"].keys() == found["files"].keys()
     for path in found["files"].values():
         assert (tmp_path / path).stat().st_size > 0
     with np.load(tmp_path / found["files"]["synthetic.npz"], allow_pickle=False) as synthetic:

@@ -22,6 +22,7 @@ from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.bundle_verification import verify
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.leases import Lease
+from datalens_service.store.statement import account_of, journal
 from deployments.deployment import MOMENTS, QUICK, VOTES, Deployment, lamps
 from workers.execute import execute
 from workers.observer import PauseRequested, ShutdownRequested
@@ -35,7 +36,7 @@ RELEASABLE = {
     "report-releasable.json",
     "report-releasable.html",
 }
-PRIVATE = {"report.json", "report.html"}
+PRIVATE = {"report.json", "report.html", "account-proof.json"}
 
 
 def run(local: Deployment, lease: Lease, observe: Any = None) -> Job:
@@ -101,28 +102,37 @@ def test_report_says_what_the_ledger_says(local: Deployment) -> None:
     assert lifetime["remaining"] == now.epsilon_remaining
 
 
-def test_bundle_of_a_job_verifies(local: Deployment) -> None:
+def test_both_proofs_of_a_job_verify(local: Deployment) -> None:
     job = local.submit(QUICK)
     run(local, local.claim(job))
 
-    bundle = artifacts(local).releasable(job.id, "privacy.json").path
+    proof = artifacts(local).releasable(job.id, "privacy.json").path
+    account = artifacts(local).get(job.id, "account-proof.json").path
 
-    verdict = verify(bundle.read_bytes())
-    assert verdict.holds, verdict.contradiction
-    assert read(local, job, "privacy.json")["card"] == read(local, job, "card.json")
+    for path in (proof, account):
+        verdict = verify(path.read_bytes())
+        assert verdict.holds, verdict.contradiction
+        assert read(local, job, path.name)["card"] == read(local, job, "card.json")
+    with pytest.raises(NotFound):
+        artifacts(local).releasable(job.id, "account-proof.json")
 
 
-def test_bundle_that_tells_of_a_shared_record_is_not_for_others(local: Deployment) -> None:
+def test_only_the_owner_learns_that_two_uploads_share_a_record(local: Deployment) -> None:
     stored = local.upload(lamps())
-    local.upload(lamps())
+    other = local.upload(lamps())
     job = local.submit(QUICK, stored)
     run(local, local.claim(job))
 
-    with pytest.raises(NotFound):
-        artifacts(local).releasable(job.id, "privacy.json")
-    assert verify(artifacts(local).get(job.id, "privacy.json").path.read_bytes()).holds
     assert read(local, job, "report.json")["privacy"]["lifetime"]["linked"]
     assert read(local, job, "report-releasable.json")["privacy"]["lifetime"] is None
+    with local.database.session() as session:
+        account = account_of(session, stored.id)
+        heads = [entry.hash for entry in journal(session, account.id)]
+    for file in artifacts(local).list_artifacts(job.id):
+        if file.releasable:
+            content = file.path.read_bytes()
+            for told in (other.id, account.id, *heads):
+                assert told.encode() not in content, file.name
 
 
 def test_packed_images_are_what_the_generator_draws(local: Deployment) -> None:
@@ -306,10 +316,10 @@ def test_a_card_that_claims_more_classes_than_were_priced_is_told_apart(local: D
     votes = {**VOTES, "method": {**VOTES["method"], "shards": "class_pure", "steps": 2}}
     job = local.submit(votes)
     run(local, local.claim(job))
-    bundle = read(local, job, "privacy.json")
-    assert verify(json.dumps(bundle).encode()).holds
+    proof = read(local, job, "privacy.json")
+    assert verify(json.dumps(proof).encode()).holds
 
-    bundle["card"]["privacy"]["classes_per_unit"] = 2
+    proof["card"]["privacy"]["classes_per_unit"] = 2
 
-    verdict = verify(json.dumps(bundle).encode())
+    verdict = verify(json.dumps(proof).encode())
     assert "as many records and classes" in (verdict.contradiction or "")
