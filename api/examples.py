@@ -13,6 +13,7 @@ from api.job_schemas import JobRead
 from api.schemas import BudgetRead, DatasetRead, PlanRead, PrivacyRead
 from datalens_service.data.dataset import Schema
 from datalens_service.data.findings import BadFile
+from datalens_service.data.notices import Notice, NoticeCode
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import default_delta, limit_units
 from datalens_service.spec import TrainingSpec, summarize
@@ -83,6 +84,10 @@ _VALIDATION: Final = ValidationRead(
     bad_files=[BadFile(name="train/7/0042.png", reason="At least one image is animated. Save a single frame of each.")],
     bad_count=1,
     checked=60_000,
+).model_dump(mode="json")
+
+_NOTICE: Final = Notice(
+    code=NoticeCode.IGNORED_SPLIT, count=2, examples=("val/7/0042.png", "val/9/0001.png")
 ).model_dump(mode="json")
 
 _DATASET: Final = DatasetRead.of(
@@ -189,7 +194,7 @@ def _page(item: dict[str, Any]) -> dict[str, Any]:
 ANSWERS: Final[dict[str, Any]] = {
     "createUpload": _UPLOAD,
     "getUpload": _UPLOAD,
-    "createDataset": _DATASET,
+    "createDataset": {**_DATASET, "notices": [_NOTICE]},
     "listDatasets": _page(_DATASET),
     "getDataset": _DATASET,
     "getDatasetPrivacy": _PRIVACY,

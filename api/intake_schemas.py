@@ -8,12 +8,14 @@ from typing import Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.intake import Removed
-from api.schemas import IDENTIFIER, DatasetForm
+from api.schemas import IDENTIFIER, DatasetForm, DatasetRead
 from datalens_service.data.decode import Counts
 from datalens_service.data.findings import BadFile
+from datalens_service.data.notices import Notice
 from datalens_service.store.chain import Entry
 from datalens_service.store.datasets import DatasetState
 from datalens_service.store.intakes import Intake
+from datalens_service.store.joining import Joined
 from datalens_service.store.uploads import PartialUpload
 
 OWNER_ONLY: Final = "Private: depends on the records beyond what is declared public. Not to be passed on."
@@ -55,6 +57,15 @@ class DatasetRequest(DatasetForm):
         return DatasetForm.model_validate(self.model_dump(exclude={"upload_id"}))
 
 
+_NOTICES: Final = f"What was read otherwise than the owner may expect. {OWNER_ONLY}"
+
+
+class UploadedDataset(DatasetRead):
+    """A data set as whoever has just uploaded it sees it."""
+
+    notices: list[Notice] = Field(default=[], description=_NOTICES)
+
+
 class ValidationRead(BaseModel):
     """What came of reading an upload. For the owner of the data alone."""
 
@@ -64,6 +75,8 @@ class ValidationRead(BaseModel):
     finished_at: datetime | None
     audience: Literal["owner"] = Field(default="owner", description=OWNER_ONLY)
     counts: Counts | None = Field(default=None, description="Records by split and class; pixels that occur again.")
+    notices: list[Notice] = Field(default=[], description=_NOTICES)
+    joined: Joined | None = Field(default=None, description="The account that it joined, if records of it were known.")
     code: str | None = Field(default=None, description="Type of the problem with an upload that cannot be used.")
     detail: str | None = Field(default=None, description="What to change.")
     bad_files: list[BadFile] = Field(default=[], description="The first 1,000 files that cannot be used.")

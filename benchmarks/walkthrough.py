@@ -88,7 +88,7 @@ COMMANDS = [
     ("What came of it.", "datalens datasets validation $(cat dataset) | head -5"),
     (
         "Submit and follow; progress and ε go to stderr, exit code 0 says that it succeeded.",
-        "datalens jobs submit $(cat dataset) --epsilon 1 --method moments --images 1000 --no-evaluate --wait; "
+        "datalens jobs submit $(cat dataset) --epsilon 1 --method moments --images 1000 --no-evaluation --wait; "
         'echo "exit code $?"',
     ),
     (

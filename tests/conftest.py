@@ -18,6 +18,7 @@ import sqlalchemy
 from datalens_service.store.database import Database
 from datalens_service.store.mirror import LedgerLog
 from deployments.postgresql import TEMPLATE, Cluster, postgresql_binaries, roomy_memory
+from disks import SmallDisk, small_disk
 
 
 @pytest.fixture(scope="session")
@@ -87,6 +88,15 @@ def database(request: pytest.FixtureRequest) -> Database:
     """The same test on both databases."""
     found: Database = request.getfixturevalue(f"{request.param}_database")
     return found
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A small disk of its own, to be filled."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    with small_disk(folder) as mounted:
+        yield mounted
 
 
 @pytest.fixture

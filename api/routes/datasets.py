@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Response, status
 
 from api import examples, intake
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, caller
-from api.intake_schemas import DatasetRequest, DeletionReceipt, ValidationRead
+from api.intake_schemas import DatasetRequest, DeletionReceipt, UploadedDataset, ValidationRead
 from api.openapi import DATASET_LINKS, form_body, ok, problems
 from api.problems import PRIVATE
 from api.schemas import DatasetForm, DatasetRead, Page, PrivacyRead
@@ -25,6 +25,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState, StoredDataset
 from datalens_service.store.intakes import Intake
 from datalens_service.store.keys import ApiKey
+from datalens_service.store.roles import Scope
 
 router = APIRouter(
     prefix="/v1/datasets",
@@ -51,13 +52,13 @@ _FORM["requestBody"]["content"]["application/json"] = {
     operation_id="createDataset",
     summary="Upload a labelled image set and open its privacy budget",
     status_code=status.HTTP_201_CREATED,
-    response_model=DatasetRead,
+    response_model=UploadedDataset,
     openapi_extra=_FORM,
     responses={
         **ok(201, "The data set is registered.", headers=("Location",), links=DATASET_LINKS),
         202: {
             **ok(202, "The upload is being read; look again.", headers=("Location", "Retry-After"))[202],
-            "model": DatasetRead,
+            "model": UploadedDataset,
         },
         **problems(
             "invalid-input",
@@ -71,13 +72,16 @@ _FORM["requestBody"]["content"]["application/json"] = {
         ),
     },
 )
-def create_dataset(upload: UploadDep, opened: ServicesDep, key: Caller, response: Response) -> DatasetRead:
+def create_dataset(upload: UploadDep, opened: ServicesDep, key: Caller, response: Response) -> UploadedDataset:
     """A file in the request is checked as a whole before the answer; the name of a finished upload is answered at once.
 
     Either way the file is read by a confined process, kept as plain arrays, and then removed. `epsilon` and `delta`
     are the budget of these records for ever: everything ever released about them is charged to it, and only their
-    owner may raise it, on the record. Records that were uploaded before keep the budget they have; leave both out then.
+    owner may raise it, on the record. Records that were uploaded before keep the budget they have: leave ε out then,
+    and name its δ if it is not the default. `joined` in the answer says that it happened, and which account pays.
+    `account` names a data set whose budget pays for this one, too: for data that grows. `notices` are for the owner.
     """
+    response.headers.update(PRIVATE)
     found = _begun(upload, opened, key) if isinstance(upload, DatasetRequest) else _read_now(upload, opened, key)
     if found.state is DatasetState.VALIDATING:
         response.status_code = status.HTTP_202_ACCEPTED
@@ -95,7 +99,7 @@ def create_dataset(upload: UploadDep, opened: ServicesDep, key: Caller, response
 def list_datasets(opened: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
     """Uploads are in it from the start; deleted data sets stay: what was spent on them stays spent."""
     found = intakes.listed(opened.database, key.tenant_id, limit=limit, cursor=after)
-    items = [_shown(opened.database, item) for item in found.items]
+    items = [_shown(opened.database, item, key) for item in found.items]
     return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
 
 
@@ -105,10 +109,10 @@ def list_datasets(opened: ServicesDep, key: Caller, limit: Limit = 20, after: Af
     summary="Read a data set and its budget",
     responses={**ok(200, "The data set."), **problems("not-found", "invalid-input")},
 )
-def get_dataset(dataset_id: ObjectId, opened: ServicesDep) -> DatasetRead:
-    """What its owner declared public; records are never handed out."""
+def get_dataset(dataset_id: ObjectId, opened: ServicesDep, key: Caller) -> DatasetRead:
+    """What its owner declared public; records are never handed out. `joined` is for its owner alone."""
     try:
-        return _shown(opened.database, datasets.get(opened.database, dataset_id))
+        return _shown(opened.database, datasets.get(opened.database, dataset_id), key)
     except NotFound:
         return DatasetRead.of_intake(intakes.get(opened.database, dataset_id))
 
@@ -172,31 +176,36 @@ def get_dataset_privacy(dataset_id: ObjectId, opened: ServicesDep) -> PrivacyRea
     return PrivacyRead.with_head(account, dataset_id, list(datasets.linked(opened.database, dataset_id)))
 
 
-def _begun(request: DatasetRequest, opened: Services, caller: ApiKey) -> DatasetRead:
+def _begun(request: DatasetRequest, opened: Services, caller: ApiKey) -> UploadedDataset:
     """A finished upload is going to be read."""
     form = request.form.model_dump(mode="json", exclude_none=True)
     with opened.database.connection() as connection:
         tenants.check_owned(connection, caller.tenant_id, {"upload_id": request.upload_id})
+        if request.account is not None:
+            tenants.check_owned(connection, caller.tenant_id, {"dataset_id": request.account})
     begun = intakes.begin(opened.database, caller.id, request.upload_id, form)
     opened.validator.submitted()
-    return DatasetRead.of_intake(begun)
+    return UploadedDataset.of_intake(begun)
 
 
-def _read_now(upload: ReceivedUpload, opened: Services, caller: ApiKey) -> DatasetRead:
+def _read_now(upload: ReceivedUpload, opened: Services, caller: ApiKey) -> UploadedDataset:
     """The file of this request was read."""
-    dataset, counts = intake.register(
+    dataset, counts, notices, joined = intake.register(
         opened.database, opened.settings, upload.path, upload.form, tenant_id=caller.tenant_id
     )
     form = upload.form.model_dump(mode="json", exclude_none=True)
-    intakes.note_ready(opened.database, dataset.id, caller.id, form, ready_report(counts))
-    return _shown(opened.database, dataset)
+    intakes.note_ready(opened.database, dataset.id, caller.id, form, ready_report(counts, notices, joined))
+    with opened.database.session() as session:
+        shown = UploadedDataset.of(dataset, statement.statement(session, dataset.id), joined)
+    return shown.model_copy(update={"notices": list(notices)})
 
 
-def _shown(database: Database, found: StoredDataset | Intake) -> DatasetRead:
+def _shown(database: Database, found: StoredDataset | Intake, key: ApiKey) -> DatasetRead:
     if isinstance(found, Intake):
         return DatasetRead.of_intake(found)
+    joined = intakes.joined(database, found.id) if Scope.DATASETS_WRITE in key.scopes else None
     with database.session() as session:
-        return DatasetRead.of(found, statement.statement(session, found.id))
+        return DatasetRead.of(found, statement.statement(session, found.id), joined)
 
 
 def _deletion(database: Database, dataset_id: str) -> Entry | None:

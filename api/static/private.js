@@ -8,7 +8,8 @@ export function startPrivate() {
 
 async function show(place) {
   try {
-    const { counts } = await send("GET", place.dataset.found);
+    const { counts, notices } = await send("GET", place.dataset.found);
+    listNotices(document.getElementById("private-notices"), notices);
     const classes = Object.entries(counts?.classes ?? {}).map(([name, count]) => `${name}: ${count.toLocaleString()}`);
     document.getElementById("private-facts").replaceChildren(
       fact("Images to train on", counts?.train.toLocaleString() ?? "not counted"),
@@ -21,6 +22,20 @@ async function show(place) {
     problem.textContent = error.message;
     problem.hidden = false;
   }
+}
+
+/** What was read otherwise than its owner may expect, as a list that is hidden while it is empty. */
+export function listNotices(list, notices) {
+  list.hidden = notices.length === 0;
+  list.replaceChildren(...notices.map(noticeItem));
+}
+
+function noticeItem({ count, message, examples }) {
+  const [item, small] = ["li", "small"].map((tag) => document.createElement(tag));
+  const more = examples.length < count ? ", …" : "";
+  small.textContent = examples.length ? `${count.toLocaleString()}: ${examples.join(", ")}${more}` : count.toLocaleString();
+  item.append(message, small);
+  return item;
 }
 
 /** A term with its text, as an entry of a list of facts. */

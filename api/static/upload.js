@@ -1,6 +1,7 @@
 // An upload: what was chosen, how far it is, what came of it.
+import { valueOf } from "./actions.js";
 import { band } from "./bands.js";
-import { fact } from "./private.js";
+import { fact, listNotices } from "./private.js";
 import { Pieces } from "./pieces.js";
 import { Problem, say, send } from "./service.js";
 
@@ -19,7 +20,7 @@ class Upload {
     this.problem = document.getElementById("upload-problem");
     this.file.addEventListener("change", () => this.chosen());
     form.elements.epsilon.addEventListener("input", () => this.banded());
-    form.elements.known.addEventListener("change", () => this.known());
+    for (const field of [form.elements.known, form.elements.account]) field.addEventListener("change", () => this.known());
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.start();
@@ -61,10 +62,11 @@ class Upload {
     document.getElementById("epsilon-band").textContent = band(Number(this.form.elements.epsilon.value));
   }
 
-  /** Records that were uploaded before have a budget: naming one would be refused. */
+  /** Records that were uploaded before, and those that share a budget, have one: naming another would be refused. */
   known() {
-    const { epsilon, delta, known } = this.form.elements;
-    for (const field of [epsilon, delta]) field.disabled = known.checked;
+    const { epsilon, delta, known, account } = this.form.elements;
+    epsilon.disabled = known.checked || account.value !== "";
+    delta.disabled = account.value !== "";
   }
 
   async start() {
@@ -83,10 +85,12 @@ class Upload {
     }
   }
 
-  /** What was declared. Empty fields are left out: each has a meaning of its own when it is not there. */
+  /** What was declared, numbers as numbers. Empty fields are left out: each has a meaning of its own when it is not there. */
   fields() {
-    const given = [...new FormData(this.form)].filter(([name, value]) => name !== "file" && value !== "");
-    return Object.fromEntries(given);
+    const given = [...this.form.elements].filter(({ name, value, disabled }) => name && name !== "file" && value !== "" && !disabled);
+    const { checked } = this.form.elements.constant;
+    const fields = Object.fromEntries(given.map((field) => [field.name, valueOf(field)]));
+    return { ...fields, ...(checked && { leave_out_constant_images: true }) };
   }
 
   sent() {
@@ -128,8 +132,8 @@ class Upload {
   }
 
   async answered(dataset) {
-    if (dataset.state === "ready") return this.done(dataset);
     const report = await send("GET", `/v1/datasets/${dataset.id}/validation`);
+    if (dataset.state === "ready") return this.done(dataset, report);
     // It was said here; nobody needs an entry of it in the list.
     await send("DELETE", `/v1/datasets/${dataset.id}`);
     this.files(report);
@@ -145,9 +149,10 @@ class Upload {
     );
   }
 
-  done(dataset) {
-    const { schema, privacy } = dataset;
+  done(dataset, { notices }) {
+    const { schema, privacy, joined } = dataset;
     const facts = [
+      ...(joined ? [["Known images", shared(joined)]] : []),
       ["Images that are protected", schema.num_units.toLocaleString() + (schema.unit === "record" ? "" : ` ${schema.unit}s`)],
       ["Size", `${schema.width} × ${schema.height} pixels, ${schema.channels === 1 ? "grey" : `${schema.channels} channels`}`],
       ["Classes", `${schema.class_names.length}: ${schema.class_names.slice(0, 12).join(", ")}`],
@@ -156,6 +161,8 @@ class Upload {
       ["A job may ask for", `ε ${Math.floor(100 * privacy.epsilon_remaining) / 100}`],
     ];
     document.getElementById("upload-facts").replaceChildren(...facts.map(([term, text]) => fact(term, text)));
+    document.getElementById("upload-noticed").hidden = notices.length === 0;
+    listNotices(document.getElementById("upload-notices"), notices);
     document.getElementById("upload-plan").href = `/datasets/${dataset.id}/new-job`;
     document.getElementById("upload-open").href = `/datasets/${dataset.id}`;
     const done = document.getElementById("upload-done");
@@ -210,6 +217,12 @@ class Upload {
     this.phase("Uploading", "");
     document.getElementById("upload-bar").value = 0;
   }
+}
+
+/** For the owner: that images were known, and which account pays. */
+function shared({ known_records, dataset_ids, epsilon_spent }) {
+  const count = known_records === null ? "Some" : known_records.toLocaleString();
+  return `${count}: this upload shares the budget of ${dataset_ids.join(", ")}, of which ε ${epsilon_spent} is spent`;
 }
 
 function entry(name, text) {

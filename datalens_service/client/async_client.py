@@ -13,7 +13,16 @@ from datalens_service.client.async_transport import AsyncTransport
 from datalens_service.client.calls import Answer, Audience, Call, Format, Spec
 from datalens_service.client.handles import AsyncLiveJob
 from datalens_service.client.patience import Patience, refusal
-from datalens_service.client.replies import DatasetInfo, Event, Job, PlanInfo, Receipt, ValidationInfo
+from datalens_service.client.replies import (
+    DatasetInfo,
+    Event,
+    FileInfo,
+    Job,
+    PlanInfo,
+    Receipt,
+    UploadedDataset,
+    ValidationInfo,
+)
 from datalens_service.client.stream import EventLines
 from datalens_service.client.transport import ClientError, ServiceUnreachable, parsed
 
@@ -66,9 +75,11 @@ class AsyncClient:
         classes_per_unit: int | None = None,
         unit: str | None = None,
         public_test: bool = False,
+        account: str | None = None,
+        leave_out_constant_images: bool = False,
         upload_id: str | None = None,
         on_bytes: OnBytes | None = None,
-    ) -> DatasetInfo:
+    ) -> UploadedDataset:
         """Upload labelled images and wait until they were read. Large files go in pieces, over interruptions.
 
         Args:
@@ -81,6 +92,8 @@ class AsyncClient:
             classes_per_unit: Most classes that one group reaches; None puts no further bound.
             unit: Word for one group, for example "patient".
             public_test: Whether the test split is public: figures measured on it may be passed on.
+            account: Id of a data set whose budget pays for this one, too: for data that grows.
+            leave_out_constant_images: Whether training images of a single colour are left out.
             upload_id: Of an upload of this file that was given up; it goes on where it stopped.
             on_bytes: Told how far the upload is.
         """
@@ -93,11 +106,15 @@ class AsyncClient:
             classes_per_unit=classes_per_unit,
             unit=unit,
             public_test=public_test or None,
+            account=account,
+            leave_out_constant_images=leave_out_constant_images or None,
         )
         if upload_id is None and path.stat().st_size <= calls.PIECE_BYTES:
             return await self._upload_at_once(path, declared)
         sent = await self.upload(path, upload_id=upload_id, on_bytes=on_bytes)
-        return await self.wait_for_dataset(await self._do(calls.create_dataset(sent, declared)))
+        begun = await self._do(calls.create_dataset(sent, declared))
+        dataset = await self.wait_for_dataset(begun)
+        return calls.with_notices(dataset, await self.validation(dataset.id))
 
     async def upload(self, path: Path, *, upload_id: str | None = None, on_bytes: OnBytes | None = None) -> str:
         """Send a file in pieces, each with a checksum, and over interruptions; the id of the upload.
@@ -257,6 +274,14 @@ class AsyncClient:
         """The same as one HTML file."""
         return await self._transport.save(f"/v1/jobs/{job_id}/report", {"audience": audience, "format": "html"}, path)
 
+    async def files(self, job_id: str) -> tuple[FileInfo, ...]:
+        """The files of a job that the key may see, each with its audience."""
+        return await self._do(calls.files(job_id))
+
+    async def download_file(self, job_id: str, name: str, path: Path) -> Path:
+        """One of them."""
+        return await self._transport.save(f"/v1/jobs/{job_id}/artifacts/{name}", {}, path)
+
     async def download_samples(self, job_id: str, path: Path) -> Path:
         """PNG with samples of every class."""
         return await self._transport.save(f"/v1/jobs/{job_id}/samples.png", {}, path)
@@ -271,7 +296,7 @@ class AsyncClient:
         """Synthetic images as a file; more images cost no privacy.
 
         Args:
-            job_id: A succeeded job.
+            job_id: A job whose images are ready (`released_at`); they may still be measured.
             path: Where to write; replaced once the download is complete.
             format: `npz`, `parquet`, `imagefolder` (a zip) or `webdataset` (a tar).
             n: How many; None takes what the job packed.
@@ -311,7 +336,7 @@ class AsyncClient:
     async def _live(self, call: Call[Job]) -> AsyncLiveJob:
         return AsyncLiveJob.bound(await self._do(call), self)
 
-    async def _upload_at_once(self, path: Path, declared: dict[str, Any]) -> DatasetInfo:
+    async def _upload_at_once(self, path: Path, declared: dict[str, Any]) -> UploadedDataset:
         joined = {key: ",".join(value) if isinstance(value, list) else value for key, value in declared.items()}
         with path.open("rb") as file:
             # The file has no name there: it may be private.
@@ -319,7 +344,7 @@ class AsyncClient:
             reply = await self._transport.request(
                 "POST", "/v1/datasets", data=calls.chosen(**joined), files=files, timeout=calls.UPLOAD_SECONDS
             )
-        return parsed(DatasetInfo, reply)
+        return parsed(UploadedDataset, reply)
 
     async def _offset(self, upload_id: str, known: int) -> int:
         """How much is there; what was known if nobody answers."""

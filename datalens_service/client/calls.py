@@ -12,7 +12,17 @@ from uuid import uuid4
 import httpx2
 from pydantic import BaseModel
 
-from datalens_service.client.replies import DatasetInfo, Job, PlanInfo, Receipt, UploadInfo, ValidationInfo
+from datalens_service.client.replies import (
+    DatasetInfo,
+    FileInfo,
+    FileList,
+    Job,
+    PlanInfo,
+    Receipt,
+    UploadedDataset,
+    UploadInfo,
+    ValidationInfo,
+)
 from datalens_service.client.transport import json_object, parsed
 
 Answer = TypeVar("Answer")
@@ -48,10 +58,10 @@ class Call(Generic[Answer]):
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def create_dataset(upload_id: str, fields: Mapping[str, Any]) -> Call[DatasetInfo]:
+def create_dataset(upload_id: str, fields: Mapping[str, Any]) -> Call[UploadedDataset]:
     """A data set from a finished upload."""
     body = {"upload_id": upload_id, **fields}
-    return Call("POST", "/v1/datasets", lambda reply: parsed(DatasetInfo, reply), {"json": body})
+    return Call("POST", "/v1/datasets", lambda reply: parsed(UploadedDataset, reply), {"json": body})
 
 
 def dataset(dataset_id: str) -> Call[DatasetInfo]:
@@ -122,6 +132,11 @@ def report(job_id: str, audience: Audience) -> Call[dict[str, Any]]:
     return Call("GET", f"/v1/jobs/{job_id}/report", json_object, options)
 
 
+def files(job_id: str) -> Call[tuple[FileInfo, ...]]:
+    """The files of a job."""
+    return Call("GET", f"/v1/jobs/{job_id}/artifacts", lambda reply: parsed(FileList, reply).items)
+
+
 def page(address: str, after: str | None) -> Call[dict[str, Any]]:
     """A portion of a list."""
     params = {"limit": str(PAGE), **({} if after is None else {"after": after})}
@@ -130,7 +145,11 @@ def page(address: str, after: str | None) -> Call[dict[str, Any]]:
 
 def chosen(**given: object) -> dict[str, str]:
     """Query or form fields of what was named."""
-    return {key: str(value) for key, value in given.items() if value is not None}
+    return {key: _text(value) for key, value in given.items() if value is not None}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def declared(**given: object) -> dict[str, Any]:
@@ -138,6 +157,11 @@ def declared(**given: object) -> dict[str, Any]:
     return {
         key: list(value) if isinstance(value, tuple) else value for key, value in given.items() if value is not None
     }
+
+
+def with_notices(dataset: DatasetInfo, report: ValidationInfo) -> UploadedDataset:
+    """A data set with the notices of its report."""
+    return UploadedDataset.model_validate({**dict(dataset), "notices": report.notices})
 
 
 def _jsonable(spec: Spec) -> dict[str, Any]:

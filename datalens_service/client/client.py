@@ -12,7 +12,16 @@ from datalens_service.client import calls
 from datalens_service.client.calls import Answer, Audience, Call, Format, Spec
 from datalens_service.client.handles import LiveJob
 from datalens_service.client.patience import Patience, refusal
-from datalens_service.client.replies import DatasetInfo, Event, Job, PlanInfo, Receipt, ValidationInfo
+from datalens_service.client.replies import (
+    DatasetInfo,
+    Event,
+    FileInfo,
+    Job,
+    PlanInfo,
+    Receipt,
+    UploadedDataset,
+    ValidationInfo,
+)
 from datalens_service.client.stream import EventLines
 from datalens_service.client.transport import ClientError, ServiceUnreachable, Transport, parsed
 
@@ -65,9 +74,11 @@ class Client:
         classes_per_unit: int | None = None,
         unit: str | None = None,
         public_test: bool = False,
+        account: str | None = None,
+        leave_out_constant_images: bool = False,
         upload_id: str | None = None,
         on_bytes: OnBytes | None = None,
-    ) -> DatasetInfo:
+    ) -> UploadedDataset:
         """Upload labelled images and wait until they were read. Large files go in pieces, over interruptions.
 
         Args:
@@ -80,6 +91,8 @@ class Client:
             classes_per_unit: Most classes that one group reaches; None puts no further bound.
             unit: Word for one group, for example "patient".
             public_test: Whether the test split is public: figures measured on it may be passed on.
+            account: Id of a data set whose budget pays for this one, too: for data that grows.
+            leave_out_constant_images: Whether training images of a single colour are left out.
             upload_id: Of an upload of this file that was given up; it goes on where it stopped.
             on_bytes: Told how far the upload is.
         """
@@ -92,11 +105,14 @@ class Client:
             classes_per_unit=classes_per_unit,
             unit=unit,
             public_test=public_test or None,
+            account=account,
+            leave_out_constant_images=leave_out_constant_images or None,
         )
         if upload_id is None and path.stat().st_size <= calls.PIECE_BYTES:
             return self._upload_at_once(path, declared)
         sent = self.upload(path, upload_id=upload_id, on_bytes=on_bytes)
-        return self.wait_for_dataset(self._do(calls.create_dataset(sent, declared)))
+        dataset = self.wait_for_dataset(self._do(calls.create_dataset(sent, declared)))
+        return calls.with_notices(dataset, self.validation(dataset.id))
 
     def upload(self, path: Path, *, upload_id: str | None = None, on_bytes: OnBytes | None = None) -> str:
         """Send a file in pieces, each with a checksum, and over interruptions; the id of the upload.
@@ -253,6 +269,14 @@ class Client:
         """The same as one HTML file."""
         return self._transport.save(f"/v1/jobs/{job_id}/report", {"audience": audience, "format": "html"}, path)
 
+    def files(self, job_id: str) -> tuple[FileInfo, ...]:
+        """The files of a job that the key may see, each with its audience."""
+        return self._do(calls.files(job_id))
+
+    def download_file(self, job_id: str, name: str, path: Path) -> Path:
+        """One of them."""
+        return self._transport.save(f"/v1/jobs/{job_id}/artifacts/{name}", {}, path)
+
     def download_samples(self, job_id: str, path: Path) -> Path:
         """PNG with samples of every class."""
         return self._transport.save(f"/v1/jobs/{job_id}/samples.png", {}, path)
@@ -267,7 +291,7 @@ class Client:
         """Synthetic images as a file; more images cost no privacy.
 
         Args:
-            job_id: A succeeded job.
+            job_id: A job whose images are ready (`released_at`); they may still be measured.
             path: Where to write; replaced once the download is complete.
             format: `npz`, `parquet`, `imagefolder` (a zip) or `webdataset` (a tar).
             n: How many; None takes what the job packed.
@@ -307,7 +331,7 @@ class Client:
     def _live(self, call: Call[Job]) -> LiveJob:
         return LiveJob.bound(self._do(call), self)
 
-    def _upload_at_once(self, path: Path, declared: dict[str, Any]) -> DatasetInfo:
+    def _upload_at_once(self, path: Path, declared: dict[str, Any]) -> UploadedDataset:
         joined = {key: ",".join(value) if isinstance(value, list) else value for key, value in declared.items()}
         with path.open("rb") as file:
             # The file has no name there: it may be private.
@@ -315,7 +339,7 @@ class Client:
             reply = self._transport.request(
                 "POST", "/v1/datasets", data=calls.chosen(**joined), files=files, timeout=calls.UPLOAD_SECONDS
             )
-        return parsed(DatasetInfo, reply)
+        return parsed(UploadedDataset, reply)
 
     def _offset(self, upload_id: str, known: int) -> int:
         """How much is there; what was known if nobody answers."""

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from datalens_service.data import idx, image_folder, image_table, npz, parquet, webdataset
+from datalens_service.data.inspection import inspect, without_constant_images
 from datalens_service.data.limits import DEFAULT_LIMITS, Limits
+from datalens_service.data.notices import Notice
 from datalens_service.data.source import Source, open_source
 from datalens_service.data.units import UnitDeclaration
 from datalens_service.data.upload import ClassNames, Reader, Upload
@@ -57,8 +59,53 @@ def read_upload(
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
+    return read_with_notices(path, class_names=class_names, units=units, limits=limits)[0]
+
+
+def read_with_notices(
+    path: Path,
+    *,
+    class_names: ClassNames | None = None,
+    units: UnitDeclaration | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> tuple[Upload, tuple[Notice, ...]]:
+    """The same with what its owner should know of how it was read. Notices are private.
+
+    Raises:
+        InvalidDataset: With a sentence that says what to change.
+    """
     with open_source(_existing(path), limits) as source:
-        return READERS[recognised(source)].read(source, class_names=class_names, units=units)
+        _, upload = read_source(source, class_names=class_names, units=units)
+        return upload, source.notices.collected()
+
+
+def read_source(
+    source: Source,
+    *,
+    class_names: ClassNames | None,
+    units: UnitDeclaration | None,
+    leave_out_constant_images: bool = False,
+) -> tuple[str, Upload]:
+    """Read an opened upload; what its owner should know is in `source.notices` afterwards.
+
+    Args:
+        source: The opened file.
+        class_names: Public class names; None leaves them to the format.
+        units: What one privacy unit is; None: every record is one.
+        leave_out_constant_images: Whether training images of a single colour are left out.
+
+    Returns:
+        A key of `READERS`, and the contents.
+
+    Raises:
+        InvalidDataset: With a sentence that says what to change.
+    """
+    name = recognised(source)
+    upload = READERS[name].read(source, class_names=class_names, units=units)
+    if leave_out_constant_images:
+        upload = without_constant_images(upload, units, source.notices)
+    inspect(upload, source.notices)
+    return name, upload
 
 
 def _existing(path: Path) -> Path:
@@ -91,6 +138,8 @@ __all__ = [
     "UnitDeclaration",
     "Upload",
     "detect",
+    "read_source",
     "read_upload",
+    "read_with_notices",
     "recognised",
 ]

@@ -16,10 +16,11 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.data import DEFAULT_LIMITS, READERS, recognised
+from datalens_service.data import DEFAULT_LIMITS, read_source
 from datalens_service.data.confinement import confine
-from datalens_service.data.dataset import Dataset, Images, Split
+from datalens_service.data.dataset import Dataset
 from datalens_service.data.findings import BadFile, UnusableFiles
+from datalens_service.data.notices import Notice, NoticeCode, count_of
 from datalens_service.data.source import open_source
 from datalens_service.data.stored import save_dataset
 from datalens_service.data.units import UnitDeclaration
@@ -44,6 +45,7 @@ class Request(_Frozen):
         class_names: Public class names, or None.
         units: What one unit is, or None.
         public_test: Whether the test split is declared public.
+        leave_out_constant_images: Whether training images of a single colour are left out.
         memory_bytes: Address space of the process.
         cpu_seconds: Its processor time.
     """
@@ -53,6 +55,7 @@ class Request(_Frozen):
     class_names: tuple[str, ...] | None
     units: UnitDeclaration | None
     public_test: bool
+    leave_out_constant_images: bool
     memory_bytes: int
     cpu_seconds: int
 
@@ -75,6 +78,7 @@ class Outcome(_Frozen):
     bad_files: tuple[BadFile, ...] = ()
     bad_count: int = 0
     checked: int = 0
+    notices: tuple[Notice, ...] = Field(default=(), max_length=len(NoticeCode))
 
 
 def main() -> None:
@@ -89,17 +93,25 @@ def main() -> None:
         file_bytes=2 * DEFAULT_LIMITS.uncompressed_bytes,
     )
     outcome = _read(request)
-    (request.folder / OUTCOME).write_text(outcome.model_dump_json())
+    try:
+        (request.folder / OUTCOME).write_text(outcome.model_dump_json())
+    except OSError:
+        sys.exit(os.EX_IOERR)
 
 
 def _read(request: Request) -> Outcome:
     try:
         with open_source(request.path, DEFAULT_LIMITS) as source:
-            name = recognised(source)
-            upload = READERS[name].read(source, class_names=request.class_names, units=request.units)
+            name, upload = read_source(
+                source,
+                class_names=request.class_names,
+                units=request.units,
+                leave_out_constant_images=request.leave_out_constant_images,
+            )
             if request.public_test:
                 upload = with_public_test(upload)
             save_dataset(Dataset(*upload, partition_key=b""), request.folder / RECORDS)
+            notices = source.notices.collected()
     except UnusableFiles as error:
         return Outcome(refusal=error.detail, bad_files=error.bad_files, bad_count=error.count, checked=error.checked)
     except InvalidDataset as error:
@@ -109,26 +121,17 @@ def _read(request: Request) -> Outcome:
     except OSError:
         # What is wrong with the upload is refused above; this is the disk.
         sys.exit(os.EX_IOERR)
-    return Outcome(format=name, counts=_counts(upload))
+    return Outcome(format=name, counts=_counts(upload, notices), notices=notices)
 
 
-def _counts(upload: Upload) -> Counts:
+def _counts(upload: Upload, notices: tuple[Notice, ...]) -> Counts:
     per_class = np.bincount(upload.train.labels, minlength=upload.schema.num_classes)
     return Counts(
         train=len(upload.train),
         test=0 if upload.test is None else len(upload.test),
         classes=dict(zip(upload.schema.class_names, map(int, per_class), strict=True)),
-        duplicates=_duplicates(upload.train),
+        duplicates=count_of(NoticeCode.REPEATED_IMAGES, notices),
     )
-
-
-def _duplicates(split: Split) -> int:
-    """Training records whose pixels another one has, too: each is protected, but not as often as it occurs."""
-    return len(split) - len({image.tobytes() for image in _views(split.images)})
-
-
-def _views(images: Images) -> list[Images]:
-    return list(images)
 
 
 if __name__ == "__main__":

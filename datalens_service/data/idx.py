@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import Split
 from datalens_service.data.entries import DAMAGED, Entry, refusing
 from datalens_service.data.labels import number_names
+from datalens_service.data.notices import NoticeCode
 from datalens_service.data.source import GZIP, Source, allowance
 from datalens_service.data.units import UnitDeclaration
 from datalens_service.data.upload import ClassNames, Reader, Upload, build_upload
@@ -62,6 +63,9 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
         InvalidDataset: With a sentence that says what to change.
     """
     files = _files(source)
+    read_names = {file.entry.filename for file in files}
+    others = (entry.filename for entry in source.entries if entry.filename not in read_names)
+    source.notices.add(NoticeCode.IGNORED_FILES, others)
     train = _split(source, [file for file in files if not file.is_test])
     tests = [file for file in files if file.is_test]
     test = _split(source, tests) if tests else None

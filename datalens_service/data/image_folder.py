@@ -6,11 +6,11 @@
 A `metadata.csv` or `metadata.jsonl` at the top or in `train/`, with the columns `file_name` (relative to it) and
 `group`, says which training images belong to one privacy unit, for example to one person (`metadata.py`).
 
-One folder around all of this is allowed. Dot files, `__MACOSX`, the files that desktops leave behind and the
-`classes.json` and `card.json` of our own export are ignored; so is a `val`, `valid` or `validation` folder
-(see `npz`). Anything else that is not an image is refused. Records are ordered by name, classes by the names
-of their folders. All images have the size and mode (8-bit grey or RGB) of the first; metadata is dropped and an
-EXIF orientation is not applied.
+One folder around all of this is allowed. Names with a leading dot, `__MACOSX`, the files that desktops leave behind
+and the `classes.json` and `card.json` of our own export are ignored; so is a `val`, `valid` or `validation` folder
+(see `npz`). Images among them are noted. Anything else that is not an image is refused. Records are ordered by name,
+classes by the names of their folders. All images have the size and mode (8-bit grey or RGB) of the first; an EXIF
+orientation is applied, other metadata is dropped.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from datalens_service.data.image_entries import (
     ImageEntry,
     holds_images,
     image_entries,
+    in_known_splits,
     read_images,
 )
+from datalens_service.data.labels import note_names
 from datalens_service.data.metadata import read_metadata, units_of
 from datalens_service.data.source import Source
 from datalens_service.data.units import UnitDeclaration
@@ -60,6 +62,7 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     directories = sorted({file.parts[-2] for file in files})
     names = class_names or tuple(directories)
     label_of = _label_of(directories, names)
+    note_names(directories, label_of, names, source.notices)
     train_files, test_files = ([file for file in files if file.parts[0] == split] for split in (TRAIN, TEST))
     if not train_files:
         raise InvalidDataset("There are no training images. Put them into class folders, or into train/<class>/.")
@@ -75,8 +78,7 @@ READER = Reader(recognises, read)
 
 def _files(source: Source) -> list[ImageEntry]:
     """Images of the training and test split as (split, class, name), ordered by name."""
-    files = _with_split(image_entries(source.entries, source.limits))
-    files = [file for file in files if file.parts[0] in (TRAIN, TEST)]
+    files = in_known_splits(source, _with_split(image_entries(source)))
     if not files:
         raise InvalidDataset("The archive holds no PNG or JPEG images in class folders.")
     return files

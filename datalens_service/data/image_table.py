@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 
 from datalens_service.data.dataset import Images, Split
 from datalens_service.data.image_entries import (
-    SPLITS,
-    TEST,
     TRAIN,
     ImageEntry,
     holds_images,
     image_entries,
+    in_known_splits,
     read_images,
+    split_of,
 )
 from datalens_service.data.labels import numbered
 from datalens_service.data.metadata import is_metadata, normal, read_metadata, units_of
@@ -52,13 +52,13 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
         InvalidDataset: With a sentence that says what to change.
     """
     metadata = read_metadata(source)
-    files = [file for file in image_entries(source.entries, source.limits) if _split_of(file) in (TRAIN, TEST)]
+    files = in_known_splits(source, image_entries(source))
     if metadata is None or metadata.labels is None or not files:
         raise InvalidDataset("metadata.csv must name every image with its label.")
     # Training records first, so that both splits are slices of one list.
-    files.sort(key=lambda file: _split_of(file) != TRAIN)
-    labels, names = numbered(_labels_of(files, metadata.labels), class_names)
-    count = sum(_split_of(file) == TRAIN for file in files)
+    files.sort(key=lambda file: split_of(file) != TRAIN)
+    labels, names = numbered(_labels_of(files, metadata.labels), class_names, source.notices)
+    count = sum(split_of(file) == TRAIN for file in files)
     if count == 0:
         raise InvalidDataset("There are no training images. Put them beside metadata.csv, or into train/.")
     train_names = [file.entry.filename for file in files[:count]]
@@ -80,10 +80,6 @@ def _has_labels(head: bytes) -> bool:
         except (ValueError, RecursionError):
             return False
     return _LABEL in next(csv.reader([line]), [])
-
-
-def _split_of(file: ImageEntry) -> str:
-    return file.parts[0] if len(file.parts) > 1 and file.parts[0] in SPLITS else TRAIN
 
 
 def _labels_of(files: Sequence[ImageEntry], labels: Mapping[str, str]) -> list[str]:

@@ -1,5 +1,7 @@
 """Encoded images become pixels: PNG and JPEG, 8-bit grey or RGB, one size, nothing but the pixels kept.
 
+An EXIF orientation is applied, so that pixels lie as every viewer shows them.
+
 Pillow's warnings are not turned into errors here, because the warning filter belongs to the whole process; the
 process that decodes for the service does (`decode.py`). What it warns about is refused by explicit checks or does
 not reach the pixels.
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -18,6 +20,7 @@ from datalens_service.data.dataset import MAXIMUM_SIDE, Images
 from datalens_service.data.entries import refusing
 from datalens_service.data.findings import Findings
 from datalens_service.data.limits import Limits
+from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.errors import InvalidDataset
 
 SUFFIXES: Final = (".png", ".jpg", ".jpeg")
@@ -30,13 +33,38 @@ _PNG_BIT_DEPTH = 24
 """Offset of the bit depth in a PNG: signature (8), chunk length and type (8), width and height (8)."""
 
 
+_ORIENTATION: Final = 0x0112
+_TURNS: Final = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""By the value of the EXIF tag `_ORIENTATION`. Pillow's `exif_transpose` also writes EXIF, and fails on odd tags."""
+
+
+class Picture(NamedTuple):
+    """A decoded image.
+
+    Attributes:
+        pixels: uint8 (height, width, channels).
+        turned: Whether an EXIF orientation was applied.
+    """
+
+    pixels: Images
+    turned: bool
+
+
 def is_image_name(name: str) -> bool:
     """Whether a file is named like a PNG or JPEG."""
     return name.casefold().endswith(SUFFIXES)
 
 
-def decode(data: bytes, limits: Limits) -> Images:
-    """uint8 (height, width, channels) of one encoded image.
+def decode(data: bytes, limits: Limits) -> Picture:
+    """Pixels of one encoded image.
 
     Raises:
         InvalidDataset: It is not a complete PNG or JPEG of the accepted kind.
@@ -46,14 +74,20 @@ def decode(data: bytes, limits: Limits) -> Images:
         Image.open(io.BytesIO(data), formats=_FORMATS) as image,
     ):
         _check(image, data, limits)
-        pixels = np.asarray(image)
+        image.load()
+        turn = _turn(image)
+        pixels = np.asarray(image if turn is None else image.transpose(turn))
     # After decoding: a file that is cut off has another reason.
     _check_end(image.format or "", data)
-    return pixels.reshape(*pixels.shape[:2], -1)
+    return Picture(pixels.reshape(*pixels.shape[:2], -1), turn is not None)
 
 
 def decode_all(
-    files: Iterable[tuple[str, Callable[[], bytes]]], count: int, first: Images | None, limits: Limits
+    files: Iterable[tuple[str, Callable[[], bytes]]],
+    count: int,
+    first: Images | None,
+    limits: Limits,
+    notices: Notices,
 ) -> Images:
     """All images of a split, in order.
 
@@ -62,6 +96,7 @@ def decode_all(
         count: How many there are.
         first: An image that all others must be like; None takes the first of these that can be decoded.
         limits: Caps on each image, and on all pixels together.
+        notices: Collects the names of images that were turned.
 
     Returns:
         uint8 (count, height, width, channels); (0, 1, 1, 1) for no files.
@@ -74,7 +109,7 @@ def decode_all(
     images = None if first is None else _room(first, count, limits)
     for row, (name, read) in enumerate(files):
         try:
-            image = decode(read(), limits)
+            image, turned = decode(read(), limits)
             images = _room(image, count, limits) if images is None else images
             _check_alike(image, images)
             images[row] = image
@@ -82,6 +117,7 @@ def decode_all(
             findings.bad(name, error.detail)
         else:
             findings.good()
+            notices.add(NoticeCode.ORIENTATION_APPLIED, [name] if turned else [])
     findings.raise_if_any()
     return np.empty((0, 1, 1, 1), dtype=np.uint8) if images is None else images
 
@@ -117,6 +153,14 @@ def _check(image: Image.Image, data: bytes, limits: Limits) -> None:
     # A JPEG with several pictures counts as animated, too.
     if getattr(image, "is_animated", False):
         raise InvalidDataset("At least one image is animated. Save a single frame of each.")
+
+
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """How EXIF says that the pixels are to be turned; EXIF that cannot be read says nothing."""
+    try:
+        return _TURNS.get(image.getexif().get(_ORIENTATION, 1))
+    except Exception:  # noqa: BLE001 - Pillow does not document what hostile bytes raise, and warnings may be errors
+        return None
 
 
 def _check_end(file_format: str, data: bytes) -> None:

@@ -8,8 +8,8 @@ Accepted keys (exactly one row):
     x,            y            [, x_test,      y_test]
 
 An array `groups` (or `train_groups`) of integers or strings says which training images belong to one privacy unit,
-for example to one person. An array `class_names` of strings is read if it is there. Everything else is ignored,
-`val_*` too: a validation split would change the public number of records if it silently joined the training
+for example to one person. An array `class_names` of strings is read if it is there. Everything else is ignored
+and noted, `val_*` too: a validation split would change the public number of records if it silently joined the training
 records. Whoever wants it protected and used appends it to the training arrays.
 
 Images are (n, height, width), (n, height, width, 1) or (n, height, width, 3): integers in 0..255, or floats in
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import MAXIMUM_CLASSES, Images, Labels, Split, UnitIds
 from datalens_service.data.entries import Archive, Entry, refusing
 from datalens_service.data.labels import number_names
+from datalens_service.data.notices import NoticeCode
 from datalens_service.data.source import Source
 from datalens_service.data.units import UnitDeclaration, identities
 from datalens_service.data.upload import ClassNames, Reader, Upload, build_upload
@@ -92,6 +93,9 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     train = replace(train, units=_read_groups(archive, arrays))
     test = tests[0] if tests else None
     names = class_names or _names_in_file(archive, arrays) or _numbered_names(train, test)
+    used = {entry.filename for pair in pairs for entry in pair}
+    others = [name for name, entry in arrays.items() if entry.filename not in used]
+    source.notices.add(NoticeCode.IGNORED_ARRAYS, (name for name in others if name not in (_CLASS_NAMES, *_GROUPS)))
     return build_upload(train, test, names, units)
 
 

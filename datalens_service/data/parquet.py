@@ -1,14 +1,16 @@
 """Parquet with a column of encoded images and a column of labels, as Hugging Face `datasets` writes it.
 
-One file, or a zip or tar of files: those with `test` in their names are the test split, those with `val` are left
-out. The features in the schema's metadata say which columns are meant (Image, ClassLabel, and its names); without
-them the columns are `image` (or `img`) and `label` (or `labels`). Images are bytes, or a struct with `bytes`;
-labels are integers or words. A column `group` says which training images belong to one privacy unit.
+One file, or a zip or tar of files: those with the word `test` in their names are the test split; those with `val`,
+`valid` or `validation` are left out and noted. The features in the schema's metadata say which columns are meant
+(Image, ClassLabel, and its names); without them the columns are `image` (or `img`) and `label` (or `labels`). Images
+are bytes, or a struct with `bytes`; labels are integers or words. A column `group` says which training images belong
+to one privacy unit.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from datalens_service.data.dataset import Images, Split
 from datalens_service.data.entries import Entry, refusing
 from datalens_service.data.images import decode_all
 from datalens_service.data.labels import numbered
+from datalens_service.data.notices import NoticeCode
 from datalens_service.data.source import Source, allowance
 from datalens_service.data.units import UnitDeclaration, identities
 from datalens_service.data.upload import ClassNames, Reader, Upload, build_upload
@@ -40,6 +43,8 @@ _DAMAGED: Final = "The Parquet file is damaged, cut off or of an unusual kind. W
 _IMAGE_COLUMNS: Final = ("image", "img")
 _LABEL_COLUMNS: Final = ("label", "labels")
 _GROUP: Final = "group"
+_WORD: Final = re.compile("[a-z]+")
+_UNUSED: Final = frozenset({"val", "valid", "validation"})
 
 
 class _Columns(NamedTuple):
@@ -88,7 +93,7 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     with ExitStack() as stack:
         files = stack.enter_context(_files(source))
         names, train, test = _tables(source, files)
-    labels, names = numbered([*train.labels, *test.labels], class_names or names)
+    labels, names = numbered([*train.labels, *test.labels], class_names or names, source.notices)
     count = len(train.labels)
     images = _decoded(train, None, source)
     identity = None if train.groups is None else identities(train.groups)
@@ -113,12 +118,14 @@ def _files(source: Source) -> Iterator[list[tuple[bool, IO[bytes]]]]:
             return
         found: list[tuple[bool, IO[bytes]]] = []
         for entry in sorted(_entries(source), key=lambda entry: entry.filename):
-            name = entry.filename.rpartition("/")[2].casefold()
-            if "val" not in name:
+            words = set(_WORD.findall(entry.filename.rpartition("/")[2].casefold()))
+            if words & _UNUSED:
+                source.notices.add(NoticeCode.IGNORED_SPLIT, [entry.filename])
+            else:
                 file = stack.enter_context(tempfile.TemporaryFile(prefix="datalens-"))
                 with refusing(_DAMAGED), source.archive.open(entry) as packed:
                     shutil.copyfileobj(packed, file)
-                found.append(("test" in name, file))
+                found.append(("test" in words, file))
         yield found
 
 
@@ -236,7 +243,7 @@ def _joined(tables: list[_Table]) -> _Table:
 def _decoded(table: _Table, like: Images | None, source: Source) -> Images:
     limits = source.limits
     contents = ((f"row {number}", partial(_whole, image, source)) for number, image in enumerate(table.images))
-    return decode_all(contents, len(table.images), None if like is None else like[0], limits)
+    return decode_all(contents, len(table.images), None if like is None else like[0], limits, source.notices)
 
 
 def _whole(image: bytes, source: Source) -> bytes:

@@ -18,10 +18,11 @@ from datalens_service.data import READERS
 from datalens_service.data.dataset import Dataset
 from datalens_service.data.decode import OUT_OF_MEMORY, OUTCOME, RECORDS, Counts, Outcome, Request
 from datalens_service.data.findings import BadFile
+from datalens_service.data.notices import Notice
 from datalens_service.data.stored import load_dataset
 from datalens_service.data.units import UnitDeclaration
 from datalens_service.data.upload import check_class_names
-from datalens_service.errors import InvalidDataset, StoreUnavailable
+from datalens_service.errors import InsufficientStorage, InvalidDataset, StoreUnavailable
 
 _OUTCOME_BYTES: Final = 2**22
 _POLL_SECONDS: Final = 0.5
@@ -74,12 +75,14 @@ class Decoded:
         records: Folder as `data.stored` writes it.
         dataset: The same, opened, without its partition key.
         counts: Private.
+        notices: What its owner should know of how it was read. Private.
     """
 
     format: str
     records: Path
     dataset: Dataset
     counts: Counts
+    notices: tuple[Notice, ...]
 
 
 def decode(
@@ -90,6 +93,7 @@ def decode(
     class_names: tuple[str, ...] | None = None,
     units: UnitDeclaration | None = None,
     public_test: bool = False,
+    leave_out_constant_images: bool = False,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Decoded:
     """Read an upload in a confined process.
@@ -101,11 +105,13 @@ def decode(
         class_names: Public class names; None leaves them to the format.
         units: What one privacy unit is; None: every record is one.
         public_test: Whether the test split is declared public.
+        leave_out_constant_images: Whether training images of a single colour are left out.
         stopping: Asked now and then; True gives up.
 
     Raises:
         Refused: The file cannot be used.
-        StoreUnavailable: The disk did not take the records, or the service stops.
+        InsufficientStorage: The disk did not take the records.
+        StoreUnavailable: The service stops.
     """
     request = Request(
         path=path.absolute(),
@@ -113,6 +119,7 @@ def decode(
         class_names=class_names,
         units=units,
         public_test=public_test,
+        leave_out_constant_images=leave_out_constant_images,
         memory_bytes=confinement.memory_bytes,
         cpu_seconds=confinement.seconds,
     )
@@ -125,7 +132,7 @@ def decode(
     check_class_names(dataset.schema.class_names)
     if dataset.schema.test_is_public != public_test:
         raise Refused(Outcome(refusal=_BROKEN))
-    return Decoded(outcome.format, folder / RECORDS, dataset, outcome.counts)
+    return Decoded(outcome.format, folder / RECORDS, dataset, outcome.counts, outcome.notices)
 
 
 def _run(request: Request, seconds: int, stopping: Callable[[], bool]) -> int:
@@ -171,13 +178,13 @@ def _environment(folder: Path) -> dict[str, str]:
 
 def _outcome(folder: Path, status: int) -> Outcome:
     path = folder / OUTCOME
+    if status == os.EX_IOERR:
+        raise InsufficientStorage("The records could not be kept; free the disk of data_dir.")
     try:
         if path.is_symlink() or path.stat().st_size > _OUTCOME_BYTES:
             raise Refused(Outcome(refusal=_BROKEN))
         return Outcome.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        if status == os.EX_IOERR:
-            raise StoreUnavailable("The records could not be kept; free the disk of data_dir.") from None
         # Killed for its processor time or memory, or by a fault in a parser.
         raise Refused(Outcome(refusal=_BROKEN if status >= 0 else OUT_OF_MEMORY)) from None
     except ValidationError:

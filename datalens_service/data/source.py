@@ -6,13 +6,14 @@ import gzip
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
 from datalens_service.data.archive import open_archive, starts_like_zip
 from datalens_service.data.entries import DAMAGED, Archive, Entry, refusing
 from datalens_service.data.limits import Limits
+from datalens_service.data.notices import Notices
 from datalens_service.data.tar import open_tar, starts_like_tar
 from datalens_service.errors import InvalidDataset
 
@@ -29,12 +30,14 @@ class Source:
         archive: Its entries, if it is a zip or a tar.
         is_tar: Whether it is a tar.
         limits: Caps on what is read and unpacked.
+        notices: Collects what its owner should know.
     """
 
     path: Path
     archive: Archive | None
     is_tar: bool
     limits: Limits
+    notices: Notices = field(default_factory=Notices)
 
     @property
     def entries(self) -> tuple[Entry, ...]:

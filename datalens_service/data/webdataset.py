@@ -16,10 +16,19 @@ from typing import Any, NamedTuple
 
 from datalens_service.data.dataset import Split
 from datalens_service.data.entries import Entry, refusing
-from datalens_service.data.image_entries import SPLITS, TEST, TRAIN, ImageEntry, check_entry, holds_images, read_images
+from datalens_service.data.image_entries import (
+    TRAIN,
+    UNUSED,
+    ImageEntry,
+    check_entry,
+    holds_images,
+    read_images,
+    split_of,
+)
 from datalens_service.data.images import is_image_name
 from datalens_service.data.labels import numbered
 from datalens_service.data.metadata import normal
+from datalens_service.data.notices import NoticeCode
 from datalens_service.data.source import Source
 from datalens_service.data.units import UnitDeclaration, identities
 from datalens_service.data.upload import ClassNames, Reader, Upload, build_upload
@@ -54,12 +63,12 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    records = [record for record in _records(source) if _split_of(record) in (TRAIN, TEST)]
-    records.sort(key=lambda record: _split_of(record) != TRAIN)
-    count = sum(_split_of(record) == TRAIN for record in records)
+    records = [record for record in _records(source) if split_of(record.file) not in UNUSED]
+    records.sort(key=lambda record: split_of(record.file) != TRAIN)
+    count = sum(split_of(record.file) == TRAIN for record in records)
     if count == 0:
         raise InvalidDataset("There are no training images with a label.")
-    labels, names = numbered([record.label for record in records], class_names or _names_in(source))
+    labels, names = numbered([record.label for record in records], class_names or _names_in(source), source.notices)
     files = [record.file for record in records]
     images = read_images(source, files[:count], None)
     train = Split(images, labels[:count], _units(records[:count]))
@@ -80,6 +89,8 @@ def _records(source: Source) -> list[_Record]:
             found.append(_record(source, entry, beside))
     if len({_key(record.file.entry.filename)[0] for record in found}) != len(found):
         raise InvalidDataset("At least one record has two images. Put one image into each.")
+    unused = (record.file.entry.filename for record in found if split_of(record.file) in UNUSED)
+    source.notices.add(NoticeCode.IGNORED_SPLIT, unused)
     return found
 
 
@@ -115,11 +126,6 @@ def _key(name: str) -> tuple[str, str]:
 
 def _is_public(name: str) -> bool:
     return name == _CLASSES
-
-
-def _split_of(record: _Record) -> str:
-    parts = record.file.parts
-    return parts[0] if len(parts) > 1 and parts[0] in SPLITS else TRAIN
 
 
 def _names_in(source: Source) -> ClassNames | None:

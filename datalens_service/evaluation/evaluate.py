@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from datalens_service.data.dataset import Dataset, Labels
 from datalens_service.errors import WorkerUnavailable
@@ -66,6 +67,18 @@ class Evaluation:
     measures: tuple[Measure, ...] = ()
     per_class: tuple[ClassFigure, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
+
+
+PENDING: Final = Evaluation(
+    unavailable=(
+        Unavailable(
+            figure="All figures",
+            reason="The evaluation had not ended when this report was written. If the job has ended, its evaluation "
+            "was cancelled or broke off: the images are complete all the same.",
+        ),
+    )
+)
+"""Of a job whose images are ready and whose evaluation goes on."""
 
 
 def evaluate(subject: Subject, settings: EvaluationSettings, observe: Observe) -> Evaluation:

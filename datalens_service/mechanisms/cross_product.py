@@ -64,6 +64,10 @@ class CrossProductSum(Mechanism[OuterProductFactors, NDArray[np.float64]]):
         """A release is one query."""
         return 1
 
+    def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
+        """A record enters one block of the sum, so the number of classes does not matter."""
+        return self.records_per_unit == records_per_unit
+
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """See the class."""
         product = self.radius(self.left_dimensions) * self.radius(self.right_dimensions)

@@ -51,6 +51,10 @@ class BoundedSum(Mechanism[GroupedVectors, Floats]):
         """A release is one query."""
         return 1
 
+    def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
+        """A record enters one block of the sum, so the number of classes does not matter."""
+        return self.records_per_unit == records_per_unit
+
     def on_grid(self, values: Floats) -> Floats:
         """Rows as whole numbers (held in float64) with L2 norm at most `radius`."""
         finite = np.isfinite(values).all(axis=1, keepdims=True)

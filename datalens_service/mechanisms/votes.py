@@ -20,6 +20,7 @@ from pydantic import Field
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms.base import Integers, Mechanism
 from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.strict import Number
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _IN_CACHE: Final = 2**18
 """Numbers."""
 
-Threshold = float | Literal["none"]
+Threshold = Number | Literal["none"]
 Directions = NDArray[np.float32]
 
 
@@ -136,6 +137,11 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
             return self.images
         moved = 2 if relation == NeighboringRelation.REPLACE_ONE else 1
         return min(self.images, self.images_per_teacher * self.classes_per_unit * moved)
+
+    @final
+    def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
+        """All records of a unit have one teacher; with class-pure shards, one for each of its classes."""
+        return self.classes_voted_apart == 1 or self.classes_per_unit == classes_per_unit
 
     @final
     def exact_sum(self, contributions: GradientBlocks | DistributedGradients) -> Integers:

@@ -24,7 +24,9 @@ from datalens_service.methods.base import ExecutionOptions, Method, Plan, named
 from datalens_service.methods.mixture import Mixture, MixtureRun
 from datalens_service.methods.moments import Moments, MomentsRun
 from datalens_service.methods.record_sums import StatelessRun, calibrated
+from datalens_service.models.exact_products import exact_products
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.strict import Flag, Integer, Number
 
 if TYPE_CHECKING:
     from datalens_service.models.classifier import Classifier
@@ -35,6 +37,8 @@ Floats = NDArray[np.float32]
 
 _FEATURE_MAPS, _FEATURE_SIDE = 64, 5
 _FEATURES = _FEATURE_MAPS * _FEATURE_SIDE**2
+# Features are about 1 long; scores of a record whose features are longer than this are those of shortened ones.
+_LONGEST_FEATURES = 8.0
 
 # The last layer's initial weights: plain gradient descent on released samples.
 _HEAD_SAMPLES, _HEAD_STEPS, _HEAD_LEARNING_RATE, _HEAD_MOMENTUM = 12_000, 60, np.float32(16), np.float32(0.9)
@@ -45,24 +49,24 @@ class Guided(Method):
 
     name: Literal["guided"] = "guided"
     warm_start: Annotated[Moments | Mixture, Field(discriminator="name"), BeforeValidator(named)] = Moments()
-    gradient_share: float = Field(default=0.4, gt=0, lt=1, description="Share of μ² for the gradients.")
-    steps: int = Field(default=60, ge=1, le=1000, description="Gradients, each over all records.")
-    learning_rate: float = Field(default=40.0, gt=0, le=1000)
-    momentum: float = Field(default=0.9, ge=0, lt=1)
-    averaging: float = Field(default=0.9, ge=0, lt=1, description="Decay of the average of weights.")
-    error_norm: float = Field(default=0.7, gt=0, le=2, description="Largest length of a record's error.")
-    hidden_units: int = Field(default=64, ge=2, le=1024, description="Of the classifier's dense layer.")
-    samples: int = Field(default=60_000, ge=100, le=1_000_000, description="Released samples it first learns from.")
-    epochs: int = Field(default=4, ge=1, le=100, description="How often it sees each of them.")
-    spread: float = Field(default=2.0, gt=0, le=10, description="How much wider samples lie than records, at most.")
-    least_spread: float | None = Field(
+    gradient_share: Number = Field(default=0.4, gt=0, lt=1, description="Share of μ² for the gradients.")
+    steps: Integer = Field(default=60, ge=1, le=1000, description="Gradients, each over all records.")
+    learning_rate: Number = Field(default=40.0, gt=0, le=1000)
+    momentum: Number = Field(default=0.9, ge=0, lt=1)
+    averaging: Number = Field(default=0.9, ge=0, lt=1, description="Decay of the average of weights.")
+    error_norm: Number = Field(default=0.7, gt=0, le=2, description="Largest length of a record's error.")
+    hidden_units: Integer = Field(default=64, ge=2, le=1024, description="Of the classifier's dense layer.")
+    samples: Integer = Field(default=60_000, ge=100, le=1_000_000, description="Released samples it first learns from.")
+    epochs: Integer = Field(default=4, ge=1, le=100, description="How often it sees each of them.")
+    spread: Number = Field(default=2.0, gt=0, le=10, description="How much wider samples lie than records, at most.")
+    least_spread: Number | None = Field(
         default=None,
         gt=0,
         le=10,
         description="How much wider they lie at least; none or more than `spread`: all as wide as `spread`.",
     )
-    poses: bool = Field(default=True, description="Turn, shear and shift samples a little.")
-    surfaces: bool = Field(default=True, description="Change contrast and texture of samples a little.")
+    poses: Flag = Field(default=True, description="Turn, shear and shift samples a little.")
+    surfaces: Flag = Field(default=True, description="Change contrast and texture of samples a little.")
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """Releases of the start, then the gradients.
@@ -189,11 +193,10 @@ class NoisyGradientDescent:
     def factors(self) -> OuterProductFactors:
         """Private: per record its features, with a 1 for the bias, and the error of its scores."""
         if self._features is None:
-            self._features = self._classifier.features(_pixels(self._data.images))
-        residuals = softmax_errors(self._features, self._weights, self._data.labels)
-        return OuterProductFactors(
-            self._features, residuals / np.float32(self._parameters.error_norm), self._data.unit_ids
-        )
+            self._features = self._classifier.features_of_records(_pixels(self._data.images))
+        scores = exact_products(self._features, self._weights, _LONGEST_FEATURES).astype(np.float32)
+        gradients = softmax_errors(scores, self._data.labels) / np.float32(self._parameters.error_norm)
+        return OuterProductFactors(self._features, gradients, self._data.unit_ids)
 
     def apply_gradient(self, released: NDArray[np.float64]) -> None:
         """One step along a noisy sum of gradients."""
@@ -208,9 +211,8 @@ class NoisyGradientDescent:
         return self._classifier.tensors() | {"head": self._average.astype(np.float32)}
 
 
-def softmax_errors(features: Floats, weights: Floats, labels: Labels) -> Floats:
-    """(n, classes) softmax of features·weights, minus 1 at the true class: the gradient of the loss by the scores."""
-    scores = features @ weights
+def softmax_errors(scores: Floats, labels: Labels) -> Floats:
+    """(n, classes) softmax of the scores, minus 1 at the true class: the gradient of the loss by the scores."""
     chances = np.exp(scores - scores.max(axis=1, keepdims=True))
     chances /= chances.sum(axis=1, keepdims=True)
     chances[np.arange(len(labels)), labels] -= 1
@@ -222,7 +224,7 @@ def fit_linear_classifier(features: Floats, labels: Labels, num_classes: int) ->
     weights = np.zeros((features.shape[1], num_classes), dtype=np.float32)
     velocity = np.zeros_like(weights)
     for _ in range(_HEAD_STEPS):
-        gradient = features.T @ softmax_errors(features, weights, labels) / np.float32(len(labels))
+        gradient = features.T @ softmax_errors(features @ weights, labels) / np.float32(len(labels))
         velocity = np.asarray(_HEAD_MOMENTUM * velocity + gradient, dtype=np.float32)
         weights = weights - _HEAD_LEARNING_RATE * velocity
     return weights

@@ -29,6 +29,7 @@ from datalens_service.methods.record_sums import (
 )
 from datalens_service.models.generators.mixture import MixtureFit, nearest
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
@@ -40,22 +41,22 @@ class Mixture(Method):
     """Parameters of the mixture method; constants were chosen on MNIST (docs/methods.md)."""
 
     name: Literal["mixture"] = "mixture"
-    components: int = Field(default=10, ge=2, le=64, description="K, Gaussians per class.")
-    iterations: int = Field(default=4, ge=1, le=20, description="How often the centres move.")
-    subspace_dimensions: int = Field(default=60, ge=1, le=512)
-    clip_norm: float = Field(
+    components: Integer = Field(default=10, ge=2, le=64, description="K, Gaussians per class.")
+    iterations: Integer = Field(default=4, ge=1, le=20, description="How often the centres move.")
+    subspace_dimensions: Integer = Field(default=60, ge=1, le=512)
+    clip_norm: Number = Field(
         default=0.35, gt=0, le=1, description="Largest length of an image, as a fraction of an all-white one."
     )
-    residual_norm: float = Field(
+    residual_norm: Number = Field(
         default=0.65, gt=0, le=1, description="Largest distance from the class mean, as a fraction of clip_norm."
     )
-    component_norm: float = Field(
+    component_norm: Number = Field(
         default=0.55, gt=0, le=1, description="Largest distance from a centre, as a fraction of clip_norm."
     )
-    pooling: float = Field(default=150.0, ge=0, description="Records' worth of the class in a component's covariance.")
-    subspace_share: float = Field(default=0.25, gt=0, lt=1, description="Share of μ² for the subspace.")
-    means_share: float = Field(default=0.30, gt=0, lt=1, description="Share of μ² for counts and means.")
-    start_share: float = Field(
+    pooling: Number = Field(default=150.0, ge=0, description="Records' worth of the class in a component's covariance.")
+    subspace_share: Number = Field(default=0.25, gt=0, lt=1, description="Share of μ² for the subspace.")
+    means_share: Number = Field(default=0.30, gt=0, lt=1, description="Share of μ² for counts and means.")
+    start_share: Number = Field(
         default=0.20, gt=0, lt=1, description="Part of the shares for means and covariances that places the centres."
     )
 

@@ -25,6 +25,7 @@ from datalens_service.methods.record_sums import (
 )
 from datalens_service.models.generators.gaussian import GaussianFit
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
@@ -37,15 +38,15 @@ class Moments(Method):
     """
 
     name: Literal["moments"] = "moments"
-    subspace_dimensions: int = Field(default=60, ge=1, le=512)
-    clip_norm: float = Field(
+    subspace_dimensions: Integer = Field(default=60, ge=1, le=512)
+    clip_norm: Number = Field(
         default=0.35, gt=0, le=1, description="Largest length of an image, as a fraction of an all-white one."
     )
-    residual_norm: float = Field(
+    residual_norm: Number = Field(
         default=0.65, gt=0, le=1, description="Largest distance from the class mean, as a fraction of clip_norm."
     )
-    subspace_share: float = Field(default=0.30, gt=0, lt=1, description="Share of μ² for the subspace.")
-    means_share: float = Field(default=0.20, gt=0, lt=1, description="Share of μ² for class counts and means.")
+    subspace_share: Number = Field(default=0.30, gt=0, lt=1, description="Share of μ² for the subspace.")
+    means_share: Number = Field(default=0.20, gt=0, lt=1, description="Share of μ² for class counts and means.")
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """The three releases, calibrated so that together they cost at most `units`.

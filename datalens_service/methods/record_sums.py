@@ -13,6 +13,7 @@ from datalens_service.errors import InfeasiblePlan
 from datalens_service.mechanisms import CrossProductSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods.base import Plan, PlannedRelease
+from datalens_service.models.exact_products import exact_products
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
@@ -72,7 +73,8 @@ class ClippedRecords:
     """
 
     def __init__(self, dataset: Dataset, clip_norm: float) -> None:
-        self.clip_norm = clip_norm * math.sqrt(dataset.schema.dimensions)
+        self._longest = math.sqrt(dataset.schema.dimensions)
+        self.clip_norm = clip_norm * self._longest
         self.labels = dataset.train.labels
         self._data = dataset.train
         summed = summed_dimensions(dataset.schema)
@@ -90,12 +92,13 @@ class ClippedRecords:
         return tensors | {"basis": np.ascontiguousarray(self._frequencies @ tensors["basis"])}
 
     def _reduce(self, images: NDArray[np.uint8]) -> Floats:
-        pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / (255.0 * self.clip_norm)
-        return pixels if self._frequencies is None else pixels @ self._frequencies
+        pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / 255.0
+        reduced = pixels if self._frequencies is None else exact_products(pixels, self._frequencies, self._longest)
+        return reduced / self.clip_norm
 
     def coordinates(self, basis: Floats) -> Floats:
         """(n, q): images of length at most 1 in a released basis (d, q)."""
-        return _clip(self.pooled().values) @ basis
+        return exact_products(self.pooled().values, basis)
 
     def vectors(self, values: Floats, groups: NDArray[np.int64]) -> GroupedVectors:
         """One vector per record, with its group and its unit."""
@@ -119,9 +122,3 @@ class StatelessRun:
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Nothing to restore."""
-
-
-def _clip(vectors: Floats) -> Floats:
-    """Rows longer than 1 scaled back to 1, as the mechanism does."""
-    lengths: Floats = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.maximum(lengths, 1.0)

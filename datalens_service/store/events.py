@@ -30,6 +30,8 @@ class EventType(StrEnum):
     """A worker holds its lease."""
     PROGRESS = "job.progress"
     """A phase began, ended or came a percent further."""
+    RELEASED = "job.released"
+    """Images, generator and proof can be downloaded; the evaluation may still go on."""
     PAUSE_REQUESTED = "job.pause_requested"
     """Somebody asked for a pause; the worker looks between two steps."""
     PAUSED = "job.paused"

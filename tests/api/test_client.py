@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import numpy as np
 import pytest
 from api_builders import npz, succeed, training
 from test_server import Service
@@ -36,7 +37,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An upload of several pieces."""
     monkeypatch.setattr(calls, "PIECE_BYTES", 4096)
     path = tmp_path / "digits.npz"
-    path.write_bytes(npz())
+    path.write_bytes(npz(note=np.zeros(3)))
     assert path.stat().st_size > 2 * 4096
     return path
 
@@ -112,6 +113,8 @@ def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) ->
         assert job.download(tmp_path / "a.parquet", format="parquet").read_bytes()[:4] == b"PAR1"
         assert client.download_bundle(job.id, tmp_path / "b.zip", license="CC0-1.0").read_bytes()[:2] == b"PK"
         assert [found.id for found in client.jobs()] == [job.id]
+        assert dataset.notices == client.validation(dataset.id).notices
+        assert [notice.code for notice in dataset.notices] == ["ignored_arrays"]
         assert client.validation(dataset.id).counts is not None
         assert client.download_preview(dataset.id, tmp_path / "c.png").read_bytes()[1:4] == b"PNG"
         receipt = client.delete_dataset(dataset.id)
@@ -146,6 +149,7 @@ def test_the_same_for_asyncio(service: Service, file: Path, tmp_path: Path) -> N
     async def everything() -> list[str]:
         async with AsyncClient(service.url, service.key) as client:
             dataset = await client.upload_dataset(file, epsilon=10)
+            assert [notice.code for notice in dataset.notices] == ["ignored_arrays"]
             job = await client.submit(dataset.id, {**SPEC, "synthetic_images": 20})
             await asyncio.to_thread(succeed, service.services, job.id, tmp_path)
             events = [event.type async for event in job.events()]

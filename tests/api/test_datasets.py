@@ -55,6 +55,7 @@ def test_upload_answers_with_the_public_part(client: TestClient) -> None:
         },
         "frozen_reason": None,
     }
+    assert body.pop("notices") == []
     assert client.get(reply.headers["Location"]).json() == body
 
 

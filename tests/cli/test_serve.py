@@ -91,7 +91,18 @@ def _check_downloads(client: Client, job_id: str, folder: Path) -> None:
 
 def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalens: Run, datalens_json: Json) -> None:
     dataset = datalens_json("datasets", "upload", npz, "--epsilon", 2, *service.access)["id"]
-    wanted = ("--epsilon", 0.5, "--preset", "fast", "--images", 30, "--no-evaluate", "--device", "cpu", *service.access)
+    wanted = (
+        "--epsilon",
+        0.5,
+        "--preset",
+        "fast",
+        "--images",
+        30,
+        "--no-evaluation",
+        "--device",
+        "cpu",
+        *service.access,
+    )
     plan = datalens_json("jobs", "submit", dataset, "--dry-run", *wanted)
     assert plan["fits"] is True
     submitted = datalens("jobs", "submit", dataset, "--wait", "--json", *wanted)
@@ -119,6 +130,28 @@ def test_refusals_and_their_exit_codes(service: RunningService, npz: Path, datal
     assert datalens("jobs", "list", "--url", service.url, "--api-key", "dlk_wrong").exit_code == 4
     bad = datalens("jobs", "submit", dataset, "--epsilon", 1, "--preset", "fast", "--delta", 0.5, *service.access)
     assert bad.exit_code == 2
+
+
+def test_an_upload_says_how_it_was_read_and_shares_a_budget_that_is_named(
+    service: RunningService, npz: Path, tmp_path: Path, datalens: Run, datalens_json: Json
+) -> None:
+    arrays = dict(np.load(npz))
+    more = {**arrays, "train_images": 255 - arrays["train_images"], "val_images": arrays["test_images"]}
+    more["train_images"][0] = 0
+    np.savez(tmp_path / "more.npz", **more)
+    first = datalens_json("datasets", "upload", npz, "--epsilon", 2, *service.access)
+    assert first["notices"] == []
+    options = ("--account", first["id"], "--leave-out-constant-images")
+    second = datalens("datasets", "upload", "more.npz", *options, "--json", *service.access)
+    assert second.exit_code == 0, second.output
+    assert "Notice: ignored_arrays, 1 (val_images): Arrays" in second.stderr
+    assert "Notice: constant_images_left_out, 1 (image 0): " in second.stderr
+    made = json.loads(second.stdout)
+    assert [notice["code"] for notice in made["notices"]] == ["ignored_arrays", "constant_images_left_out"]
+    assert made["schema"]["num_units"] == 79
+    report = datalens("datasets", "validation", made["id"], *service.access).stdout
+    assert "ignored_arrays, 1 (val_images)" in report
+    assert "notices" not in datalens_json("datasets", "show", made["id"], *service.access)
 
 
 def test_a_refused_upload_says_which_files(service: RunningService, tmp_path: Path, datalens: Run) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from sqlalchemy import select
 from typer.testing import Result
 
@@ -30,10 +33,10 @@ from datalens_service.store.tables import RecordFingerprintRow
 Run = Callable[..., Result]
 Json = Callable[..., Any]
 
-FAST = ("--method", "moments", "--set", "subspace_dimensions=8", "--images", "50", "--no-evaluate")
+FAST = ("--method", "moments", "--set", "subspace_dimensions=8", "--images", "50", "--no-evaluation")
 # Many short steps: long enough to be killed in the middle, short enough for a test.
 VOTES = (
-    *("--method", "datalens", "--images", "50", "--no-evaluate"),
+    *("--method", "datalens", "--images", "50", "--no-evaluation"),
     *("--set", "num_teachers=8", "--set", "images_per_step=4", "--set", "top_k=8", "--set", "threshold=none"),
     *("--set", "teacher_batch=4", "--set", "teacher_warmup_steps=2", "--set", "steps=120"),
 )
@@ -49,6 +52,32 @@ def _spends(bench: Workbench) -> list[Entry]:
             for entry in statement.entries(session, dataset_id)
             if entry.kind in (EntryKind.CHARGE, EntryKind.RECOVERED)
         ]
+
+
+SECRET = "patient-4711"  # noqa: S105
+
+
+def secret_folders(path: Path) -> Path:
+    """Class folders beside a validation folder with a secret name."""
+    rng = np.random.default_rng(11)
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(40):
+            image = io.BytesIO()
+            Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(image, "PNG")
+            archive.writestr(f"train/{number % 2}/{number}.png", image.getvalue())
+        archive.writestr(f"val/{SECRET}/1.png", image.getvalue())
+    return path
+
+
+def test_what_was_ignored_is_said_on_stderr_and_in_no_file(datalens: Run, tmp_path: Path) -> None:
+    data = secret_folders(tmp_path / "folders.zip")
+    result = datalens("train", "--data", data, "--epsilon", 2, "--delta", 1e-3, "--out", "out", "--json", *FAST)
+    assert result.exit_code == 0, result.output
+    assert f"Notice: ignored_split, 1 (val/{SECRET}/1.png)" in result.stderr
+    assert SECRET not in result.stdout
+    contents = [path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert len(contents) > 10
+    assert not any(SECRET.encode() in content or b"ignored_split" in content for content in contents)
 
 
 def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path) -> None:

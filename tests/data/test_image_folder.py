@@ -41,11 +41,9 @@ def test_pixels_survive_in_place(tmp_path: Path) -> None:
     np.testing.assert_array_equal(train.images, images)
 
 
-def test_jpeg_is_read_and_exif_orientation_is_not_applied(tmp_path: Path) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
+def test_jpeg_is_read(tmp_path: Path) -> None:
     stripes = Image.fromarray(np.repeat(np.array([[0], [255]], np.uint8), 8, axis=0).repeat(8, axis=1))
-    schema, train, _ = read(tmp_path, {f"a/{i}.JPG": encoded(stripes, "JPEG", exif=exif) for i in range(2)})
+    schema, train, _ = read(tmp_path, {f"a/{i}.JPG": encoded(stripes, "JPEG") for i in range(2)})
     assert (schema.height, schema.width, schema.channels) == (16, 8, 1)
     assert train.images[0, :4].max() < 32
     assert train.images[0, -4:].min() > 223

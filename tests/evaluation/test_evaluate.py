@@ -43,7 +43,7 @@ def test_protocols_name_classifier_epochs_counts_and_reference(generator, datase
     found = measured(generator, dataset)
     accuracy, floor, ceiling = found["accuracy"].protocol, found["floor_averages"].protocol, found["ceiling"].protocol
     assert "classifier A" in accuracy
-    assert "last epoch), 3 epochs on 900 synthetic images" in accuracy
+    assert "last epoch), 3 epochs on 900 synthetic images in batches of 128" in accuracy
     # 600 real images are passed over more often, so that the ceiling gets no fewer steps: ⌈3·900/600⌉ = 5.
     assert "5 epochs on 600 real training images" in ceiling
     assert "ε = 1 at δ = 1e-05" in floor

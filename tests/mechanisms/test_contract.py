@@ -13,7 +13,17 @@ from pydantic import TypeAdapter
 from scipy import stats
 
 from datalens_service.errors import BudgetExceeded
-from datalens_service.mechanisms import VOTES, AnyMechanism, CountSketch, Mechanism, TopAgg, VectorSum, VoteMechanism
+from datalens_service.mechanisms import (
+    VOTES,
+    AnyMechanism,
+    CountSketch,
+    GradientChunk,
+    GradientSum,
+    Mechanism,
+    TopAgg,
+    VectorSum,
+    VoteMechanism,
+)
 from datalens_service.mechanisms.accuracy import Answers
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
@@ -61,6 +71,24 @@ def test_the_code_and_tests_that_proof_pages_name_exist():
 
 
 @each_case
+def test_a_mechanism_says_which_units_it_is_priced_for(case):
+    fields = type(case.mechanism).model_fields
+    declared = [getattr(case.mechanism, name, 1) for name in ("records_per_unit", "classes_per_unit")]
+    assert case.mechanism.covers_whole_units(*declared)
+    apart = getattr(case.mechanism, "classes_voted_apart", 1) > 1
+    assert case.mechanism.covers_whole_units(declared[0] + 1, declared[1]) == ("records_per_unit" not in fields)
+    assert case.mechanism.covers_whole_units(declared[0], declared[1] + 1) != apart
+
+
+def test_a_mechanism_that_does_not_say_which_units_it_is_priced_for_cannot_be_made():
+    class Undeclared(Mechanism):
+        label = sensitivity_squared = queries_per_unit = total = decode = lambda self, *_: 1
+
+    with pytest.raises(TypeError, match="covers_whole_units"):
+        Undeclared(noise_stddev=100)
+
+
+@each_case
 def test_a_mechanism_survives_json(case):
     assert TypeAdapter(AnyMechanism).validate_json(case.mechanism.model_dump_json()) == case.mechanism
 
@@ -97,6 +125,10 @@ def test_rows_that_are_not_finite_contribute_nothing(case):
     elif isinstance(data, Answers):
         # A classifier has no label for such an image: never the right one.
         with_broken = Answers(np.append(data.right, [False] * 2), np.append(data.units, [-1, -2]))
+    elif isinstance(case.mechanism, GradientSum):
+        rows = torch.full((2, case.mechanism.dimensions), float("nan"))
+        rows[1, 0], rows[1, 1:] = float("inf"), 0.0
+        with_broken = [*data, GradientChunk(rows, torch.tensor([10**6, 10**6 + 1]))]
     elif isinstance(data, OuterProductFactors):
         wild = np.full((2, data.left.shape[1]), np.nan)
         wild[1] = [np.inf, *([0.0] * (data.left.shape[1] - 1))]

@@ -210,6 +210,26 @@ def test_units_of_several_records_are_priced_in_every_release():
     trained(crosses(records_per_unit=4), METHOD, MemoryAccount(UNITS))
 
 
+def test_what_a_record_adds_does_not_depend_on_how_many_others_there_are():
+    """Bit by bit, and networks see private images in blocks of one size."""
+    dataset = crosses()
+    classifier = Classifier(dataset.schema, (64, 5), METHOD.hidden_units)
+    weights = np.random.default_rng(0).standard_normal((64 * 5**2 + METHOD.hidden_units + 1, 2)).astype(np.float32)
+    blocks, features = [], classifier.features
+    classifier.features = lambda images: (blocks.append(len(images)), features(images))[1]
+
+    def factors(rows: slice):
+        split = Split(dataset.train.images[rows], dataset.train.labels[rows], dataset.train.unit_ids[rows])
+        schema = dataset.schema.model_copy(update={"num_units": len(split)})
+        return NoisyGradientDescent(METHOD, Dataset(schema, split, None, b"k"), classifier, weights).factors()
+
+    together = factors(slice(None))
+    for start, stop in ((0, COUNT - 1), (1, COUNT), (5, 6)):
+        for array, all_of_it in zip(factors(slice(start, stop)), together, strict=True):
+            assert array.tobytes() == all_of_it[start:stop].tobytes()
+    assert set(blocks) == {512}
+
+
 def test_a_budget_too_small_for_any_gradient_is_refused():
     with pytest.raises(InfeasiblePlan, match="raise epsilon"):
         METHOD.plan(crosses().schema, 10)

@@ -14,6 +14,8 @@ from datalens_service.mechanisms import (
     AccuracyCount,
     CountSketch,
     CrossProductSum,
+    GradientChunk,
+    GradientSum,
     KLevel,
     Mechanism,
     OuterProductSum,
@@ -56,7 +58,7 @@ class Case:
     def name(self) -> str:
         """What distinguishes the case, for test reports."""
         told = {"stochastic", "classes_voted_apart", "classes_per_unit", "levels", "row_norm_squared", "rows"}
-        told |= {"num_groups", "records_per_unit"}
+        told |= {"num_groups", "records_per_unit", "clip_norm"}
         parameters = self.mechanism.model_dump(include=told, exclude_none=True)
         return " ".join([self.mechanism.label(), *(f"{key}={value}" for key, value in parameters.items())])
 
@@ -152,6 +154,53 @@ def replaced(rng: np.random.Generator, data: GroupedVectors) -> GroupedVectors:
     more = np.full(int(rng.choice([0, 9])), rows[0])
     together = (np.concatenate([array, array[more]]) for array in (values, groups, units))
     return GroupedVectors(*together)
+
+
+def gradient_rows(dimensions: int, records_per_unit: int = 1) -> Callable[[np.random.Generator], list[GradientChunk]]:
+    """Gradients of all lengths, most too long, in two chunks of whole units."""
+
+    def draw(rng: np.random.Generator) -> list[GradientChunk]:
+        values = rng.standard_normal((UNITS, dimensions)) * rng.choice([1e-3, 0.3, 5.0], size=(UNITS, 1))
+        units = torch.arange(UNITS) // records_per_unit
+        rows, half = torch.tensor(values, dtype=torch.float32), UNITS // 2
+        return [GradientChunk(rows[:half], units[:half]), GradientChunk(rows[half:], units[half:])]
+
+    return draw
+
+
+def gradient_emptied(rng: np.random.Generator, data: list[GradientChunk]) -> list[GradientChunk]:
+    """The rows of a unit vanish."""
+    unit = int(rng.choice(torch.cat([chunk.units for chunk in data]).numpy()))
+    remaining = [chunk.units != unit for chunk in data]
+    return [GradientChunk(*(part[keep] for part in chunk)) for chunk, keep in zip(data, remaining, strict=True)]
+
+
+def gradient_replaced(rng: np.random.Generator, data: list[GradientChunk]) -> list[GradientChunk]:
+    """A unit's gradients turn round or become arbitrary, and sometimes it has many more records."""
+    chunk = data[0]
+    rows = torch.nonzero(chunk.units == int(rng.choice(chunk.units.numpy()))).squeeze(1)
+    other = -chunk.gradients[rows] * float(rng.choice([1.0, 100.0]))
+    if rng.random() < 0.5:
+        other = 50 * torch.tensor(rng.standard_normal(other.shape), dtype=torch.float32)
+    before, after = int(rows[0]), int(rows[-1]) + 1
+    repeats = int(rng.choice([1, 9]))
+    gradients = torch.cat([chunk.gradients[:before], other.repeat(repeats, 1), chunk.gradients[after:]])
+    units = torch.cat([chunk.units[:before], chunk.units[rows].repeat(repeats), chunk.units[after:]])
+    return [GradientChunk(gradients, units), *data[1:]]
+
+
+def one_long_gradient(
+    dimensions: int, records_per_unit: int = 1
+) -> Callable[[], tuple[list[GradientChunk], list[GradientChunk]]]:
+    """A unit of gradients that are too long and alike, and its absence."""
+
+    def build() -> tuple[list[GradientChunk], list[GradientChunk]]:
+        rows = torch.zeros(1 + records_per_unit, dimensions)
+        rows[1:, 0] = 7.0
+        units = torch.arange(len(rows)).clamp(max=1)
+        return [GradientChunk(rows, units)], [GradientChunk(rows[:1], units[:1])]
+
+    return build
 
 
 def all_votes_flip(dimensions: int = PIXELS) -> Callable[[], tuple[list[torch.Tensor], list[torch.Tensor]]]:
@@ -251,6 +300,13 @@ def _moments(mechanism: VectorSum | OuterProductSum) -> Case:
     return Case(mechanism, make, {ZERO_OUT: emptied, REPLACE_ONE: replaced}, worst, Fraction(99, 100))
 
 
+def _gradients(mechanism: GradientSum, records_per_unit: int = 1) -> Case:
+    neighbors: dict[NeighboringRelation, Neighbor] = {ZERO_OUT: gradient_emptied, REPLACE_ONE: gradient_replaced}
+    make = gradient_rows(mechanism.dimensions, records_per_unit)
+    worst = one_long_gradient(mechanism.dimensions, records_per_unit)
+    return Case(mechanism, make, neighbors, worst, Fraction(99, 100))
+
+
 def _cross_products(mechanism: CrossProductSum) -> Case:
     make = factors(mechanism.left_dimensions, mechanism.right_dimensions, mechanism.records_per_unit)
     neighbors = {ZERO_OUT: emptied, REPLACE_ONE: other_factors}
@@ -284,6 +340,8 @@ CASES = [
     _cross_products(
         CrossProductSum(left_dimensions=9, right_dimensions=5, records_per_unit=4, noise_stddev=40_000_000)
     ),
+    _gradients(GradientSum(dimensions=9, clip_norm=0.5, noise_stddev=400_000)),
+    _gradients(GradientSum(dimensions=9, clip_norm=3.0, grid=2048, noise_stddev=20_000), records_per_unit=4),
 ]
 
 

@@ -17,7 +17,7 @@ from datalens_service.methods.moments import ClippedRecords, MomentsRun
 from datalens_service.models.generators.mixture import MixtureFit
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.store import aggregates, chain, datasets, ledger, recovery, verification
+from datalens_service.store import aggregates, chain, datasets, ledger, mirror, recovery, verification
 from datalens_service.store.account import JobAccount
 from datalens_service.store.chain import Entry, EntryKind
 from datalens_service.store.mirror import LedgerLog
@@ -164,12 +164,26 @@ def reservations_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 def log_is_not_written(patch: pytest.MonkeyPatch) -> None:
     """The second record of charges stays empty."""
-    patch.setattr(LedgerLog, "append", lambda self, line: None)
+    patch.setattr(LedgerLog, "append", lambda self, line, checked: checked)
 
 
 def restored_backup_is_believed(patch: pytest.MonkeyPatch) -> None:
     """Charges that only the log knows are passed over."""
     patch.setattr(recovery, "_recover", lambda session, account, line: True)
+
+
+def log_is_audited_at_the_start_only(patch: pytest.MonkeyPatch) -> None:
+    """A charge is written behind whatever the log has gained, and nobody looks at that."""
+
+    def unseen(account_id: str, read: Any) -> Any:
+        return read()
+
+    patch.setattr(mirror, "_check_as_left", unseen)
+
+
+def frozen_accounts_state_their_journal(patch: pytest.MonkeyPatch) -> None:
+    """What the log knows beyond the journal is not in the statement."""
+    patch.setattr(recovery, "_unbooked_units", lambda session, account, lines: 0)
 
 
 def uploads_are_always_new(patch: pytest.MonkeyPatch) -> None:
@@ -315,6 +329,8 @@ PLANTS = (
     Plant("reservations of other jobs not counted", "R39", reservations_are_not_counted),
     Plant("ledger log not written", "R49", log_is_not_written),
     Plant("restored backup believed", "R49", restored_backup_is_believed),
+    Plant("log audited at the start only", "R49", log_is_audited_at_the_start_only),
+    Plant("frozen account states its journal alone", "R49", frozen_accounts_state_their_journal),
     Plant("uploaded again with a fresh budget", "R48", uploads_are_always_new),
     Plant("reordered upload not recognised", "R48", order_enters_the_fingerprint),
     Plant("uploaded again with other privacy units", "R48", other_units_share_an_account),

@@ -104,9 +104,10 @@ class _Log(LedgerLog):
         super().__init__(path)
         self._passage = passage
 
-    def append(self, line: LogLine) -> None:
-        super().append(line)
+    def append(self, line: LogLine, checked: int) -> int:
+        length = super().append(line, checked)
         self._passage.at(BEFORE_COMMIT)
+        return length
 
 
 class _Account(JobAccount):

@@ -19,7 +19,7 @@ from datalens_service.errors import InvalidInput, WorkerUnavailable
 from datalens_service.evaluation import statement as statements
 from datalens_service.evaluation.report import DatasetFacts, MethodFacts, Report
 from datalens_service.evaluation.statement import Release, first_releases, privacy_statement
-from datalens_service.mechanisms import base
+from datalens_service.mechanisms import BoundedSum, Mechanism, base
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import cost_units, epsilon_of_units
 from datalens_service.run import run
@@ -370,6 +370,13 @@ def test_a_tampered_copy_fails_in_its_line(honest: Json, tamper: Tamper, line: s
     tamper(honest)
     assert honest != before
     assert failed_at(verdict_on(honest)) == line
+
+
+def test_a_mechanism_that_does_not_say_which_units_it_is_priced_for_is_refused(
+    honest: Json, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoundedSum, "covers_whole_units", Mechanism.covers_whole_units)
+    assert failed_at(verdict_on(honest)) == "card"
 
 
 def test_an_epsilon_that_promises_nothing_is_not_recomputed(honest: Json) -> None:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from sqlalchemy import func, select
 
+from datalens_service.data.notices import Notices
 from datalens_service.errors import (
     BudgetExceeded,
     InvalidDataset,
@@ -13,7 +16,7 @@ from datalens_service.errors import (
     StateConflict,
 )
 from datalens_service.privacy.accounting import default_delta
-from datalens_service.store import datasets, jobs, leases
+from datalens_service.store import datasets, jobs, leases, tenants
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState
 from datalens_service.store.fingerprints import fingerprints
@@ -23,6 +26,7 @@ from datalens_service.store.tables import AccountRow, RecordFingerprintRow
 from .books import (
     DELTA,
     EPSILON,
+    Images,
     account_of,
     claimed,
     images,
@@ -163,6 +167,113 @@ def test_records_of_several_accounts_are_refused_and_nothing_changes(database: D
         new_dataset(database, mixed)
     after = (journal_of(database, first.id), journal_of(database, second.id), _count(database, RecordFingerprintRow))
     assert after == before
+
+
+def blank(count: int = 1, value: int = 0) -> Images:
+    return np.full((count, 6, 5, 1), value, np.uint8)
+
+
+def test_a_blank_image_alone_ties_no_upload_to_a_budget_that_was_not_meant(database: Database) -> None:
+    first = new_dataset(database, np.concatenate([images(), blank()]))
+    others = np.concatenate([images(seed=1), blank()])
+    with pytest.raises(StateConflict, match="single colour"):
+        new_dataset(database, others)
+    assert datasets.linked(database, first.id) == ()
+    apart = new_dataset(database, others[:-1])
+    assert datasets.linked(database, apart.id) == ()
+
+
+def test_a_blank_image_keeps_its_budget_where_the_link_is_meant(database: Database) -> None:
+    first = new_dataset(database, np.concatenate([images(), blank()]))
+    spend(database, first.id, 1000)
+    meant = np.concatenate([images(seed=1), blank()])
+    for changes in ({"account": first.id}, {"epsilon": None, "delta": None}):
+        linked = new_dataset(database, meant, **changes)
+        assert (linked.account_id, state_of(database, linked.id).charged_units) == (first.account_id, 1000)
+
+
+def test_an_upload_of_blank_images_known_before_comes_back_to_its_budget(database: Database) -> None:
+    records = np.concatenate([blank(value=value) for value in range(4)])
+    assert new_dataset(database, records).account_id == new_dataset(database, records).account_id
+
+
+def test_what_an_upload_shares_is_noted(database: Database) -> None:
+    notices = Notices()
+    first = new_dataset(database, np.concatenate([images(), blank()]), notices=notices)
+    assert notices.collected() == ()
+    again = np.concatenate([images()[:3], blank(), images(seed=1)])
+    assert new_dataset(database, again, notices=notices).account_id == first.account_id
+    counts = {notice.code.value: notice.count for notice in notices.collected()}
+    assert counts == {"shares_records": 4, "shares_constant_images": 1}
+
+
+def test_data_that_grows_has_one_budget_from_the_start(database: Database) -> None:
+    first = new_dataset(database)
+    spend(database, first.id, 1000)
+    second = new_dataset(database, images(seed=1), account=first.id, epsilon=None, delta=None)
+    assert second.account_id == first.account_id
+    assert journal_of(database, first.id)[-1].kind == "join"
+    spend(database, second.id, 300)
+    together = new_dataset(database, np.concatenate([images(), images(seed=1), images(seed=2)]))
+    assert set(datasets.linked(database, together.id)) == {first.id, second.id}
+    spend(database, together.id, 200)
+    for dataset in (first, second, together):
+        assert state_of(database, dataset.id).charged_units == 1500
+    verified(database, together.id)
+
+
+def test_an_account_that_is_named_is_that_of_every_known_record(database: Database) -> None:
+    first, second = new_dataset(database), new_dataset(database, images(seed=1))
+    with pytest.raises(InvalidDataset, match="name account"):
+        new_dataset(database, np.concatenate([images(seed=1), images(seed=2)]), account=first.id)
+    assert datasets.linked(database, first.id) == datasets.linked(database, second.id) == ()
+
+
+@pytest.mark.parametrize("changes", [{"epsilon": 2.0}, {"delta": 1e-6}])
+def test_an_account_that_is_named_keeps_its_budget(database: Database, changes: dict[str, float]) -> None:
+    first = new_dataset(database)
+    with pytest.raises(StateConflict, match="have a budget already"):
+        new_dataset(database, images(seed=1), account=first.id, **changes)
+
+
+def test_an_account_of_a_deleted_data_set_goes_on(database: Database) -> None:
+    first = new_dataset(database)
+    spend(database, first.id, 1000)
+    datasets.delete(database, first.id)
+    second = new_dataset(database, images(seed=1), account=first.id)
+    assert state_of(database, second.id).charged_units == 1000
+
+
+def test_an_account_of_nobody_or_of_another_tenant_does_not_exist(database: Database) -> None:
+    first = new_dataset(database)
+    other = tenants.create(database, "clinic").id
+    for changes in ({"account": "ds_0"}, {"account": first.id, "tenant_id": other}):
+        with pytest.raises(NotFound, match="no such data set"):
+            new_dataset(database, images(seed=1), **changes)
+    assert _count(database, RecordFingerprintRow) == 20
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_record_is_charged_more_than_its_account_holds(database: Database, seed: int) -> None:
+    """Uploads that overlap and name accounts at random: charges of every data set a record is in, against one limit."""
+    rng = np.random.default_rng(seed)
+    pool, members, limit = images(count=12), {}, 0
+    for _ in range(12):
+        rows = rng.choice(12, rng.integers(2, 6), replace=False)
+        named = str(rng.choice(sorted(members))) if members and rng.random() < 0.5 else None
+        with suppress(InvalidDataset):
+            members[new_dataset(database, pool[rows], account=named).id] = set(rows.tolist())
+    for dataset_id in rng.permutation(sorted(members) * 3):
+        limit = state_of(database, dataset_id).limit_units
+        with suppress(BudgetExceeded):
+            spend(database, dataset_id, int(rng.integers(1, limit // 2)))
+    charged = {name: sum(job.charged_units for job in jobs_of(database, name)) for name in members}
+    for record in range(12):
+        assert sum(charged[name] for name, rows in members.items() if record in rows) <= limit
+
+
+def jobs_of(database: Database, dataset_id: str) -> list[jobs.Job]:
+    return [job for job in jobs.list_jobs(database, limit=100).items if job.dataset_id == dataset_id]
 
 
 def test_many_records_are_all_remembered(database: Database) -> None:

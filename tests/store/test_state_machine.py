@@ -51,11 +51,12 @@ class CuttingLog(LedgerLog):
 
     cut_next = False
 
-    def append(self, line: LogLine) -> None:
-        super().append(line)
+    def append(self, line: LogLine, checked: int) -> int:
+        length = super().append(line, checked)
         if self.cut_next:
             self.cut_next = False
             raise PowerCutError
+        return length
 
 
 class StoreMachine(RuleBasedStateMachine):

@@ -74,7 +74,7 @@ def test_job_leaves_all_its_files_and_no_private_state(local: Deployment) -> Non
     ended = run(local, local.claim(job), lambda phase, *_: phases.append(phase))
 
     assert (ended.state, ended.error) == (JobState.SUCCEEDED, None)
-    assert list(dict.fromkeys(phases)) == ["training", "evaluating", "packaging"]
+    assert list(dict.fromkeys(phases)) == ["training", "packaging", "evaluating", "reporting"]
     made = artifacts(local).list_artifacts(job.id)
     assert {file.name for file in made if file.releasable} == RELEASABLE
     assert {file.name for file in made if not file.releasable} == PRIVATE
@@ -192,17 +192,17 @@ def test_job_that_can_go_on_elsewhere_does_not_end(
     assert local.job(job).state == JobState.RUNNING
 
 
-def test_cancelled_job_has_no_files_and_keeps_its_charge(local: Deployment) -> None:
+def test_job_cancelled_in_training_has_no_images_and_keeps_its_charge(local: Deployment) -> None:
     job = local.submit(QUICK)
 
-    def cancel(phase: str, _value: int, _maximum: int) -> None:
-        if phase == "packaging" and not local.job(job).cancel_requested:
+    def cancel(_phase: str, value: int, _maximum: int) -> None:
+        if value == 2 and not local.job(job).cancel_requested:
             jobs.request_cancel(local.database, job.id)
 
     ended = run(local, local.claim(job), cancel)
 
-    assert ended.state == JobState.CANCELLED
-    assert ended.charged_units == job.reserved_units
+    assert (ended.state, ended.released_at) == (JobState.CANCELLED, None)
+    assert 0 < ended.charged_units < job.reserved_units
     assert not private_files(local)
 
 

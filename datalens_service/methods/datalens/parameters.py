@@ -14,6 +14,7 @@ from datalens_service.methods.base import Method, Plan, PlannedRelease, named
 from datalens_service.methods.moments import Moments
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
+from datalens_service.strict import Flag, Integer, Number
 
 DEFAULT_STEPS = 150
 
@@ -22,51 +23,55 @@ class DataLensParameters(Method):
     """Every field of `DataLens`, and the plan that follows from them; runs and teachers depend on these alone."""
 
     name: Literal["datalens"] = "datalens"
-    num_teachers: int = Field(default=4000, ge=1, le=100_000, description="N; one shard of records each.")
+    num_teachers: Integer = Field(default=4000, ge=1, le=100_000, description="N; one shard of records each.")
     teacher: Literal["dense", "conv", "kernel"] = Field(
         default="dense", description="A small fast network, the original's, or the best discriminator in closed form."
     )
     shards: Literal["mixed", "class_pure"] = Field(
         default="mixed", description="class_pure: a teacher holds, and votes on, one class only."
     )
-    teacher_batch: int = Field(
+    teacher_batch: Integer = Field(
         default=15, ge=1, le=1024, description="Records of its shard a teacher trains on, or compares with."
     )
-    teacher_steps: int = Field(default=2, ge=1, le=100, description="Optimiser steps of a teacher per vote.")
-    teacher_warmup_steps: int = Field(default=10, ge=1, le=1000, description="The same before the first vote.")
-    teacher_learning_rate: float = Field(default=1e-3, gt=0, le=1)
-    images_per_step: int = Field(default=15, ge=1, le=1024, description="Synthetic images voted on per step.")
+    teacher_steps: Integer = Field(default=2, ge=1, le=100, description="Optimiser steps of a teacher per vote.")
+    teacher_warmup_steps: Integer = Field(default=10, ge=1, le=1000, description="The same before the first vote.")
+    teacher_learning_rate: Number = Field(default=1e-3, gt=0, le=1)
+    images_per_step: Integer = Field(default=15, ge=1, le=1024, description="Synthetic images voted on per step.")
     votes: Literal["topagg", "klevel", "count_sketch"] = Field(
         default="topagg", description="DataLens' own votes, those of D2P-Fed, or those of FetchSGD."
     )
-    levels: int = Field(default=16, ge=2, le=4096, description="K of klevel votes.")
-    sketch_rows: int = Field(default=5, ge=1, le=64, description="Rows of count_sketch votes.")
-    sketch_columns: int = Field(default=200, ge=1, description="Columns of count_sketch votes.")
-    top_k: int = Field(default=200, ge=1, description="k: coordinates of an image that a teacher votes on.")
-    clip: float = Field(default=1e-5, gt=0, description="Clipping bound of a gradient coordinate.")
-    stochastic: bool = Field(default=True, description="Stochastic signs, as in TopkStoSignGrad.")
+    levels: Integer = Field(default=16, ge=2, le=4096, description="K of klevel votes.")
+    sketch_rows: Integer = Field(default=5, ge=1, le=64, description="Rows of count_sketch votes.")
+    sketch_columns: Integer = Field(default=200, ge=1, description="Columns of count_sketch votes.")
+    top_k: Integer = Field(default=200, ge=1, description="k: coordinates of an image that a teacher votes on.")
+    clip: Number = Field(default=1e-5, gt=0, description="Clipping bound of a gradient coordinate.")
+    stochastic: Flag = Field(default=True, description="Stochastic signs, as in TopkStoSignGrad.")
     threshold: Threshold = Field(default=0.7, description="β as a fraction of num_teachers, or 'none'.")
     vote_basis: Literal["pixels", "dct"] = Field(
         default="pixels", description="dct: vote on low-frequency cosine coefficients instead of pixels."
     )
-    vote_dimensions: int = Field(default=64, ge=1, description="Coefficients of the dct basis.")
-    noise_stddev: int | None = Field(default=None, ge=MINIMUM_NOISE_STDDEV, le=MAXIMUM_NOISE_STDDEV)
-    steps: int | None = Field(default=None, ge=1, le=100_000, description="Votes on a batch; 150 if nothing is said.")
-    z_dim: int = Field(default=50, ge=1, le=1024, description="Length of the student's latent vector.")
+    vote_dimensions: Integer = Field(default=64, ge=1, description="Coefficients of the dct basis.")
+    noise_stddev: Integer | None = Field(default=None, ge=MINIMUM_NOISE_STDDEV, le=MAXIMUM_NOISE_STDDEV)
+    steps: Integer | None = Field(
+        default=None, ge=1, le=100_000, description="Votes on a batch; 150 if nothing is said."
+    )
+    z_dim: Integer = Field(default=50, ge=1, le=1024, description="Length of the student's latent vector.")
     student: Literal["deconv", "class_networks"] = Field(
         default="deconv", description="The original's generator, or a small one per class; not after a warm start."
     )
-    image_step_size: float = Field(default=1e-3, gt=0, description="γ: how far a vote moves an image.")
-    student_learning_rate: float | None = Field(
+    image_step_size: Number = Field(default=1e-3, gt=0, description="γ: how far a vote moves an image.")
+    student_learning_rate: Number | None = Field(
         default=None, gt=0, le=1, description="Adam's; 1e-3 as in the original, 1e-5 if left out after a warm start."
     )
-    student_updates: int = Field(default=1, ge=1, le=100, description="Student steps per released vote.")
-    student_averaging: float = Field(default=0.0, ge=0, lt=1, description="Decay of the average of student weights.")
+    student_updates: Integer = Field(default=1, ge=1, le=100, description="Student steps per released vote.")
+    student_averaging: Number = Field(default=0.0, ge=0, lt=1, description="Decay of the average of student weights.")
     warm_start: Annotated[Moments | None, BeforeValidator(named)] = Field(
         default=None, description="Start from released moments and let votes refine them."
     )
-    refiner_width: int = Field(default=8, ge=1, le=256, description="Maps of the network that refines a warm start.")
-    warm_start_share: float = Field(default=0.95, gt=0, lt=1, description="Share of μ² for the warm start.")
+    refiner_width: Integer = Field(
+        default=8, ge=1, le=256, description="Maps of the network that refines a warm start."
+    )
+    warm_start_share: Number = Field(default=0.95, gt=0, lt=1, description="Share of μ² for the warm start.")
 
     @model_validator(mode="after")
     def _votes_fit_their_basis(self) -> DataLensParameters:

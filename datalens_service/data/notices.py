@@ -1,0 +1,135 @@
+"""What was read in a way that the owner of an upload may not expect. For the owner only: it depends on the records.
+
+A notice is a stable code, a count and a few names; the sentence belongs to the code. Readers collect notices in
+`Source.notices` while they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, computed_field
+
+EXAMPLES: Final = 5
+"""Most examples of one notice; all cases are counted."""
+
+_EXAMPLE_LENGTH: Final = 200
+
+
+class NoticeCode(StrEnum):
+    """What the notice is about; `MESSAGES` says what to do."""
+
+    IGNORED_SPLIT = "ignored_split"
+    IGNORED_FILES = "ignored_files"
+    IGNORED_ARRAYS = "ignored_arrays"
+    ORIENTATION_APPLIED = "orientation_applied"
+    CLASSES_RENAMED = "classes_renamed"
+    LABELS_RENUMBERED = "labels_renumbered"
+    EMPTY_CLASSES = "empty_classes"
+    NEARLY_BLACK = "nearly_black"
+    CONSTANT_IMAGES = "constant_images"
+    CONSTANT_IMAGES_LEFT_OUT = "constant_images_left_out"
+    REPEATED_IMAGES = "repeated_images"
+    SHARES_RECORDS = "shares_records"
+    SHARES_CONSTANT_IMAGES = "shares_constant_images"
+
+
+MESSAGES: Final[dict[NoticeCode, str]] = {
+    NoticeCode.IGNORED_SPLIT: "Files of a validation split were ignored. To train on them, move them to the training "
+    "split; to measure on them, make them the test split.",
+    NoticeCode.IGNORED_FILES: "Files were ignored because they are hidden (a name with a leading dot) or of no use to "
+    "the format. Rename a file or folder that should be read.",
+    NoticeCode.IGNORED_ARRAYS: "Arrays of the NPZ were ignored. Append val_images and val_labels to the training "
+    "arrays if they should be trained on.",
+    NoticeCode.ORIENTATION_APPLIED: "Images were turned as their EXIF orientation says.",
+    NoticeCode.CLASSES_RENAMED: "The class names were assigned to the folders or labels in sorted order. Check them.",
+    NoticeCode.LABELS_RENUMBERED: "Class names that are numbers differ from their labels: labels count the names in "
+    "sorted text order (1, 10, 2). The names stay. To change the order, name the classes, or pad numbers (01, 02, 10).",
+    NoticeCode.EMPTY_CLASSES: "Classes have no training image. Labels count from 0: subtract 1 from labels that start "
+    "at 1, or leave out classes that do not occur.",
+    NoticeCode.NEARLY_BLACK: "No value of these images is above 15 of 255, so they are nearly black. Multiply masks of "
+    "0 and 1 by 255; scale other values to 0..255.",
+    NoticeCode.CONSTANT_IMAGES: "Images show a single colour. Such an image occurs in many data sets and ties their "
+    "budgets together; leave_out_constant_images leaves it out.",
+    NoticeCode.CONSTANT_IMAGES_LEFT_OUT: "Images of a single colour were left out, as you asked.",
+    NoticeCode.REPEATED_IMAGES: "Images have the same pixels as an earlier one. The promise covers each record, not "
+    "all copies together: remove the copies, or group them as one unit.",
+    NoticeCode.SHARES_RECORDS: "Images were uploaded before, so this data set shares the budget of that upload for "
+    "ever.",
+    NoticeCode.SHARES_CONSTANT_IMAGES: "Images that were uploaded before show a single colour. If the data sets have "
+    "nothing else in common, use leave_out_constant_images next time.",
+}
+"""What each code means and what to do about it."""
+
+
+def _check_printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("Examples must be printable.")
+    return text
+
+
+Example = Annotated[str, StringConstraints(max_length=_EXAMPLE_LENGTH), AfterValidator(_check_printable)]
+
+
+class Notice(BaseModel):
+    """One thing to know about an upload. Private.
+
+    Attributes:
+        code: Stable.
+        count: How many files, images, arrays or classes it concerns.
+        examples: The first of them.
+    """
+
+    # `message` is computed, so it is ignored where a notice is read back.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    code: NoticeCode
+    count: int = Field(ge=1, description="Files, images, arrays or classes that it concerns.")
+    examples: tuple[Example, ...] = Field(default=(), max_length=EXAMPLES, description="The first of them.")
+
+    @computed_field(description="What it means and what to do.")  # type: ignore[prop-decorator]
+    @property
+    def message(self) -> str:
+        """What it means and what to do."""
+        return MESSAGES[self.code]
+
+
+class Notices:
+    """Collects notices while an upload is read; equal codes become one notice."""
+
+    def __init__(self) -> None:
+        self._counts: dict[NoticeCode, int] = {}
+        self._examples: dict[NoticeCode, list[str]] = {}
+
+    def add(self, code: NoticeCode, items: Iterable[object]) -> None:
+        """Count `items` under `code`; the first of them become examples."""
+        examples = self._examples.setdefault(code, [])
+        for item in items:
+            self._counts[code] = self._counts.get(code, 0) + 1
+            if len(examples) < EXAMPLES:
+                examples.append(_shortened(str(item)))
+
+    def count(self, code: NoticeCode, number: int) -> None:
+        """Add `number` cases without examples."""
+        if number:
+            self._counts[code] = self._counts.get(code, 0) + number
+
+    def collected(self) -> tuple[Notice, ...]:
+        """All of them, in the order of `NoticeCode`."""
+        return tuple(
+            Notice(code=code, count=self._counts[code], examples=tuple(self._examples.get(code, ())))
+            for code in NoticeCode
+            if self._counts.get(code)
+        )
+
+
+def count_of(code: NoticeCode, notices: Iterable[Notice]) -> int:
+    """How many cases a notice counts; 0 without it."""
+    return sum(notice.count for notice in notices if notice.code is code)
+
+
+def _shortened(text: str) -> str:
+    plain = "".join(character if character.isprintable() else "?" for character in text)
+    return plain if len(plain) <= _EXAMPLE_LENGTH else plain[: _EXAMPLE_LENGTH - 1] + "…"

@@ -1,0 +1,170 @@
+"""Notices on an upload: what they say, and that nobody but the owner of the records hears them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from api_builders import arrays, npz, succeed, training
+from PIL import Image
+from sqlalchemy import select
+from starlette.testclient import TestClient
+from test_validation import register, settled
+
+from api.deps import Services
+from datalens_service import logs
+from datalens_service.data.notices import NoticeCode
+from datalens_service.store import datasets, keys, tenants
+from datalens_service.store.keys import KeyRequest
+from datalens_service.store.roles import Role
+from datalens_service.store.tables import Base
+
+SECRET = "patient-4711"  # noqa: S105
+
+
+def folders() -> bytes:
+    """Twenty records in two classes, and whatever is worth a notice under a secret name."""
+    rng = np.random.default_rng(7)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for number in range(20):
+            pixels = rng.integers(0, 256, (8, 8), dtype=np.uint8) * (number != 3)
+            exif = Image.Exif()
+            exif[0x0112] = 3 if number == 5 else 1
+            image = io.BytesIO()
+            Image.fromarray(pixels).save(image, "PNG", exif=exif)
+            archive.writestr(f"train/{number % 2}/{SECRET}-{number}.png", image.getvalue())
+        archive.writestr(f"val/0/{SECRET}.png", image.getvalue())
+        archive.writestr(f"train/0/.{SECRET}/hidden.png", image.getvalue())
+    return buffer.getvalue()
+
+
+NOTICED = {
+    "ignored_split": [f"val/0/{SECRET}.png"],
+    "ignored_files": [f"train/0/.{SECRET}/hidden.png"],
+    "orientation_applied": [f"train/1/{SECRET}-5.png"],
+    "constant_images": ["image 16"],
+}
+
+
+def noticed(answer: dict[str, Any]) -> dict[str, list[str]]:
+    assert all(notice["message"] and notice["count"] == len(notice["examples"]) for notice in answer["notices"])
+    return {notice["code"]: notice["examples"] for notice in answer["notices"]}
+
+
+def test_both_kinds_of_upload_say_the_same(client: TestClient) -> None:
+    reply = client.post("/v1/datasets", files={"file": folders()}, data={"epsilon": "10"})
+    assert (reply.headers["Cache-Control"], reply.headers["X-Datalens-Audience"]) == ("private, no-store", "owner")
+    assert noticed(reply.json()) == NOTICED
+    report = client.get(f"{reply.headers['Location']}/validation").json()
+    assert (report["notices"], report["audience"]) == (reply.json()["notices"], "owner")
+    client.delete(reply.headers["Location"])
+    assert client.get(f"{reply.headers['Location']}/validation").json()["notices"] == []
+
+    later = register(client, folders())
+    assert settled(client, later)["state"] == "ready"
+    counts = {item["code"]: item["count"] for item in client.get(f"/v1/datasets/{later}/validation").json()["notices"]}
+    shared = {"shares_records": 20, "shares_constant_images": 1}
+    assert counts == {**dict.fromkeys(NOTICED, 1), **shared}
+
+
+def test_notices_are_for_the_owner_and_nowhere_else(
+    client: TestClient, services: Services, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    logs.configure("debug")
+    direct = client.post("/v1/datasets", files={"file": folders()}, data={"epsilon": "10"}).json()["id"]
+    later = register(client, folders())
+    settled(client, later)
+    job_id = client.post("/v1/jobs", json=training(direct)).json()["id"]
+    succeed(services, job_id, tmp_path)
+    shown = [client.get(path, params=params).text for path, params in _reads(direct, later, job_id)]
+    for role in (Role.OPERATOR, Role.CONSUMER):
+        _, plain = keys.create(services.database, KeyRequest(role.value, role=role))
+        as_role = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+        assert as_role.get(f"/v1/datasets/{direct}/validation").status_code == 403
+        assert as_role.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "1"}).status_code == 403
+        shown += [as_role.get(path, params=params).text for path, params in _reads(direct, later, job_id)]
+    logged = capfd.readouterr()
+    everything = "".join([*shown, logged.out, logged.err])
+    assert "request" in logged.err
+    for word in (SECRET, "notices", *(f'"{code}"' for code in NoticeCode)):
+        assert word not in everything
+    with services.database.connection() as connection:
+        for table in Base.metadata.sorted_tables:
+            rows = "".join(str(row) for row in connection.execute(select(table)))
+            named = [word for word in (SECRET, *NoticeCode) if word in rows]
+            assert bool(named) == (table.name == "intakes")
+
+
+def _reads(direct: str, later: str, job_id: str) -> list[tuple[str, dict[str, str]]]:
+    """Whatever can be read without being the report on an upload."""
+    of_datasets = [
+        f"/v1/datasets/{dataset_id}{part}"
+        for dataset_id in (direct, later)
+        for part in ("", "/privacy", "/privacy/entries")
+    ]
+    of_job = [
+        f"/v1/jobs/{job_id}{part}"
+        for part in ("", "/events", "/report", "/bundle", "/artifacts", "/dataset", "/synthetic", "/generator")
+    ]
+    files = [f"/v1/jobs/{job_id}/artifacts/{name}" for name in ("card.json", "report-releasable.json", "privacy.json")]
+    lists = ["/v1/datasets", "/v1/jobs", "/v1/generators", "/v1/audit", "/v1/usage", "/metrics", "/v1/webhooks"]
+    audiences = [(f"/v1/jobs/{job_id}/report", {"audience": audience}) for audience in ("owner", "releasable")]
+    return [*((path, {}) for path in [*of_datasets, *of_job, *files, *lists]), *audiences]
+
+
+@pytest.mark.parametrize("leave_out", ["true", "false"])
+def test_a_blank_image_is_left_out_where_that_is_asked(client: TestClient, leave_out: str) -> None:
+    images = arrays()["images"]
+    images[0] = 0
+    client.post("/v1/datasets", files={"file": npz(images=images)}, data={"epsilon": "10"})
+    others = arrays(1)["images"]
+    others[9] = 0
+    form = {"epsilon": "10", "leave_out_constant_images": leave_out}
+    reply = client.post("/v1/datasets", files={"file": npz(images=others)}, data=form)
+    if leave_out == "true":
+        assert (reply.status_code, reply.json()["schema"]["num_units"]) == (201, 199)
+        assert noticed(reply.json()) == {"constant_images_left_out": ["image 9"]}
+    else:
+        assert (reply.status_code, reply.json()["code"]) == (409, "state-conflict")
+        assert "leave_out_constant_images" in reply.json()["detail"]
+
+
+def test_data_that_grows_is_uploaded_in_parts_and_trained_on_together(client: TestClient, dataset_id: str) -> None:
+    second = arrays(1)["images"]
+    refused = client.post(
+        "/v1/datasets", files={"file": npz(images=second)}, data={"account": dataset_id, "delta": 0.001}
+    )
+    assert refused.status_code == 409
+    reply = client.post("/v1/datasets", files={"file": npz(images=second)}, data={"account": dataset_id})
+    assert reply.status_code == 201, reply.text
+    assert reply.json()["notices"] == []
+    both = {name: np.concatenate([arrays()[name], arrays(1)[name]]) for name in ("images", "labels")}
+    together = register(client, npz(**both), epsilon=None, account=dataset_id)
+    assert settled(client, together)["state"] == "ready"
+    privacy = client.get(f"/v1/datasets/{together}/privacy").json()
+    assert privacy["linked_datasets"] == [dataset_id, reply.json()["id"]]
+    assert client.post("/v1/jobs", json=training(together)).status_code == 202
+
+
+def test_parts_that_were_uploaded_apart_are_refused_with_what_to_do(client: TestClient, dataset_id: str) -> None:
+    client.post("/v1/datasets", files={"file": npz(images=arrays(1)["images"])}, data={"epsilon": "10"})
+    both = {name: np.concatenate([arrays()[name], arrays(1)[name]]) for name in ("images", "labels")}
+    refused = client.post("/v1/datasets", files={"file": npz(**both)})
+    assert (refused.status_code, refused.json()["code"]) == (422, "dataset-invalid")
+    for word in ("upload the parts separately", "synthetic images together", "name account"):
+        assert word in refused.json()["detail"]
+
+
+def test_an_account_of_another_tenant_does_not_exist(client: TestClient, services: Services, dataset_id: str) -> None:
+    tenant = tenants.create(services.database, "clinic")
+    _, plain = keys.create(services.database, KeyRequest("clinic", tenant_id=tenant.id))
+    stranger = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+    direct = stranger.post("/v1/datasets", files={"file": npz()}, data={"account": dataset_id})
+    assert (direct.status_code, direct.json()["code"]) == (404, "not-found")
+    assert stranger.get("/v1/datasets").json()["items"] == []
+    assert datasets.linked(services.database, dataset_id) == ()
