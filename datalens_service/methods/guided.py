@@ -195,8 +195,8 @@ class NoisyGradientDescent:
         if self._features is None:
             self._features = self._classifier.features_of_records(_pixels(self._data.images))
         scores = exact_products(self._features, self._weights, _LONGEST_FEATURES).astype(np.float32)
-        gradients = softmax_errors(scores, self._data.labels) / np.float32(self._parameters.error_norm)
-        return OuterProductFactors(self._features, gradients, self._data.unit_ids)
+        residuals = softmax_errors(scores, self._data.labels) / np.float32(self._parameters.error_norm)
+        return OuterProductFactors(self._features, residuals, self._data.unit_ids)
 
     def apply_gradient(self, released: NDArray[np.float64]) -> None:
         """One step along a noisy sum of gradients."""
