@@ -25,6 +25,7 @@ from datalens_service.cli import options
 from datalens_service.cli.local import Workbench, workbench
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
+from datalens_service.evaluation.evaluate import Evaluation
 from datalens_service.spec import Device
 from datalens_service.store import jobs, statement, verification
 from datalens_service.store.chain import Entry, EntryKind
@@ -127,6 +128,23 @@ def test_people_see_where_everything_is(datalens: Run, npz: Path) -> None:
     for part in ("Trained on the synthetic images", "Floor A", "Ceiling", "private: owner only"):
         assert part in result.stdout
     assert "evaluating" in result.stderr
+
+
+def test_images_are_in_the_folder_before_they_are_measured(
+    datalens: Run, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early: set[str] = set()
+
+    def look(*_: Any, **__: Any) -> Evaluation:
+        early.update(path.name for path in (tmp_path / "out").iterdir())
+        return Evaluation()
+
+    monkeypatch.setattr("workers.measuring.evaluate", look)
+    measured = [option for option in FAST if option != "--no-evaluation"]
+    result = datalens("train", "--data", npz, "--epsilon", 2, "--out", "out", *measured)
+    assert result.exit_code == 0, result.output
+    assert {"synthetic.npz", "synthetic.parquet", "generator.safetensors", "samples.png", "privacy.json"} <= early
+    assert "The synthetic images are ready in out" in result.stderr
 
 
 def test_the_same_command_again_spends_nothing(datalens: Run, datalens_json: Json, npz: Path) -> None:
