@@ -213,15 +213,15 @@ def test_units_of_several_records_are_priced_in_every_release():
 def test_what_a_record_adds_does_not_depend_on_how_many_others_there_are():
     """Bit by bit, and networks see private images in blocks of one size."""
     dataset = crosses()
-    labeller = Classifier(dataset.schema, (64, 5), METHOD.hidden_units)
+    classifier = Classifier(dataset.schema, (64, 5), METHOD.hidden_units)
     weights = np.random.default_rng(0).standard_normal((64 * 5**2 + METHOD.hidden_units + 1, 2)).astype(np.float32)
-    blocks, features = [], labeller.features
-    labeller.features = lambda images: (blocks.append(len(images)), features(images))[1]
+    blocks, features = [], classifier.features
+    classifier.features = lambda images: (blocks.append(len(images)), features(images))[1]
 
     def factors(rows: slice):
         split = Split(dataset.train.images[rows], dataset.train.labels[rows], dataset.train.unit_ids[rows])
         schema = dataset.schema.model_copy(update={"num_units": len(split)})
-        return NoisyGradientDescent(METHOD, Dataset(schema, split, None, b"k"), labeller, weights).factors()
+        return NoisyGradientDescent(METHOD, Dataset(schema, split, None, b"k"), classifier, weights).factors()
 
     together = factors(slice(None))
     for start, stop in ((0, COUNT - 1), (1, COUNT), (5, 6)):

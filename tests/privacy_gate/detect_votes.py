@@ -11,6 +11,7 @@ import torch
 from datalens_service.mechanisms import (
     BoundedSum,
     CrossProductSum,
+    GradientSum,
     Mechanism,
     VoteMechanism,
 )
@@ -109,6 +110,8 @@ def sums_are_plain_sums(rng: np.random.Generator) -> None:
         if isinstance(data, GroupedVectors | OuterProductFactors | Answers):
             half = data.units < np.median(data.units)
             parts = [type(data)(*(array[rows] for array in data)) for rows in (half, ~half)]
+        elif isinstance(case.mechanism, GradientSum):
+            parts = [[chunk] for chunk in data]
         elif case.mechanism.stochastic:
             continue
         else:

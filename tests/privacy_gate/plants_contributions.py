@@ -171,7 +171,7 @@ def kernels_are_as_wide_as_records_lie(patch: pytest.MonkeyPatch) -> None:
 
     def scaled(self: KernelTeachers, *arguments: Any, **named: Any) -> None:
         start(self, *arguments, **named)
-        records = self._records if self._records.is_floating_point() else self._project_all(self._records)
+        records = self._records if self._records.is_floating_point() else self._project(self._records)
         self._records = records / records.std()
 
     patch.setattr(KernelTeachers, "__init__", scaled)
