@@ -18,7 +18,7 @@ from api.limits import RequestLimits
 from api.permissions import check_allowed
 from api.schemas import IDENTIFIER
 from api.sessions import session_of
-from api.strictness import Digits
+from api.strictness import DIGITS
 from api.synthetic import SyntheticFiles
 from api.validator import Validator
 from datalens_service.settings import Settings
@@ -105,5 +105,5 @@ def _admitted(request: Request, opened: Services, plain: str | None, slots: Exit
 
 Caller = Annotated[ApiKey, Depends(caller)]
 ObjectId = Annotated[str, Path(max_length=64, pattern=IDENTIFIER)]
-Limit = Annotated[Digits, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion.")]
+Limit = Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS]
 After = Annotated[str | None, Query(max_length=512, description="`next_cursor` of the portion before.")]

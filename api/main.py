@@ -33,6 +33,7 @@ from api.routes import (
     pages,
     plans,
     privacy,
+    reference,
     releases,
     signing_in,
     webhooks,
@@ -67,6 +68,7 @@ _ROUTES = (
     signing_in,
     pages,
     releases,
+    reference,
 )
 
 _TELEMETRY: Final[TelemetryConfig] = {
@@ -86,7 +88,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     logs.configure(settings.log_level)
     app = _Application(
-        title=openapi.TITLE, version=version("datalens-service"), lifespan=_lifespan, telemetry=_TELEMETRY
+        title=openapi.TITLE,
+        version=version("datalens-service"),
+        lifespan=_lifespan,
+        telemetry=_TELEMETRY,
+        # The framework's own load scripts of a third party; `routes/reference.py` has ours.
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.settings = settings
     app.state.stopping = threading.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from typing import Annotated, Any, Final, get_args
+from typing import Any, Final, get_args
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -100,5 +100,5 @@ def _digits(value: Any) -> Any:
         raise PydanticCustomError("int_parsing", "Must be a whole number.") from None
 
 
-Digits = Annotated[int, BeforeValidator(_digits)]
-"""A whole number in a query or a header."""
+DIGITS: Final = BeforeValidator(_digits)
+"""For whole numbers in a query or a header; last in its annotation, so that limits are those of the number."""

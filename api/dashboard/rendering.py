@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from api.catalogue import BY_STATUS, CATALOGUE, INTERNAL, ProblemType
 from api.dashboard.figures import FILTERS
+from api.dashboard.markup import marked
 from api.sessions import session_of
 from api.strictness import StrictRoute
 from datalens_service.errors import DatalensError, Forbidden, Unauthorized
@@ -45,7 +46,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(FILTERS)
+    made.filters.update(FILTERS, marked=marked)
     return made
 
 

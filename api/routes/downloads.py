@@ -12,7 +12,7 @@ from api.deps import Caller, ObjectId, Services, ServicesDep, caller
 from api.files import file_response
 from api.openapi import file_content, problems
 from api.permissions import check_may_see_private
-from api.strictness import Digits
+from api.strictness import DIGITS
 from api.synthetic import GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES, BundleRequest
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
@@ -180,10 +180,10 @@ def get_synthetic(
     opened: ServicesDep,
     format: FormatName = "parquet",
     n: Annotated[
-        Digits | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed.")
+        int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
     ] = None,
     seed: Annotated[
-        Digits | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed.")
+        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS
     ] = None,
 ) -> Response:
     """Drawing more is free: it reads the generator, never the records."""
@@ -209,10 +209,10 @@ def get_dataset(
     opened: ServicesDep,
     format: FormatName = "parquet",
     n: Annotated[
-        Digits | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed.")
+        int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
     ] = None,
     seed: Annotated[
-        Digits | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed.")
+        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS
     ] = None,
     title: Annotated[str | None, Query(max_length=200, description="Public name of the data set.")] = None,
     license: Annotated[str, AfterValidator(_licence), Query(json_schema_extra={"enum": list(LICENCES)})] = "other",
