@@ -28,7 +28,7 @@ from datalens_service.evaluation.measures import ClassFigure, Measure, Unavailab
 from datalens_service.evaluation.spending import SpendPoint
 from datalens_service.evaluation.statement import Guarantee, Lifetime, Scope, Tier
 
-FORMAT: Final = "datalens-report/2"
+FORMAT: Final = "datalens-report/3"
 SCHEMA_FILE: Final = "docs/privacy-report.schema.json"
 SEALED_BY: Final = "SHA-256 of the JSON without its member seal: keys sorted, no spaces, UTF-8"
 
@@ -151,7 +151,7 @@ class Seal(_Frozen):
 class ReportDocument(_Frozen):
     """A privacy report. Losses are rounded up, what remains is rounded down."""
 
-    format: Literal["datalens-report/2"]
+    format: Literal["datalens-report/3"]
     view: Literal["owner", "releasable"]
     synthetic: Literal[True]
     product: ProductSection
@@ -218,6 +218,6 @@ def json_schema() -> dict[str, Any]:
             model["required"] = list(model["properties"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:datalens-service:privacy-report:2",
+        "$id": "urn:datalens-service:privacy-report:3",
         **schema,
     }

@@ -82,6 +82,7 @@ class Report(_Frozen):
     measures: tuple[Measure, ...] = ()
     per_class: tuple[ClassFigure, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
+    served: bool = Field(default=True, description="Whether a service has the images; False for a run without one.")
 
 
 def owner_view(report: Report) -> dict[str, Any]:
@@ -137,16 +138,13 @@ def _dataset(facts: DatasetFacts, account: AccountFacts | None) -> dict[str, Any
 
 def _privacy(view: Literal["owner", "releasable"], report: Report, account: AccountFacts | None) -> dict[str, Any]:
     privacy, method = report.privacy, report.method
-    charged_holdout = any(measure.name == "accuracy_holdout" for measure in report.measures)
     linked = account.linked_datasets if account is not None and view == "owner" else None
     sections: dict[str, Any] = {
         "trust": list(disclosures.TRUST),
         "mechanisms": [described(release) for release in privacy.releases],
         "recomputation": _dumped(report.recomputation or _not_recomputed(privacy)),
         "assumptions": [_dumped(one) for one in disclosures.ASSUMPTIONS],
-        "data_accesses": [
-            _dumped(one) for one in disclosures.data_accesses(method.spec, charged_holdout=charged_holdout)
-        ],
+        "data_accesses": [_dumped(one) for one in disclosures.data_accesses(method.spec, served=report.served)],
         "lifetime_note": wording.LIFETIME if privacy.lifetime else disclosures.NOT_STATED,
         "linked_datasets": None if linked is None else list(linked),
         "linked_note": wording.LINKED if view == "owner" else disclosures.NOT_STATED,
