@@ -73,7 +73,8 @@ def execute(
     private.open()
     state, problem = JobState.SUCCEEDED, None
     try:
-        _work(database, artifacts, settings, lease, private, JobObserver(database, lease, observe), ranks)
+        with JobObserver(database, lease, observe) as observer:
+            _work(database, artifacts, settings, lease, private, observer, ranks)
     except (StaleLease, StoreUnavailable, ShutdownRequested, RankLost):
         raise
     except JobStopped:

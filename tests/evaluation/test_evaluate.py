@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 from datalens_service.errors import JobStopped
-from datalens_service.evaluation import EvaluationSettings
+from datalens_service.evaluation import EvaluationSettings, Measure
 from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
 
 SMALL = EvaluationSettings(synthetic_images=900, epochs=3, seeds=2, fidelity=())
@@ -123,3 +123,54 @@ def test_a_figure_that_cannot_be_had_says_why_and_the_others_are_there(generator
     assert "ImageNet Inception" in missing.figure
     assert "DATALENS_INCEPTION_WEIGHTS" in missing.reason
     assert "accuracy" in {measure.name for measure in found.measures}
+
+
+def failing(*_args, **_kwargs):
+    raise RuntimeError("record 17 of class secret-diagnosis is odd")
+
+
+@pytest.mark.parametrize(
+    ("broken", "missing"),
+    [
+        ("datalens_service.evaluation.floors.class_average_accuracy", {"floor_averages"}),
+        ("datalens_service.evaluation.evaluate._floor_moments", {"floor_moments"}),
+        ("datalens_service.evaluation.evaluate.fidelity", {"fid_domain", "kid_domain", "score_domain"}),
+        ("datalens_service.evaluation.evaluate._ceiling_predictions", {"ceiling"}),
+    ],
+)
+def test_a_private_figure_that_fails_leaves_the_public_ones(
+    generator, dataset, tmp_path, monkeypatch, caplog, broken, missing
+):
+    settings = SMALL.model_copy(update={"seeds": 1, "epochs": 1, "fidelity": ("domain",), "fidelity_images": 80})
+    given = {"floor_generator": generator, "folder": tmp_path}
+    whole = evaluated(generator, public(dataset), settings, **given)
+    monkeypatch.setattr(broken, failing)
+    found = evaluated(generator, public(dataset), settings, **given)
+    names, all_names = {one.name for one in found.measures}, {one.name for one in whole.measures}
+    assert missing <= all_names - names
+    assert "accuracy" in names
+    assert next(one for one in found.measures if one.name == "accuracy").releasable
+    (reported,) = found.unavailable
+    assert "could not be computed" in reported.reason
+    assert "secret" not in repr(found)
+    assert "secret" not in caplog.text
+    assert len(found.per_class) == len(dataset.schema.class_names)
+
+
+def test_the_accuracy_that_fails_leaves_the_others_and_no_table(generator, dataset, monkeypatch):
+    settings = SMALL.model_copy(update={"seeds": 1, "epochs": 1})
+    monkeypatch.setattr("datalens_service.evaluation.evaluate._trained_on_samples", failing)
+    found = evaluated(generator, dataset, settings)
+    assert [one.name for one in found.measures] == ["floor_averages", "ceiling"]
+    assert [one.figure for one in found.unavailable] == ["Trained on the synthetic images"]
+    assert found.per_class == ()
+
+
+def test_whether_the_public_score_is_there_does_not_depend_on_private_images(generator, dataset, tmp_path, monkeypatch):
+    settings = SMALL.model_copy(update={"seeds": 1, "epochs": 1, "fidelity": ("inception",), "floors": False})
+    score = Measure(name="score_inception", value=2.0, unit="score", audience="public", status="covered", protocol="p")
+    monkeypatch.setattr("datalens_service.evaluation.evaluate.fidelity", failing)
+    monkeypatch.setattr("datalens_service.evaluation.evaluate.score_alone", lambda *_, **__: [score])
+    found = evaluated(generator, dataset, settings, folder=tmp_path)
+    assert [one.name for one in found.measures if one.releasable] == ["score_inception"]
+    assert [one.figure for one in found.unavailable] == ["Fidelity, ImageNet Inception"]
