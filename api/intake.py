@@ -16,11 +16,12 @@ from datalens_service.data.decode import Counts
 from datalens_service.data.sandbox import Confinement, Decoded, decode
 from datalens_service.errors import NotFound, StoreUnavailable
 from datalens_service.settings import Settings
-from datalens_service.store import datasets, intakes
+from datalens_service.store import datasets, intakes, joining
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState, StoredDataset
 from datalens_service.store.intakes import Intake
+from datalens_service.store.joining import Joined
 
 
 class Registered(NamedTuple):
@@ -29,10 +30,12 @@ class Registered(NamedTuple):
     Attributes:
         dataset: As it is stored.
         counts: Of its records. Private.
+        joined: The account that pays for it, if it is one of before. Private.
     """
 
     dataset: StoredDataset
     counts: Counts
+    joined: Joined | None
 
 
 class Removed(NamedTuple):
@@ -89,12 +92,13 @@ def register(
                 stopping=stopping,
             )
             found.records.rename(folder)
-            return Registered(_registered(database, dataset_id, folder, found, form, tenant_id), found.counts)
+            dataset = _registered(database, dataset_id, folder, found, form, tenant_id)
         except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, OSError):
                 raise StoreUnavailable("The records could not be kept; free the disk of data_dir.") from error
             raise
+    return Registered(dataset, found.counts, joining.joined(database, dataset.id, dataset.known_records))
 
 
 def records_folder(data_dir: Path) -> Path:

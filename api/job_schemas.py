@@ -113,7 +113,8 @@ class JobLinks(BaseModel):
     pause: str | None
     resume: str | None
     clone: str
-    report: str | None
+    files: str = Field(description="Every file of the job, each with its audience.")
+    report: str | None = Field(description="For the owner; another `audience` gives the one to pass on.")
     bundle: str | None
     samples: str | None
     synthetic: str | None
@@ -131,7 +132,8 @@ class JobLinks(BaseModel):
             pause=None if job.state.terminal or job.pause_requested else f"{base}:pause",
             resume=f"{base}:resume" if job.pause_requested and not job.state.terminal else None,
             clone=f"{base}:clone",
-            report=f"{base}/report" if files else None,
+            files=f"{base}/artifacts",
+            report=f"{base}/report?audience=owner" if files else None,
             bundle=f"{base}/bundle" if files else None,
             samples=f"{base}/samples.png" if files else None,
             synthetic=f"{base}/synthetic" if files else None,

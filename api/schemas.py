@@ -16,6 +16,7 @@ from datalens_service.privacy.accounting import mu_of_units, round_up
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.datasets import DatasetState, StoredDataset
 from datalens_service.store.intakes import Intake
+from datalens_service.store.joining import Joined
 from datalens_service.store.statement import Statement
 
 Item = TypeVar("Item")
@@ -119,7 +120,11 @@ class DatasetForm(BaseModel):
         "they keep the budget they have.",
     )
     delta: float | None = Field(
-        default=None, gt=0, lt=1, description="δ, below 1/n; left out, it is min(1e-5, n^-1.1)."
+        default=None,
+        gt=0,
+        lt=1,
+        description="δ, below 1/n; left out, it is min(1e-5, n^-1.1). For records that were uploaded before it has to "
+        "be the δ of the budget they have.",
     )
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = Field(
         default=None, description="For people, printable; left out, it is the id."
@@ -201,10 +206,15 @@ class DatasetRead(BaseModel):
     )
     has_test_split: bool = Field(description="Whether the owner's hold-out was uploaded with it.")
     privacy: BudgetRead | None = Field(description="Null unless the data set is or was ready.")
+    joined: Joined | None = Field(
+        default=None,
+        description="For keys with `datasets:write`, null for others: the account that pays for it, if records of it "
+        "were known. Private; deleted with the data.",
+    )
 
     @classmethod
-    def of(cls, dataset: StoredDataset, statement: Statement) -> Self:
-        """What is shown of a stored data set."""
+    def of(cls, dataset: StoredDataset, statement: Statement, joined: Joined | None = None) -> Self:
+        """What is shown of a stored data set; `joined` to its owner only."""
         return cls(
             id=dataset.id,
             name=dataset.name,
@@ -215,6 +225,7 @@ class DatasetRead(BaseModel):
             schema_=dataset.schema,
             has_test_split=dataset.has_test,
             privacy=BudgetRead.of(statement),
+            joined=joined,
         )
 
     @classmethod

@@ -15,13 +15,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export.bundle import write_bundle
-from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.errors import InvalidInput, NotFound, WorkerUnavailable
 from datalens_service.sampling import EXIT_UNAVAILABLE, write_prefix
 from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.bundle import PROOF_FILE
 from datalens_service.store.jobs import Job
 
 STOCK: Final = "synthetic.npz"
@@ -150,6 +151,9 @@ class SyntheticFiles:
             job: A succeeded one.
             schema: Public schema of its images.
             wanted: What goes into it.
+
+        Raises:
+            NotFound: The job has no proof to go with its images.
         """
         images = self.get(job, schema, wanted.format, wanted.n, wanted.seed)
         card = json.loads(self._artifacts.releasable(job.id, CARD).path.read_text())
@@ -165,17 +169,18 @@ class SyntheticFiles:
                 count=count,
                 name=wanted.title or f"Synthetic images {job.id}",
                 spdx=wanted.licence,
-                further=self._released(job.id, card),
+                further=self._released(job.id),
             )
 
         return self._kept(f"{job.id}-{named}", "bundle", make)
 
-    def _released(self, job_id: str, card: dict[str, Any]) -> dict[str, bytes]:
+    def _released(self, job_id: str) -> dict[str, bytes]:
         """Reports, samples and the proof of what the job cost: whatever anybody may get."""
         files = [file for file in self._artifacts.list_artifacts(job_id) if file.releasable and file.name not in _PARTS]
-        found = {file.name.replace("-releasable", ""): file.path.read_bytes() for file in files}
-        # A journal that says that two uploads share a record is for the owner; the card has the mechanisms, too.
-        return {"privacy.json": json.dumps(card, indent=2).encode(), **found}
+        released = {file.name.replace("-releasable", ""): file.path.read_bytes() for file in files}
+        if PROOF_FILE not in released:
+            raise NotFound("The job left no proof that may be published; an earlier version made it. Run it again.")
+        return released
 
     def _kept(self, key: str, format: str, make: Callable[[Path], None]) -> SyntheticFile:
         """The file of `key`; its name carries its digest, so nothing else has to be kept."""

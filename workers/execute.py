@@ -37,7 +37,7 @@ from workers.observer import JobObserver, ShutdownRequested
 from workers.packaging import package
 from workers.previews import SamplePreviews
 from workers.private_folder import PrivateFolder
-from workers.reporting import bundle_for, report_of
+from workers.reporting import proof_for, report_of
 
 log = structlog.get_logger()
 
@@ -110,8 +110,8 @@ def _work(
     workplace = Workplace(database, lease, private.path, device, settings.inception_weights)
     evaluation = measure(result, spec, dataset, workplace, observe)
     report = report_of(database, settings, lease.job_id, result, evaluation)
-    bundle = bundle_for(database, lease.job_id, report)
-    package(artifacts, lease, private.path, result.generator, report, bundle, spec.synthetic_images, observe)
+    proof = proof_for(database, lease.job_id, report)
+    package(artifacts, lease, private.path, result.generator, report, proof, spec.synthetic_images, observe)
 
 
 def _run(

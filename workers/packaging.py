@@ -17,7 +17,7 @@ from datalens_service.evaluation.report import Report, owner_view, releasable_vi
 from datalens_service.models.generator import Generator
 from datalens_service.run import Observer
 from datalens_service.store.artifacts import ArtifactStore
-from datalens_service.store.bundle import FILE_NAME, Bundle
+from datalens_service.store.bundle import ACCOUNT_FILE, PROOF_FILE, AccountProof, JobProof
 from datalens_service.store.leases import Lease
 
 PHASE: Final = "packaging"
@@ -42,7 +42,7 @@ def package(
     folder: Path,
     generator: Generator,
     report: Report,
-    bundle: Bundle,
+    proof: AccountProof,
     num_images: int,
     observe: Observer,
 ) -> None:
@@ -54,7 +54,7 @@ def package(
         folder: For files in the making.
         generator: Released.
         report: Private figures included.
-        bundle: For `datalens verify`.
+        proof: Of what the job cost, with the journal of the account; others get the part about the job.
         num_images: Synthetic images to pack; more can be drawn later.
         observe: Told of every file.
 
@@ -62,7 +62,7 @@ def package(
         StaleLease: Another worker holds the job.
         StoreUnavailable: The disk did not take a file.
     """
-    files = _files(folder, generator, report, bundle, num_images)
+    files = _files(folder, generator, report, proof, num_images)
     for done, file in enumerate(files):
         observe(PHASE, done, len(files))
         content = file.make()
@@ -77,7 +77,7 @@ def sample_picture(generator: Generator) -> bytes:
     return sample_grid(images, labels, generator.schema, _GRID_COLUMNS)
 
 
-def _files(folder: Path, generator: Generator, report: Report, bundle: Bundle, num_images: int) -> list[_File]:
+def _files(folder: Path, generator: Generator, report: Report, proof: AccountProof, num_images: int) -> list[_File]:
     samples = sample_picture(generator)
     pictures = pictures_of(generator, num_images)
     return [
@@ -85,9 +85,10 @@ def _files(folder: Path, generator: Generator, report: Report, bundle: Bundle, n
         _File("synthetic.npz", "application/octet-stream", True, lambda: _stock(folder, generator, report, num_images)),
         _File(SAMPLES, "image/png", True, lambda: samples),
         _File("card.json", "application/json", True, lambda: _json(card(report))),
-        _File(FILE_NAME, "application/json", bundle.releasable, lambda: _json(bundle.model_dump(mode="json"))),
+        _File(PROOF_FILE, "application/json", True, lambda: _json(JobProof.of(proof).model_dump(mode="json"))),
         _File("report-releasable.json", "application/json", True, lambda: _json(releasable_view(report))),
         _File("report-releasable.html", "text/html", True, lambda: releasable_html(report, pictures).encode()),
+        _File(ACCOUNT_FILE, "application/json", False, lambda: _json(proof.model_dump(mode="json"))),
         _File("report.json", "application/json", False, lambda: _json(owner_view(report))),
         _File("report.html", "text/html", False, lambda: owner_html(report, pictures).encode()),
     ]

@@ -25,6 +25,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState, StoredDataset
 from datalens_service.store.intakes import Intake
 from datalens_service.store.keys import ApiKey
+from datalens_service.store.roles import Scope
 
 router = APIRouter(
     prefix="/v1/datasets",
@@ -76,7 +77,8 @@ def create_dataset(upload: UploadDep, opened: ServicesDep, key: Caller, response
 
     Either way the file is read by a confined process, kept as plain arrays, and then removed. `epsilon` and `delta`
     are the budget of these records for ever: everything ever released about them is charged to it, and only their
-    owner may raise it, on the record. Records that were uploaded before keep the budget they have; leave both out then.
+    owner may raise it, on the record. Records that were uploaded before keep the budget they have: leave ε out then,
+    and name its δ if it is not the default. `joined` in the answer says that it happened, and which account pays.
     """
     found = _begun(upload, opened, key) if isinstance(upload, DatasetRequest) else _read_now(upload, opened, key)
     if found.state is DatasetState.VALIDATING:
@@ -95,7 +97,7 @@ def create_dataset(upload: UploadDep, opened: ServicesDep, key: Caller, response
 def list_datasets(opened: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
     """Uploads are in it from the start; deleted data sets stay: what was spent on them stays spent."""
     found = intakes.listed(opened.database, key.tenant_id, limit=limit, cursor=after)
-    items = [_shown(opened.database, item) for item in found.items]
+    items = [_shown(opened.database, item, key) for item in found.items]
     return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
 
 
@@ -105,10 +107,10 @@ def list_datasets(opened: ServicesDep, key: Caller, limit: Limit = 20, after: Af
     summary="Read a data set and its budget",
     responses={**ok(200, "The data set."), **problems("not-found", "invalid-input")},
 )
-def get_dataset(dataset_id: ObjectId, opened: ServicesDep) -> DatasetRead:
-    """What its owner declared public; records are never handed out."""
+def get_dataset(dataset_id: ObjectId, opened: ServicesDep, key: Caller) -> DatasetRead:
+    """What its owner declared public; records are never handed out. `joined` is for its owner alone."""
     try:
-        return _shown(opened.database, datasets.get(opened.database, dataset_id))
+        return _shown(opened.database, datasets.get(opened.database, dataset_id), key)
     except NotFound:
         return DatasetRead.of_intake(intakes.get(opened.database, dataset_id))
 
@@ -184,19 +186,20 @@ def _begun(request: DatasetRequest, opened: Services, caller: ApiKey) -> Dataset
 
 def _read_now(upload: ReceivedUpload, opened: Services, caller: ApiKey) -> DatasetRead:
     """The file of this request was read."""
-    dataset, counts = intake.register(
+    dataset, counts, joined = intake.register(
         opened.database, opened.settings, upload.path, upload.form, tenant_id=caller.tenant_id
     )
     form = upload.form.model_dump(mode="json", exclude_none=True)
-    intakes.note_ready(opened.database, dataset.id, caller.id, form, ready_report(counts))
-    return _shown(opened.database, dataset)
+    intakes.note_ready(opened.database, dataset.id, caller.id, form, ready_report(counts, joined))
+    return _shown(opened.database, dataset, caller)
 
 
-def _shown(database: Database, found: StoredDataset | Intake) -> DatasetRead:
+def _shown(database: Database, found: StoredDataset | Intake, key: ApiKey) -> DatasetRead:
     if isinstance(found, Intake):
         return DatasetRead.of_intake(found)
+    joined = intakes.joined(database, found.id) if Scope.DATASETS_WRITE in key.scopes else None
     with database.session() as session:
-        return DatasetRead.of(found, statement.statement(session, found.id))
+        return DatasetRead.of(found, statement.statement(session, found.id), joined)
 
 
 def _deletion(database: Database, dataset_id: str) -> Entry | None:

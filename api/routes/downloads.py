@@ -1,4 +1,4 @@
-"""What a succeeded job has made: report, privacy bundle, sample grid, synthetic images, generator."""
+"""What a succeeded job has made: report, proof of its cost, sample grid, synthetic images, generator."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from datalens_service.data.export.licence import LICENCES
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.evaluation import document
 from datalens_service.store import datasets, jobs
-from datalens_service.store.bundle import FILE_NAME as BUNDLE
+from datalens_service.store.bundle import PROOF_FILE
 from datalens_service.store.jobs import Job, JobState
-from datalens_service.store.roles import Scope
 
 router = APIRouter(
     prefix="/v1/jobs/{job_id}",
@@ -127,12 +126,12 @@ def get_report(
     summary="Download the proof of what a job cost",
     responses=file_content("What `datalens verify` reads.", "application/json"),
 )
-def get_bundle(job: Succeeded, request: Request, opened: ServicesDep, key: Caller) -> Response:
-    """Card, mechanisms and the whole journal of the account; from it anybody recomputes ε.
+def get_bundle(job: Succeeded, request: Request, opened: ServicesDep) -> Response:
+    """Card, mechanisms and the charges of this job; from it anybody recomputes ε. Free to publish.
 
-    Free to publish, unless its journal has a `join` entry: that one says that two uploads share a record.
+    The journal of the whole account is for the owner: `account-proof.json` among the files of the job.
     """
-    return _artifact(request, opened, job, BUNDLE, private=Scope.REPORTS_READ in key.scopes)
+    return _artifact(request, opened, job, PROOF_FILE)
 
 
 @router.get(

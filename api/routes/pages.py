@@ -111,6 +111,7 @@ def dataset_page(dataset_id: ObjectId, who: VisitorDep, opened: ServicesDep) -> 
         jobs=_listed(opened, jobs.list_jobs(opened.database, dataset_id=dataset_id, limit=_PORTION).items),
         rows=journal.rows(entries, shown["dataset"].privacy.delta),
         linked=datasets.linked(opened.database, dataset_id),
+        joined=intakes.joined(opened.database, dataset_id) if Scope.DATASETS_WRITE in who.key.scopes else None,
     )
 
 
@@ -252,6 +253,7 @@ def _job_facts(opened: Services, job: Job) -> dict[str, Any]:
         "stages": stages.stages(job),
         "took": figures.between(job.started_at, job.finished_at) if job.started_at and job.finished_at else "",
         "sizes": {file.name: file.size for file in files},
+        "audiences": {file.name: file.audience for file in files},
         "digests": {file.name: file.sha256 for file in files},
         "formats": list(WRITERS),
     }

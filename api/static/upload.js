@@ -63,8 +63,8 @@ class Upload {
 
   /** Records that were uploaded before have a budget: naming one would be refused. */
   known() {
-    const { epsilon, delta, known } = this.form.elements;
-    for (const field of [epsilon, delta]) field.disabled = known.checked;
+    const { epsilon, known } = this.form.elements;
+    epsilon.disabled = known.checked;
   }
 
   async start() {
@@ -146,8 +146,9 @@ class Upload {
   }
 
   done(dataset) {
-    const { schema, privacy } = dataset;
+    const { schema, privacy, joined } = dataset;
     const facts = [
+      ...(joined ? [["Known images", shared(joined)]] : []),
       ["Images that are protected", schema.num_units.toLocaleString() + (schema.unit === "record" ? "" : ` ${schema.unit}s`)],
       ["Size", `${schema.width} × ${schema.height} pixels, ${schema.channels === 1 ? "grey" : `${schema.channels} channels`}`],
       ["Classes", `${schema.class_names.length}: ${schema.class_names.slice(0, 12).join(", ")}`],
@@ -210,6 +211,12 @@ class Upload {
     this.phase("Uploading", "");
     document.getElementById("upload-bar").value = 0;
   }
+}
+
+/** For the owner: that images were known, and which account pays. */
+function shared({ known_records, dataset_ids, epsilon_spent }) {
+  const count = known_records === null ? "Some" : known_records.toLocaleString();
+  return `${count}: this upload shares the budget of ${dataset_ids.join(", ")}, of which ε ${epsilon_spent} is spent`;
 }
 
 function entry(name, text) {

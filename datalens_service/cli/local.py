@@ -35,7 +35,7 @@ from datalens_service.sampling import write_prefix
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store import datasets, jobs, leases, statement
-from datalens_service.store.artifacts import Artifact, ArtifactStore
+from datalens_service.store.artifacts import Artifact, ArtifactStore, Audience
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import StoredDataset
 from datalens_service.store.jobs import Job, JobState
@@ -46,6 +46,7 @@ from workers.observer import ShutdownRequested
 
 PRIVATE: Final = "private"
 _STOCK: Final = "synthetic.npz"
+_PARQUET: Final = "synthetic.parquet"
 
 # A person starts it again by hand, so a run is not given up for being killed.
 _MAXIMUM_ATTEMPTS: Final = 1000
@@ -136,11 +137,16 @@ class Workbench:
             Path of each file by its name.
         """
         paths = {artifact.name: self._copied(artifact) for artifact in self.artifacts.list_artifacts(job.id)}
-        parquet = self.out / "synthetic.parquet"
+        parquet = self.out / _PARQUET
         count = TrainingSpec.model_validate(job.spec).synthetic_images
         card = json.loads(paths["card.json"].read_text(encoding="utf-8"))
         write_prefix(paths[_STOCK], dataset.schema, card, count, "parquet", parquet)
         return {**paths, parquet.name: parquet}
+
+    def audiences(self, job: Job) -> dict[str, Audience]:
+        """For whom each delivered file is, by its name."""
+        made: dict[str, Audience] = {file.name: file.audience for file in self.artifacts.list_artifacts(job.id)}
+        return {**made, _PARQUET: made[_STOCK]}
 
     def _copied(self, artifact: Artifact) -> Path:
         path = self.out / artifact.name

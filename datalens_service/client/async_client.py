@@ -13,7 +13,7 @@ from datalens_service.client.async_transport import AsyncTransport
 from datalens_service.client.calls import Answer, Audience, Call, Format, Spec
 from datalens_service.client.handles import AsyncLiveJob
 from datalens_service.client.patience import Patience, refusal
-from datalens_service.client.replies import DatasetInfo, Event, Job, PlanInfo, Receipt, ValidationInfo
+from datalens_service.client.replies import DatasetInfo, Event, FileInfo, Job, PlanInfo, Receipt, ValidationInfo
 from datalens_service.client.stream import EventLines
 from datalens_service.client.transport import ClientError, ServiceUnreachable, parsed
 
@@ -256,6 +256,14 @@ class AsyncClient:
     async def download_report(self, job_id: str, path: Path, *, audience: Audience = "owner") -> Path:
         """The same as one HTML file."""
         return await self._transport.save(f"/v1/jobs/{job_id}/report", {"audience": audience, "format": "html"}, path)
+
+    async def files(self, job_id: str) -> tuple[FileInfo, ...]:
+        """The files of a job that the key may see, each with its audience."""
+        return await self._do(calls.files(job_id))
+
+    async def download_file(self, job_id: str, name: str, path: Path) -> Path:
+        """One of them."""
+        return await self._transport.save(f"/v1/jobs/{job_id}/artifacts/{name}", {}, path)
 
     async def download_samples(self, job_id: str, path: Path) -> Path:
         """PNG with samples of every class."""

@@ -12,7 +12,16 @@ from uuid import uuid4
 import httpx2
 from pydantic import BaseModel
 
-from datalens_service.client.replies import DatasetInfo, Job, PlanInfo, Receipt, UploadInfo, ValidationInfo
+from datalens_service.client.replies import (
+    DatasetInfo,
+    FileInfo,
+    FileList,
+    Job,
+    PlanInfo,
+    Receipt,
+    UploadInfo,
+    ValidationInfo,
+)
 from datalens_service.client.transport import json_object, parsed
 
 Answer = TypeVar("Answer")
@@ -120,6 +129,11 @@ def report(job_id: str, audience: Audience) -> Call[dict[str, Any]]:
     """The report of a job."""
     options = {"params": {"audience": audience, "format": "json"}}
     return Call("GET", f"/v1/jobs/{job_id}/report", json_object, options)
+
+
+def files(job_id: str) -> Call[tuple[FileInfo, ...]]:
+    """The files of a job."""
+    return Call("GET", f"/v1/jobs/{job_id}/artifacts", lambda reply: parsed(FileList, reply).items)
 
 
 def page(address: str, after: str | None) -> Call[dict[str, Any]]:

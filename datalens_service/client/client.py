@@ -12,7 +12,7 @@ from datalens_service.client import calls
 from datalens_service.client.calls import Answer, Audience, Call, Format, Spec
 from datalens_service.client.handles import LiveJob
 from datalens_service.client.patience import Patience, refusal
-from datalens_service.client.replies import DatasetInfo, Event, Job, PlanInfo, Receipt, ValidationInfo
+from datalens_service.client.replies import DatasetInfo, Event, FileInfo, Job, PlanInfo, Receipt, ValidationInfo
 from datalens_service.client.stream import EventLines
 from datalens_service.client.transport import ClientError, ServiceUnreachable, Transport, parsed
 
@@ -252,6 +252,14 @@ class Client:
     def download_report(self, job_id: str, path: Path, *, audience: Audience = "owner") -> Path:
         """The same as one HTML file."""
         return self._transport.save(f"/v1/jobs/{job_id}/report", {"audience": audience, "format": "html"}, path)
+
+    def files(self, job_id: str) -> tuple[FileInfo, ...]:
+        """The files of a job that the key may see, each with its audience."""
+        return self._do(calls.files(job_id))
+
+    def download_file(self, job_id: str, name: str, path: Path) -> Path:
+        """One of them."""
+        return self._transport.save(f"/v1/jobs/{job_id}/artifacts/{name}", {}, path)
 
     def download_samples(self, job_id: str, path: Path) -> Path:
         """PNG with samples of every class."""

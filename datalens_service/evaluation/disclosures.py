@@ -158,7 +158,7 @@ POLICY_RULE: Final = (
     "images again or by restoring a backup. Its owner can raise it, with a reason that the journal keeps."
 )
 
-NOT_STATED: Final = "Not stated in this copy: it would depend on private records."
+NOT_STATED: Final = "Stated in the owner's copy only: it can depend on private records."
 UNKNOWN_CONTACT: Final = "The operator of this service named none."
 
 

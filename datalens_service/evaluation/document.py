@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import re
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -30,6 +31,7 @@ from datalens_service.evaluation.statement import Guarantee, Lifetime, Scope, Ti
 
 FORMAT: Final = "datalens-report/3"
 SCHEMA_FILE: Final = "docs/privacy-report.schema.json"
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 SEALED_BY: Final = "SHA-256 of the JSON without its member seal: keys sorted, no spaces, UTF-8"
 
 
@@ -144,8 +146,10 @@ class Seal(_Frozen):
 
     scheme: str
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    account_entries: int | None = Field(description="Length of the account's journal when the report was written.")
-    account_head: str | None = Field(description="Hash of its last entry then.")
+    account_entries: int | None = Field(
+        description="Length of the account's journal when the report was written; for the owner."
+    )
+    account_head: str | None = Field(description="Hash of its last entry then; for the owner.")
 
 
 class ReportDocument(_Frozen):
@@ -171,10 +175,18 @@ class ReportDocument(_Frozen):
 
     @model_validator(mode="after")
     def _others_see_nothing_private(self) -> ReportDocument:
-        for_others = self.view == "releasable"
-        if for_others and (self.per_class or self.unavailable or not all(one.releasable for one in self.measures)):
-            raise ValueError("a releasable report holds a figure that is for the owner")
+        if self.view == "releasable":
+            if self.per_class or self.unavailable or not all(one.releasable for one in self.measures):
+                raise ValueError("a releasable report holds a figure that is for the owner")
+            if any(one is not None for one in self._of_the_account()):
+                raise ValueError("a releasable report tells of the account, which is for the owner")
         return self
+
+    def _of_the_account(self) -> tuple[object, ...]:
+        """What changes if another upload shares a record with this one."""
+        account = (self.seal.account_entries, self.seal.account_head, self.dataset.fingerprint.value)
+        opened_on = _DATE.fullmatch(self.privacy.policy.set_on)
+        return (*account, opened_on, self.privacy.lifetime, self.privacy.linked_datasets)
 
 
 def seal_of(content: dict[str, Any]) -> str:

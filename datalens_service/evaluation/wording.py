@@ -93,6 +93,13 @@ LIFETIME: Final = (
     "remains is rounded down."
 )
 
+NO_ACCOUNT: Final = "No account was kept of this run."
+
+LIFETIME_WITHHELD: Final = (
+    "The lifetime budget of these records is in the owner's copy. Whoever holds several releases from the same records "
+    "adds up their μ²; μ of each job is in its proof, privacy.json."
+)
+
 LINKED: Final = "Uploads that share an image share one account; the lifetime figures count their losses together."
 
 WITHHELD: Final = (

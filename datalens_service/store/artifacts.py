@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
@@ -31,6 +31,8 @@ from datalens_service.store.database import Database
 from datalens_service.store.files import Files, LocalFiles, files_at
 from datalens_service.store.leases import Lease
 from datalens_service.store.tables import ArtifactRow, JobRow
+
+Audience = Literal["anyone", "owner"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _DIGEST_LENGTH = 16
@@ -57,6 +59,11 @@ class Artifact:
     releasable: bool
     created_at: datetime
     locate: Callable[[], Path] = field(repr=False, compare=False)
+
+    @property
+    def audience(self) -> Audience:
+        """For whom it is."""
+        return "anyone" if self.releasable else "owner"
 
     @property
     def path(self) -> Path:

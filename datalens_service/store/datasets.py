@@ -3,7 +3,7 @@
 Records that were uploaded before bring their account with them (docs/decisions/0003-one-account-per-content.md):
 
     no record is known        a new account with the named ε and δ
-    one account knows some    that account pays for this data set too; naming another ε or δ is refused
+    one account knows some    that account pays for this data set too; another ε or δ is refused, also a default δ
     several accounts do       the upload is refused: two budgets cannot be made one after the fact
 
 A known record must belong to the unit it came with (docs/decisions/0004-units-of-several-records.md).
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from uuid import uuid4
@@ -61,6 +61,8 @@ class StoredDataset:
     Attributes:
         records_path: Where the private records lie; for the training process only.
         partition_key: Secret of the assignment of records to shards; None once deleted.
+        known_records: Different records of it that had an account already. Private, and counted when the data set is
+            created; None when it is read later.
     """
 
     id: str
@@ -75,6 +77,7 @@ class StoredDataset:
     partition_key: bytes | None
     created_at: datetime
     deleted_at: datetime | None
+    known_records: int | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"StoredDataset({self.id}, {self.state})"
@@ -131,12 +134,12 @@ def create(
         has_test: Whether the owner's hold-out lies beside the training records.
         records_path: Where the caller has put the records.
         epsilon: Lifetime budget; needed unless the records have an account already.
-        delta: Of the lifetime budget; None takes the default for n, or the account's.
+        delta: Of the lifetime budget; None takes the default for n. Known records need the δ of their account.
         tenant_id: Whose records they are.
 
     Raises:
         InvalidSpec: ε is missing or cannot be counted.
-        InvalidDelta: δ, named or inherited, is not below 1/n.
+        InvalidDelta: δ is not below 1/n.
         StateConflict: The records have an account with another ε or δ.
         InvalidDataset: The records belong to several accounts, or came with other units before.
     """
@@ -165,7 +168,7 @@ def create(
         )
         session.add(row)
         session.flush()
-        return StoredDataset.of(row)
+        return replace(StoredDataset.of(row), known_records=len(known))
 
 
 def get(database: Database, dataset_id: str) -> StoredDataset:
@@ -311,10 +314,12 @@ def _joined(
     session: Session, dataset_id: str, account_id: str, schema: Schema, epsilon: float | None, delta: float | None
 ) -> AccountRow:
     account = ledger.lock_account(session, account_id)
-    if epsilon not in (None, account.epsilon) or delta not in (None, account.delta):
+    # What jobs state is a function of what was declared and of n: a δ taken over from the account would tell of it.
+    delta = default_delta(schema.num_units) if delta is None else delta
+    if epsilon not in (None, account.epsilon) or delta != account.delta:
         raise StateConflict(
-            f"Records of this upload have a budget already: epsilon {account.epsilon:g} at delta {account.delta:g}; "
-            "leave both out to go on with what remains of it.",
+            f"Records of this upload have a budget already: epsilon {account.epsilon:g} at delta {account.delta!r}; "
+            f"leave epsilon out and name this delta to go on with what remains of it.",
             extra={"epsilon": account.epsilon, "delta": account.delta},
         )
     check_delta(account.delta, schema.num_units)

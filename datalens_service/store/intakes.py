@@ -21,6 +21,7 @@ from datalens_service.store import datasets, uploads
 from datalens_service.store.chain import to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState, StoredDataset
+from datalens_service.store.joining import Joined
 from datalens_service.store.paging import Page, after, check_limit, cursor_of
 from datalens_service.store.tables import ApiKeyRow, DatasetRow, IntakeRow
 
@@ -103,6 +104,14 @@ def get(database: Database, dataset_id: str) -> Intake:
     """
     with database.session() as session:
         return Intake.of(_row(session, dataset_id))
+
+
+def joined(database: Database, dataset_id: str) -> Joined | None:
+    """The account that an upload joined, for its owner; None if it opened its own, or was deleted."""
+    with database.session() as session:
+        row = session.get(IntakeRow, dataset_id)
+        noted = (row.report or {}).get("joined") if row is not None else None
+    return None if noted is None else Joined.model_validate(noted)
 
 
 def validating(database: Database) -> tuple[Intake, ...]:

@@ -1,4 +1,4 @@
-"""A whole data set as one zip: images, card, licence, checksums, Croissant, datasheet and proof of its privacy.
+"""A release archive, a whole data set as one zip: images, card, licence, checksums, Croissant, datasheet and proof.
 
 README.md  datasheet.md  croissant.json  classes.json  provenance.json  privacy.json  LICENSE  NOTICE  SHA256SUMS
 data/train-00000-of-00001.parquet | data/synthetic.npz | data/train-00000.tar | data/train/<class>/<n>.png
@@ -70,7 +70,7 @@ def write_bundle(
         count: How many images there are.
         name: Of the data set; public.
         spdx: Key of `LICENCES`.
-        further: More public files by name, for example `privacy.json`.
+        further: More public files by name, `privacy.json`, the proof of the job, among them.
     """
     place = PLACES[format]
     sums = _digests(images, place)
