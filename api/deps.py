@@ -21,6 +21,7 @@ from api.sessions import session_of
 from api.synthetic import SyntheticFiles
 from api.validator import Validator
 from datalens_service.settings import Settings
+from datalens_service.signatures import PublicKey
 from datalens_service.store import keys, tenants
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
@@ -42,6 +43,7 @@ class Services:
         limits: Of the requests of each key.
         stopping: Set when the service is about to end; streams end then.
         validator: Reads finished uploads.
+        signing_key: Checks what this installation signed; public.
     """
 
     settings: Settings
@@ -52,6 +54,7 @@ class Services:
     limits: RequestLimits
     stopping: threading.Event
     validator: Validator
+    signing_key: PublicKey
 
 
 async def services(request: Request) -> Services:

@@ -30,6 +30,7 @@ from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.leases import Lease
+from datalens_service.store.signing_key import signing_key
 from workers.device import device_for, training_device
 from workers.failures import problem_of
 from workers.measuring import Workplace, measure
@@ -111,7 +112,8 @@ def _work(
     evaluation = measure(result, spec, dataset, workplace, observe)
     report = report_of(database, settings, lease.job_id, result, evaluation)
     proof = proof_for(database, lease.job_id, report)
-    package(artifacts, lease, private.path, result.generator, report, proof, spec.synthetic_images, observe)
+    key, count = signing_key(database), spec.synthetic_images
+    package(artifacts, lease, private.path, result.generator, report, proof, key, count, observe)
 
 
 def _run(

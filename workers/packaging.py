@@ -11,13 +11,14 @@ import numpy as np
 
 from datalens_service.data.export import WRITERS, sample_grid
 from datalens_service.evaluation.card import card
-from datalens_service.evaluation.html import owner_html, releasable_html
+from datalens_service.evaluation.html import page
 from datalens_service.evaluation.pictures import pictures_of
 from datalens_service.evaluation.report import Report, owner_view, releasable_view
 from datalens_service.models.generator import Generator
 from datalens_service.run import Observer
+from datalens_service.signatures import SigningKey
 from datalens_service.store.artifacts import ArtifactStore
-from datalens_service.store.bundle import ACCOUNT_FILE, PROOF_FILE, AccountProof, JobProof
+from datalens_service.store.bundle import ACCOUNT_FILE, PROOF_FILE, AccountProof, JobProof, Proof
 from datalens_service.store.leases import Lease
 
 PHASE: Final = "packaging"
@@ -43,6 +44,7 @@ def package(
     generator: Generator,
     report: Report,
     proof: AccountProof,
+    key: SigningKey,
     num_images: int,
     observe: Observer,
 ) -> None:
@@ -55,6 +57,7 @@ def package(
         generator: Released.
         report: Private figures included.
         proof: Of what the job cost, with the journal of the account; others get the part about the job.
+        key: Of the installation; signs proofs and reports.
         num_images: Synthetic images to pack; more can be drawn later.
         observe: Told of every file.
 
@@ -62,7 +65,7 @@ def package(
         StaleLease: Another worker holds the job.
         StoreUnavailable: The disk did not take a file.
     """
-    files = _files(folder, generator, report, proof, num_images)
+    files = _files(folder, generator, report, proof, key, num_images)
     for done, file in enumerate(files):
         observe(PHASE, done, len(files))
         content = file.make()
@@ -77,20 +80,23 @@ def sample_picture(generator: Generator) -> bytes:
     return sample_grid(images, labels, generator.schema, _GRID_COLUMNS)
 
 
-def _files(folder: Path, generator: Generator, report: Report, proof: AccountProof, num_images: int) -> list[_File]:
+def _files(
+    folder: Path, generator: Generator, report: Report, proof: AccountProof, key: SigningKey, num_images: int
+) -> list[_File]:
     samples = sample_picture(generator)
+    releasable, owners = key.sign(releasable_view(report)), key.sign(owner_view(report))
     pictures = pictures_of(generator, num_images)
     return [
         _File("generator.safetensors", "application/octet-stream", True, lambda: _weights(folder, generator)),
         _File("synthetic.npz", "application/octet-stream", True, lambda: _stock(folder, generator, report, num_images)),
         _File(SAMPLES, "image/png", True, lambda: samples),
         _File("card.json", "application/json", True, lambda: _json(card(report))),
-        _File(PROOF_FILE, "application/json", True, lambda: _json(JobProof.of(proof).model_dump(mode="json"))),
-        _File("report-releasable.json", "application/json", True, lambda: _json(releasable_view(report))),
-        _File("report-releasable.html", "text/html", True, lambda: releasable_html(report, pictures).encode()),
-        _File(ACCOUNT_FILE, "application/json", False, lambda: _json(proof.model_dump(mode="json"))),
-        _File("report.json", "application/json", False, lambda: _json(owner_view(report))),
-        _File("report.html", "text/html", False, lambda: owner_html(report, pictures).encode()),
+        _File(PROOF_FILE, "application/json", True, lambda: _signed(key, JobProof.of(proof))),
+        _File("report-releasable.json", "application/json", True, lambda: _json(releasable)),
+        _File("report-releasable.html", "text/html", True, lambda: page(releasable, pictures).encode()),
+        _File(ACCOUNT_FILE, "application/json", False, lambda: _signed(key, proof)),
+        _File("report.json", "application/json", False, lambda: _json(owners)),
+        _File("report.html", "text/html", False, lambda: page(owners, pictures).encode()),
     ]
 
 
@@ -106,6 +112,10 @@ def _stock(folder: Path, generator: Generator, report: Report, num_images: int) 
     images, labels = generator.sample(num_images)
     WRITERS["npz"](path, images, labels, generator.schema, card(report))
     return path
+
+
+def _signed(key: SigningKey, proof: Proof) -> bytes:
+    return _json(key.sign(proof.model_dump(mode="json")))
 
 
 def _json(content: dict[str, Any]) -> bytes:

@@ -39,6 +39,7 @@ from datalens_service.store.artifacts import Artifact, ArtifactStore, Audience
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import StoredDataset
 from datalens_service.store.jobs import Job, JobState
+from datalens_service.store.signing_key import signing_key
 from datalens_service.store.startup import start
 from workers.execute import execute
 from workers.heartbeat import Heartbeat
@@ -46,6 +47,7 @@ from workers.observer import ShutdownRequested
 
 PRIVATE: Final = "private"
 _STOCK: Final = "synthetic.npz"
+_KEY: Final = "signing-key.pem"
 _PARQUET: Final = "synthetic.parquet"
 
 # A person starts it again by hand, so a run is not given up for being killed.
@@ -141,12 +143,14 @@ class Workbench:
         count = TrainingSpec.model_validate(job.spec).synthetic_images
         card = json.loads(paths["card.json"].read_text(encoding="utf-8"))
         write_prefix(paths[_STOCK], dataset.schema, card, count, "parquet", parquet)
-        return {**paths, parquet.name: parquet}
+        key = self.out / _KEY
+        key.write_text(signing_key(self.database).public.pem, encoding="ascii")
+        return {**paths, parquet.name: parquet, key.name: key}
 
     def audiences(self, job: Job) -> dict[str, Audience]:
         """For whom each delivered file is, by its name."""
         made: dict[str, Audience] = {file.name: file.audience for file in self.artifacts.list_artifacts(job.id)}
-        return {**made, _PARQUET: made[_STOCK]}
+        return {**made, _PARQUET: made[_STOCK], _KEY: made[_STOCK]}
 
     def _copied(self, artifact: Artifact) -> Path:
         path = self.out / artifact.name

@@ -150,7 +150,8 @@ LIMITS: Final = (
     "the model.",
     "Failures: after a crash a step may be charged twice and is released once; the account errs upwards.",
     "δ is not 0: with a probability of at most δ the bound by ε may fail. It is kept below 1/n.",
-    "The seal shows that the report was not changed by accident. It is not the signature of a person.",
+    "The signature shows which installation issued the report and that it was not changed since. It does not show that "
+    "the program ran as the report says.",
 )
 
 POLICY_RULE: Final = (

@@ -124,7 +124,7 @@ def _view(view: View, report: Report) -> dict[str, Any]:
         "privacy": _privacy(view, report),
         "method": {"name": method.name, "spec": method.spec, "plan": [described(release) for release in method.plan]},
     }
-    return {**content, "seal": _seal(content, account)}
+    return {**content, "seal": _seal(content, account), "signature": None}
 
 
 def _dataset(facts: DatasetFacts, account: AccountFacts | None) -> dict[str, Any]:
