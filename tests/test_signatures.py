@@ -1,4 +1,4 @@
-"""Documents are signed by the installation that made them; what was changed by a byte, or by another key, is refused."""
+"""Documents are signed by the installation that made them; a changed byte or another key is refused."""
 
 from __future__ import annotations
 
