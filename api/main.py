@@ -35,6 +35,7 @@ from api.routes import (
     privacy,
     releases,
     signing_in,
+    signing_key_page,
     signing_keys,
     webhooks,
 )
@@ -68,6 +69,7 @@ _ROUTES = (
     metrics,
     problem_types,
     signing_in,
+    signing_key_page,
     pages,
     releases,
 )

@@ -115,7 +115,7 @@ def reading(client: TestClient, house: House, owner_artifact: str) -> set[str]:
     operations = {**{name: one[:2] for name, one in OPERATIONS.items()}, **pages(client)}
     for name, (method, path) in sorted(operations.items(), key=lambda one: METHODS.index(one[1][0])):
         # The way out would end the session of the pages.
-        if name == "signOut":
+        if name == "sign_out":
             continue
         with watching() as opened:
             text = asked(client, name, path, method, {**house.ids, "name": owner_artifact})

@@ -44,6 +44,15 @@ def test_every_proof_and_report_of_a_job_is_signed_with_the_published_key(
         assert "/v1/signing-key" in page
 
 
+def test_the_key_is_on_a_page_that_anybody_may_open(anybody: TestClient) -> None:
+    key, reply = anybody.get("/v1/signing-key").json(), anybody.get("/signing-key")
+    assert reply.status_code == 200
+    for name in ("key_id", "public_key"):
+        assert key[name] in reply.text
+    assert all(line in reply.text for line in key["pem"].splitlines())
+    assert "script-src 'self'" in reply.headers["content-security-policy"]
+
+
 def test_another_process_has_the_same_key(local: Deployment) -> None:
     program = (
         "from datalens_service.store.database import Database\n"
