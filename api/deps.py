@@ -22,6 +22,7 @@ from api.strictness import DIGITS
 from api.synthetic import SyntheticFiles
 from api.validator import Validator
 from datalens_service.settings import Settings
+from datalens_service.signatures import PublicKey
 from datalens_service.store import keys, tenants
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
@@ -43,6 +44,7 @@ class Services:
         limits: Of the requests of each key.
         stopping: Set when the service is about to end; streams end then.
         validator: Reads finished uploads.
+        signing_key: Checks what this installation signed; public.
     """
 
     settings: Settings
@@ -53,6 +55,7 @@ class Services:
     limits: RequestLimits
     stopping: threading.Event
     validator: Validator
+    signing_key: PublicKey
 
 
 async def services(request: Request) -> Services:

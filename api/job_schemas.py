@@ -30,6 +30,9 @@ JOB_STATES: Final = {
 }
 
 
+_MINUTE: Final = 60
+
+
 class CloneRequest(BaseModel):
     """What a copy of a job does differently; what is left out stays as it was."""
 
@@ -56,13 +59,15 @@ class ProgressRead(BaseModel):
     phase: str | None
     value: int
     maximum: int
-    eta_seconds: int | None = Field(description="Estimate for the rest of the phase; null while there is none.")
+    eta_seconds: int | None = Field(
+        description="Estimate for the rest of the phase, in whole minutes; null while there is none."
+    )
 
     @classmethod
     def of(cls, progress: Progress, now: datetime) -> Self:
         """Progress as it is at the instant `now`."""
         left = progress.seconds_left(now)
-        eta = None if left is None else math.ceil(left)
+        eta = None if left is None else _MINUTE * math.ceil(left / _MINUTE)
         return cls(phase=progress.phase, value=progress.value, maximum=progress.maximum, eta_seconds=eta)
 
 
@@ -159,7 +164,7 @@ class JobRead(BaseModel):
     )
     finished_at: datetime | None
     estimated_finish_at: datetime | None = Field(
-        description="When the phase of a running job is likely to end; null while there is no estimate."
+        description="When the phase of a running job is likely to end, to the minute; null while there is no estimate."
     )
     error: JobError | None
     links: JobLinks
@@ -187,7 +192,12 @@ class JobRead(BaseModel):
             started_at=job.started_at,
             released_at=job.released_at,
             finished_at=job.finished_at,
-            estimated_finish_at=None if left is None else (now + timedelta(seconds=left)).replace(microsecond=0),
+            estimated_finish_at=None if left is None else _next_minute(now, left),
             error=JobError.of(job.error) if job.error else None,
             links=JobLinks.of(job),
         )
+
+
+def _next_minute(now: datetime, seconds: float) -> datetime:
+    """The first whole minute after `seconds`."""
+    return (now + timedelta(seconds=seconds + _MINUTE)).replace(second=0, microsecond=0)

@@ -36,6 +36,8 @@ from api.routes import (
     reference,
     releases,
     signing_in,
+    signing_key_page,
+    signing_keys,
     webhooks,
 )
 from api.routes import problems as problem_types
@@ -47,6 +49,7 @@ from api.validator import Validator
 from datalens_service import logs
 from datalens_service.settings import Settings
 from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.signing_key import signing_key
 from datalens_service.store.startup import start
 
 _ROUTES = (
@@ -62,10 +65,12 @@ _ROUTES = (
     keys,
     webhooks,
     journals,
+    signing_keys,
     health,
     metrics,
     problem_types,
     signing_in,
+    signing_key_page,
     pages,
     releases,
     reference,
@@ -138,6 +143,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
     """Migrate and audit the database, remove what a crash left, and get everything else ready."""
     database = start(settings)
     artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
+    key = signing_key(database)
     uploads.remove_leftovers(settings.data_dir)
     intake.remove_leftovers(database, artifacts, settings.data_dir)
     return Services(
@@ -145,7 +151,8 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         database=database,
         artifacts=artifacts,
         dispatcher=dispatcher_for(settings),
-        synthetic=SyntheticFiles(artifacts, settings.data_dir),
+        synthetic=SyntheticFiles(artifacts, key, settings.data_dir),
+        signing_key=key.public,
         limits=RequestLimits(settings),
         stopping=stopping,
         validator=Validator(database, settings),

@@ -21,6 +21,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.data.export.bundle import write_bundle
 from datalens_service.errors import InvalidInput, NotFound, WorkerUnavailable
 from datalens_service.sampling import EXIT_UNAVAILABLE, write_prefix
+from datalens_service.signatures import SigningKey
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.bundle import PROOF_FILE
 from datalens_service.store.jobs import Job
@@ -87,11 +88,13 @@ class SyntheticFiles:
 
     Args:
         artifacts: Files of jobs.
+        key: Signs archives.
         data_dir: Made files go to its folder `cache`; the 64 newest are kept.
     """
 
-    def __init__(self, artifacts: ArtifactStore, data_dir: Path) -> None:
+    def __init__(self, artifacts: ArtifactStore, key: SigningKey, data_dir: Path) -> None:
         self._artifacts = artifacts
+        self._key = key
         self._folder = data_dir.absolute() / "cache"
         self._slots = threading.BoundedSemaphore(_DRAWS_AT_ONCE)
 
@@ -159,7 +162,8 @@ class SyntheticFiles:
         images = self.get(job, schema, wanted.format, wanted.n, wanted.seed)
         card = json.loads(self._artifacts.releasable(job.id, CARD).path.read_text())
         stated = sorted(file.sha256 for file in self._artifacts.list_artifacts(job.id) if file.releasable)
-        named = hashlib.sha256(f"{wanted}{images.sha256}{stated}".encode()).hexdigest()[:_KEY_LENGTH]
+        made_from = f"{wanted}{images.sha256}{stated}{self._key.public.key_id}"
+        named = hashlib.sha256(made_from.encode()).hexdigest()[:_KEY_LENGTH]
         count = int(job.spec["synthetic_images"]) if wanted.n is None else wanted.n
 
         def make(out: Path) -> None:
@@ -172,6 +176,7 @@ class SyntheticFiles:
                 name=wanted.title or f"Synthetic images {job.id}",
                 spdx=wanted.licence,
                 further=self._released(job.id),
+                key=self._key,
             )
 
         return self._kept(f"{job.id}-{named}", "bundle", make)

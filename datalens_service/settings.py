@@ -119,3 +119,17 @@ class Settings(BaseSettings):
     def ledger_log_path(self) -> Path:
         """Path of the charge log with the default filled in."""
         return self.ledger_log or self.data_dir.absolute() / "ledger.log"
+
+    @property
+    def served(self) -> bool:
+        """Whether a service shows what it stores to the owner of the data."""
+        return True
+
+
+class EmbeddedSettings(Settings):
+    """Of a run without a service: nobody can look at the records through this program."""
+
+    @property
+    def served(self) -> bool:
+        """No page and no address."""
+        return False

@@ -36,11 +36,12 @@ from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.leases import Lease
+from datalens_service.store.signing_key import signing_key
 from workers.device import device_for, training_device
 from workers.failures import check_disk, problem_of
 from workers.measuring import Workplace, measure
 from workers.observer import JobObserver, ShutdownRequested
-from workers.packaging import package, restate
+from workers.packaging import ReleaseContents, package, restate
 from workers.previews import SamplePreviews
 from workers.private_folder import PrivateFolder
 from workers.reporting import proof_for, report_of
@@ -79,7 +80,8 @@ def execute(
     private.open()
     state, problem = JobState.SUCCEEDED, None
     try:
-        _work(database, artifacts, settings, lease, private, JobObserver(database, lease, observe), ranks)
+        with JobObserver(database, lease, observe) as observer:
+            _work(database, artifacts, settings, lease, private, observer, ranks)
     except (StaleLease, StoreUnavailable, ShutdownRequested, RankLost):
         raise
     except JobStopped:
@@ -137,10 +139,9 @@ class _ReleaseWriter(NamedTuple):
         """Report and proof as the ledger stands now, and the files that `write` makes of them."""
         report = report_of(self.database, self.settings, self.lease.job_id, self.result, evaluation)
         proof = proof_for(self.database, self.lease.job_id, report)
-        write(
-            self.artifacts, self.lease, self.folder, self.result.generator, report, proof, self.num_images,
-            self.observe,
-        )  # fmt: skip
+        key = signing_key(self.database)
+        contents = ReleaseContents(self.folder, self.result.generator, report, proof, key, self.num_images)
+        write(self.artifacts, self.lease, contents, self.observe)
 
 
 def _run(

@@ -17,13 +17,14 @@ import numpy as np
 from datalens_service.data.export import WRITERS, sample_grid
 from datalens_service.errors import JobStopped
 from datalens_service.evaluation.card import card
-from datalens_service.evaluation.html import owner_html, releasable_html
+from datalens_service.evaluation.html import page
 from datalens_service.evaluation.pictures import pictures_of
 from datalens_service.evaluation.report import Report, owner_view, releasable_view
 from datalens_service.models.generators.generator import Generator
 from datalens_service.run import Observer
+from datalens_service.signatures import SigningKey
 from datalens_service.store.artifacts import ArtifactStore
-from datalens_service.store.bundle import ACCOUNT_FILE, PROOF_FILE, AccountProof, JobProof
+from datalens_service.store.bundle import ACCOUNT_FILE, PROOF_FILE, AccountProof, JobProof, Proof
 from datalens_service.store.leases import Lease
 
 PHASE: Final = "packaging"
@@ -43,16 +44,27 @@ class _File(NamedTuple):
     make: Callable[[], Path | bytes]
 
 
-def package(
-    artifacts: ArtifactStore,
-    lease: Lease,
-    folder: Path,
-    generator: Generator,
-    report: Report,
-    proof: AccountProof,
-    num_images: int,
-    observe: Observer,
-) -> None:
+class ReleaseContents(NamedTuple):
+    """What the files of a job are made of.
+
+    Attributes:
+        folder: For files in the making.
+        generator: Released.
+        report: Private figures included.
+        proof: Of what the job cost, with the journal of the account; others get the part about the job.
+        key: Of the installation; signs proofs and reports.
+        num_images: Synthetic images to pack; more can be drawn later.
+    """
+
+    folder: Path
+    generator: Generator
+    report: Report
+    proof: AccountProof
+    key: SigningKey
+    num_images: int
+
+
+def package(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, observe: Observer) -> None:
     """Store all files of a job under its lease; repeatable.
 
     Paid for as they are, they are stored also if somebody asks the job to stop meanwhile.
@@ -60,35 +72,21 @@ def package(
     Args:
         artifacts: Where to.
         lease: Of the job.
-        folder: For files in the making.
-        generator: Released.
-        report: Private figures included.
-        proof: Of what the job cost, with the journal of the account; others get the part about the job.
-        num_images: Synthetic images to pack; more can be drawn later.
+        contents: What they are made of.
         observe: Told of every file.
 
     Raises:
         StaleLease: Another worker holds the job.
         StoreUnavailable: The disk did not take a file.
     """
-    files = [*_drawn(folder, generator, report, num_images), *_stated(generator, report, proof, num_images)]
-    _store(artifacts, lease, PHASE, files, observe)
+    _store(artifacts, lease, PHASE, [*_drawn(contents), *_stated(contents)], observe)
 
 
-def restate(
-    artifacts: ArtifactStore,
-    lease: Lease,
-    folder: Path,
-    generator: Generator,
-    report: Report,
-    proof: AccountProof,
-    num_images: int,
-    observe: Observer,
-) -> None:
+def restate(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, observe: Observer) -> None:
     """Replace the files of a job that state its figures, now that it was evaluated; arguments as `package`."""
-    files = _stated(generator, report, proof, num_images)
-    if card(report)["measures"]:
-        files = [_packed(folder, generator, report, num_images), *files]
+    files = _stated(contents)
+    if card(contents.report)["measures"]:
+        files = [_packed(contents), *files]
     _store(artifacts, lease, REPORTING, files, observe)
 
 
@@ -113,31 +111,33 @@ def sample_picture(generator: Generator) -> bytes:
     return sample_grid(images, labels, generator.schema, _GRID_COLUMNS)
 
 
-def _drawn(folder: Path, generator: Generator, report: Report, num_images: int) -> list[_File]:
+def _drawn(contents: ReleaseContents) -> list[_File]:
     """What is drawn from the generator, and itself."""
+    folder, generator = contents.folder, contents.generator
     return [
         _File("generator.safetensors", "application/octet-stream", True, lambda: _weights(folder, generator)),
-        _packed(folder, generator, report, num_images),
+        _packed(contents),
         _File(SAMPLES, "image/png", True, lambda: sample_picture(generator)),
     ]
 
 
-def _packed(folder: Path, generator: Generator, report: Report, num_images: int) -> _File:
-    name = "synthetic.npz"
-    return _File(name, "application/octet-stream", True, lambda: _stock(folder, generator, report, num_images))
+def _packed(contents: ReleaseContents) -> _File:
+    return _File("synthetic.npz", "application/octet-stream", True, lambda: _pack_images(contents))
 
 
-def _stated(generator: Generator, report: Report, proof: AccountProof, num_images: int) -> list[_File]:
-    """What states cost and figures."""
-    pictures = pictures_of(generator, num_images)
+def _stated(contents: ReleaseContents) -> list[_File]:
+    """What states cost and figures, signed."""
+    report, proof, key = contents.report, contents.proof, contents.key
+    releasable, owners = key.sign(releasable_view(report)), key.sign(owner_view(report))
+    pictures = pictures_of(contents.generator, contents.num_images)
     return [
         _File("card.json", "application/json", True, lambda: _json(card(report))),
-        _File(PROOF_FILE, "application/json", True, lambda: _json(JobProof.of(proof).model_dump(mode="json"))),
-        _File("report-releasable.json", "application/json", True, lambda: _json(releasable_view(report))),
-        _File("report-releasable.html", "text/html", True, lambda: releasable_html(report, pictures).encode()),
-        _File(ACCOUNT_FILE, "application/json", False, lambda: _json(proof.model_dump(mode="json"))),
-        _File("report.json", "application/json", False, lambda: _json(owner_view(report))),
-        _File("report.html", "text/html", False, lambda: owner_html(report, pictures).encode()),
+        _File(PROOF_FILE, "application/json", True, lambda: _signed(key, JobProof.of(proof))),
+        _File("report-releasable.json", "application/json", True, lambda: _json(releasable)),
+        _File("report-releasable.html", "text/html", True, lambda: page(releasable, pictures).encode()),
+        _File(ACCOUNT_FILE, "application/json", False, lambda: _signed(key, proof)),
+        _File("report.json", "application/json", False, lambda: _json(owners)),
+        _File("report.html", "text/html", False, lambda: page(owners, pictures).encode()),
     ]
 
 
@@ -147,12 +147,16 @@ def _weights(folder: Path, generator: Generator) -> Path:
     return path
 
 
-def _stock(folder: Path, generator: Generator, report: Report, num_images: int) -> Path:
+def _pack_images(contents: ReleaseContents) -> Path:
     """Images that can be handed out without drawing; every class in turn."""
-    path = folder / "synthetic.npz"
-    images, labels = generator.sample(num_images)
-    WRITERS["npz"](path, images, labels, generator.schema, card(report))
+    path = contents.folder / "synthetic.npz"
+    images, labels = contents.generator.sample(contents.num_images)
+    WRITERS["npz"](path, images, labels, contents.generator.schema, card(contents.report))
     return path
+
+
+def _signed(key: SigningKey, proof: Proof) -> bytes:
+    return _json(key.sign(proof.model_dump(mode="json")))
 
 
 def _json(content: dict[str, Any]) -> bytes:

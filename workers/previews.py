@@ -19,7 +19,7 @@ class SamplePreviews:
         seconds: Least time between two grids; drawing one that takes long is done less often.
     """
 
-    def __init__(self, artifacts: ArtifactStore, lease: Lease, seconds: float = 5.0) -> None:
+    def __init__(self, artifacts: ArtifactStore, lease: Lease, seconds: float = 10.0) -> None:
         self._artifacts = artifacts
         self._lease = lease
         self._seconds = seconds

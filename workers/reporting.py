@@ -53,6 +53,7 @@ def report_of(database: Database, settings: Settings, job_id: str, result: Resul
         measures=evaluation.measures,
         per_class=evaluation.per_class,
         unavailable=evaluation.unavailable,
+        served=settings.served,
     )
 
 

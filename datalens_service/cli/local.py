@@ -40,6 +40,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import StoredDataset
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.private_modes import private_folder, private_umask
+from datalens_service.store.signing_key import signing_key
 from datalens_service.store.startup import start
 from workers.execute import execute
 from workers.heartbeat import Heartbeat
@@ -47,6 +48,7 @@ from workers.observer import ShutdownRequested
 
 PRIVATE: Final = "private"
 _STOCK: Final = "synthetic.npz"
+_KEY: Final = "signing-key.pem"
 _PARQUET: Final = "synthetic.parquet"
 _PLAIN_FILE: Final = 0o666
 
@@ -145,13 +147,16 @@ class Workbench:
         count = TrainingSpec.model_validate(job.spec).synthetic_images
         card = json.loads(paths["card.json"].read_text(encoding="utf-8"))
         write_prefix(paths[_STOCK], dataset.schema, card, count, "parquet", parquet)
-        parquet.chmod(self.released_mode)
-        return {**paths, parquet.name: parquet}
+        key = self.out / _KEY
+        key.write_text(signing_key(self.database).public.pem, encoding="ascii")
+        for made in (parquet, key):
+            made.chmod(self.released_mode)
+        return {**paths, parquet.name: parquet, key.name: key}
 
     def audiences(self, job: Job) -> dict[str, Audience]:
         """For whom each delivered file is, by its name."""
         made: dict[str, Audience] = {file.name: file.audience for file in self.artifacts.list_artifacts(job.id)}
-        return {**made, _PARQUET: made[_STOCK]}
+        return {**made, _PARQUET: made[_STOCK], _KEY: made[_STOCK]}
 
     def _copied(self, artifact: Artifact) -> Path:
         path = self.out / artifact.name

@@ -67,6 +67,7 @@ def _places(outcome: Outcome) -> dict[str, object]:
         "report (to share)": ("report-releasable.html", "report-releasable.json"),
         "generator": ("generator.safetensors",),
         "proof of ε (to share)": ("privacy.json",),
+        "key that signed (to share)": ("signing-key.pem",),
         "journal of the account (for you)": ("account-proof.json",),
     }
     return {

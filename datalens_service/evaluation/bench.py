@@ -28,16 +28,22 @@ class Progress:
     Attributes:
         observe: Told of every step; may raise to stop.
         steps: In all.
+        interruption: What `observe` raised; not the fault of a figure.
     """
 
     observe: Observe
     steps: int
     done: int = field(default=0, init=False)
+    interruption: BaseException | None = field(default=None, init=False)
 
     def step(self) -> None:
         """One more."""
         self.done += 1
-        self.observe(PHASE, self.done, self.steps)
+        try:
+            self.observe(PHASE, self.done, self.steps)
+        except BaseException as error:
+            self.interruption = error
+            raise
 
 
 @dataclass

@@ -28,11 +28,12 @@ from datalens_service.evaluation.disclosures import (
 from datalens_service.evaluation.measures import ClassFigure, Measure, Unavailable
 from datalens_service.evaluation.spending import SpendPoint
 from datalens_service.evaluation.statement import Guarantee, Lifetime, Scope, Tier
+from datalens_service.signatures import MEMBER, Signature, SignatureInvalid, signer
 
-FORMAT: Final = "datalens-report/2"
+FORMAT: Final = "datalens-report/3"
 SCHEMA_FILE: Final = "docs/privacy-report.schema.json"
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
-SEALED_BY: Final = "SHA-256 of the JSON without its member seal: keys sorted, no spaces, UTF-8"
+SEALED_BY: Final = "SHA-256 of the JSON without its members seal and signature: keys sorted, no spaces, UTF-8"
 
 
 class _Frozen(BaseModel):
@@ -155,7 +156,7 @@ class Seal(_Frozen):
 class ReportDocument(_Frozen):
     """A privacy report. Losses are rounded up, what remains is rounded down."""
 
-    format: Literal["datalens-report/2"]
+    format: Literal["datalens-report/3"]
     view: Literal["owner", "releasable"]
     synthetic: Literal[True]
     product: ProductSection
@@ -172,6 +173,7 @@ class ReportDocument(_Frozen):
     privacy: PrivacySection
     method: MethodSection
     seal: Seal
+    signature: Signature | None = Field(description="By the installation that made the report.")
 
     @model_validator(mode="after")
     def _others_see_nothing_private(self) -> ReportDocument:
@@ -190,8 +192,8 @@ class ReportDocument(_Frozen):
 
 
 def seal_of(content: dict[str, Any]) -> str:
-    """SHA-256 over everything but the seal."""
-    sealed = {key: value for key, value in content.items() if key != "seal"}
+    """SHA-256 over everything but the seal and the signature."""
+    sealed = {key: value for key, value in content.items() if key not in ("seal", MEMBER)}
     canonical = json.dumps(sealed, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -219,6 +221,10 @@ def check(content: bytes) -> None:
         raise ReportIncomplete("The report of this job is not complete: a member is missing.")
     if document.seal.sha256 != seal_of(given):
         raise ReportIncomplete("The report of this job was changed after it was sealed.")
+    try:
+        signer(content)
+    except SignatureInvalid as error:
+        raise ReportIncomplete("The report of this job was changed after it was signed.") from error
 
 
 def json_schema() -> dict[str, Any]:
@@ -230,6 +236,6 @@ def json_schema() -> dict[str, Any]:
             model["required"] = list(model["properties"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:datalens-service:privacy-report:2",
+        "$id": "urn:datalens-service:privacy-report:3",
         **schema,
     }

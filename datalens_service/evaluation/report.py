@@ -84,6 +84,7 @@ class Report(_Frozen):
     measures: tuple[Measure, ...] = ()
     per_class: tuple[ClassFigure, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
+    served: bool = Field(default=True, description="Whether a service has the images; False for a run without one.")
 
 
 def owner_view(report: Report) -> dict[str, Any]:
@@ -123,7 +124,7 @@ def _view(view: View, report: Report) -> dict[str, Any]:
         "privacy": _privacy(view, report),
         "method": {"name": method.name, "spec": method.spec, "plan": [described(release) for release in method.plan]},
     }
-    return {**content, "seal": _seal(content, account)}
+    return {**content, "seal": _seal(content, account), "signature": None}
 
 
 def _dataset(facts: DatasetFacts, account: AccountFacts | None) -> dict[str, Any]:
@@ -137,16 +138,13 @@ def _dataset(facts: DatasetFacts, account: AccountFacts | None) -> dict[str, Any
 
 def _privacy(view: View, report: Report) -> dict[str, Any]:
     privacy, method, account = report.privacy, report.method, report.account
-    charged_holdout = any(measure.name == "accuracy_holdout" for measure in report.measures)
     linked = None if account is None else list(account.linked_datasets)
     sections: dict[str, Any] = {
         "trust": list(disclosures.TRUST),
         "mechanisms": [described(release) for release in privacy.releases],
         "recomputation": _dumped(report.recomputation or _not_recomputed(privacy)),
         "assumptions": [_dumped(one) for one in disclosures.ASSUMPTIONS],
-        "data_accesses": [
-            _dumped(one) for one in disclosures.data_accesses(method.spec, charged_holdout=charged_holdout)
-        ],
+        "data_accesses": [_dumped(one) for one in disclosures.data_accesses(method.spec, served=report.served)],
         "lifetime_note": _lifetime_note(view, privacy),
         "linked_datasets": linked,
         "linked_note": wording.LINKED if view == "owner" else disclosures.NOT_STATED,

@@ -42,7 +42,7 @@ EVIDENCE: Final = (
 PUBLIC: Final = (
     "The number of {unit}s, the names of the classes and the shape of the images, as the owner declared them.",
     "The parameters of the method and the plan of releases; both are fixed before a private image is read.",
-    "No public images and no pre-trained weights were used.",
+    "No public images and no pre-trained weights were used in training.",
 )
 
 GROUPED: Final = (
@@ -84,8 +84,8 @@ NEVER_RELEASED: Final = (
 )
 
 RETENTION: Final = (
-    "The raw images stay with the service until the owner deletes the data set. What was spent stays on its account "
-    "after that."
+    "The raw images stay with the service, or in the folder of a run without one, until the owner deletes them. In a "
+    "service, what was spent stays on the account after that."
 )
 
 LIFETIME: Final = (

@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.errors import InvalidInput, NotFound, StoreUnavailable
 from datalens_service.store import ledger
-from datalens_service.store.chain import utc_now
+from datalens_service.store.chain import entry_time
 from datalens_service.store.database import Database
 from datalens_service.store.disk import unavailable
 from datalens_service.store.files import Files, LocalFiles, files_at
@@ -124,7 +124,8 @@ class ArtifactStore:
             size=size,
             media_type=media_type,
             releasable=releasable,
-            created_at=utc_now(),
+            # A sample grid is replaced while the job trains.
+            created_at=entry_time(),
         )
         with self._database.transaction() as session:
             _, job = ledger.lock(session, lease.job_id)

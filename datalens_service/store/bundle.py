@@ -18,6 +18,7 @@ from datalens_service.evaluation.card import Card
 from datalens_service.evaluation.report import Product, Report
 from datalens_service.evaluation.statement import Release
 from datalens_service.privacy.accounting import epsilon_of_units, round_up
+from datalens_service.signatures import Signature
 from datalens_service.store.chain import Balance, Entry, follow
 from datalens_service.store.charges import LARGEST_UNITS, SPENDS, Charge, chain_charges
 
@@ -55,6 +56,7 @@ class _Recomputable(_Frozen):
     job_id: str
     card: Card
     plan: tuple[Release, ...] = Field(min_length=1, description="All releases that were planned, in order.")
+    signature: Signature | None = Field(default=None, description="By the installation; None before it is handed out.")
 
 
 class JobProof(_Recomputable):

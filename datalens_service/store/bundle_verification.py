@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,12 +26,13 @@ from datalens_service.privacy.recomputation import (
     composed_epsilon,
     discrete_releases,
 )
+from datalens_service.signatures import PublicKey
 from datalens_service.store.bundle import ACCOUNT_FORMAT, PROOF_FORMAT, AccountProof, JobProof, Payment, Proof
 from datalens_service.store.chain import budget_label, follow
 from datalens_service.store.charges import check_charges
 from datalens_service.store.given_file import proof_in
+from datalens_service.store.origin import SIGNATURE, Line, signature_line
 
-Status = Literal["holds", "contradiction", "not checked"]
 _ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
 
 _UNIT: Final = Fraction(1, 10**15)
@@ -59,33 +60,24 @@ NOT_VERIFIED_OF_ACCOUNT: Final = (
 )
 
 
-class Line(BaseModel):
-    """One claim of a proof and what came of it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    check: str
-    status: Status
-    finding: str
-
-
 class Verdict(BaseModel):
     """What was verified, line by line, and what cannot be."""
 
     model_config = ConfigDict(frozen=True)
 
     given: str = Field(description="What the file is, and for whom.")
-    holds: bool = Field(description="Whether every line holds.")
+    holds: bool = Field(description="Whether no line contradicts.")
     contradiction: str | None = Field(description="The first one; nothing behind it was checked.")
     lines: tuple[Line, ...]
     not_verified: tuple[str, ...]
 
 
-def verify(content: bytes) -> Verdict:
+def verify(content: bytes, key: PublicKey | None = None) -> Verdict:
     """Check a proof from the outside in, up to the first contradiction.
 
     Args:
         content: Of the file.
+        key: Of whom the proof has to be; None accepts any signature, and none.
 
     Raises:
         InvalidInput: It is something else; the sentence names it, and the file to give instead.
@@ -94,9 +86,12 @@ def verify(content: bytes) -> Verdict:
     file = proof_in(content)
     kind = _KINDS[file.format]
     lines = _checked(kind, file.content)
-    unreached = [_FORM, *kind.checks][len(lines) :]
+    if lines[-1].status == "holds":
+        lines.append(signature_line(file.content, key))
+    unreached = [_FORM, *kind.checks, SIGNATURE][len(lines) :]
     last = lines[-1]
-    holds = last.status == "holds"
+    # A proof that nobody signed, given without a key, is as good as the way it came.
+    holds = last.status != "contradiction"
     return Verdict(
         given=kind.given,
         holds=holds,

@@ -31,7 +31,7 @@ from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.errors import InvalidDataset, InvalidSpec, NotFound, StateConflict
 from datalens_service.privacy.accounting import check_delta, default_delta
 from datalens_service.store import ledger
-from datalens_service.store.chain import utc_now
+from datalens_service.store.chain import to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.fingerprints import (
     KnownRecord,
@@ -107,8 +107,8 @@ class StoredDataset:
             has_test=row.has_test,
             records_path=row.records_path,
             partition_key=row.partition_key,
-            created_at=row.created_at,
-            deleted_at=row.deleted_at,
+            created_at=to_second(row.created_at),
+            deleted_at=row.deleted_at and to_second(row.deleted_at),
         )
 
 
@@ -232,7 +232,7 @@ def list_datasets(
     """
     query = select(DatasetRow).order_by(DatasetRow.created_at.desc(), DatasetRow.id.desc())
     if cursor is not None:
-        query = query.where(after(cursor, DatasetRow.created_at, DatasetRow.id))
+        query = query.where(after(cursor, (DatasetRow.created_at, DatasetRow.id)))
     if tenant_id is not None:
         query = query.where(DatasetRow.tenant_id == tenant_id)
     with database.session() as session:

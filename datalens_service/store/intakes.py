@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.errors import NotFound
 from datalens_service.store import datasets, joining, uploads
-from datalens_service.store.chain import utc_now
+from datalens_service.store.chain import to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState, StoredDataset
 from datalens_service.store.joining import Joined
@@ -60,8 +60,8 @@ class Intake:
             state=DatasetState(row.state),
             form=row.form,
             report=row.report,
-            created_at=row.created_at,
-            finished_at=row.finished_at,
+            created_at=to_second(row.created_at),
+            finished_at=row.finished_at and to_second(row.finished_at),
         )
 
 
@@ -152,8 +152,9 @@ def listed(
         IntakeRow.key_id.in_(select(ApiKeyRow.id).where(ApiKeyRow.tenant_id == tenant_id)),
     )
     if cursor is not None:
-        registered = registered.where(after(cursor, DatasetRow.created_at, DatasetRow.id))
-        unregistered = unregistered.where(after(cursor, IntakeRow.created_at, IntakeRow.dataset_id))
+        rows = (DatasetRow.created_at, DatasetRow.id), (IntakeRow.created_at, IntakeRow.dataset_id)
+        registered = registered.where(after(cursor, rows[0], *rows))
+        unregistered = unregistered.where(after(cursor, rows[1], *rows))
     both = union_all(registered, unregistered).subquery()
     query = select(both).order_by(both.c.created_at.desc(), both.c.id.desc()).limit(check_limit(limit) + 1)
     with database.session() as session:

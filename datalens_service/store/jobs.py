@@ -27,7 +27,7 @@ The database is the truth; a message to a worker carries the id and nothing else
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import MAXYEAR, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import uuid4
@@ -38,7 +38,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.store import events, generators, ledger
-from datalens_service.store.chain import utc_now
+from datalens_service.store.chain import to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.events import EventType
 from datalens_service.store.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
@@ -143,9 +143,9 @@ class Job:
                 row.phase, row.progress_value, row.progress_maximum, row.phase_start, row.phase_started_at
             ),
             error=row.error,
-            created_at=row.created_at,
-            started_at=row.started_at,
-            finished_at=row.finished_at,
+            created_at=to_second(row.created_at),
+            started_at=row.started_at and to_second(row.started_at),
+            finished_at=row.finished_at and to_second(row.finished_at),
             queue=row.queue,
             released_at=row.released_at,
         )
@@ -235,8 +235,8 @@ def list_jobs(
         cursor: Of the portion before.
         dataset_id: Only jobs on this data set.
         state: Only jobs in this state.
-        created_after: Only jobs created at this instant or later.
-        created_before: Only jobs created before this instant.
+        created_after: Only jobs whose second of creation is this instant or later.
+        created_before: Only jobs whose second of creation is before this instant.
         tenant_id: Only jobs of this tenant.
 
     Raises:
@@ -245,15 +245,15 @@ def list_jobs(
     query = select(JobRow).where(JobRow.measured_job_id.is_(None)).limit(check_limit(limit) + 1)
     query = query.order_by(JobRow.created_at.desc(), JobRow.id.desc())
     if cursor is not None:
-        query = query.where(after(cursor, JobRow.created_at, JobRow.id))
+        query = query.where(after(cursor, (JobRow.created_at, JobRow.id)))
     if dataset_id is not None:
         query = query.where(JobRow.dataset_id == dataset_id)
     if state is not None:
         query = query.where(JobRow.state == state)
     if created_after is not None:
-        query = query.where(JobRow.created_at >= created_after)
+        query = query.where(JobRow.created_at >= _whole(created_after))
     if created_before is not None:
-        query = query.where(JobRow.created_at < created_before)
+        query = query.where(JobRow.created_at < _whole(created_before))
     if tenant_id is not None:
         query = query.where(JobRow.tenant_id == tenant_id)
     with database.session() as session:
@@ -263,6 +263,12 @@ def list_jobs(
         items=tuple(Job.of(row) for row in rows[:limit]),
         next_cursor=cursor_of(rows[limit - 1].created_at, rows[limit - 1].id) if more else None,
     )
+
+
+def _whole(at: datetime) -> datetime:
+    """The first whole second from `at` on: finer filters would tell the exact time of a job."""
+    last = at.year == MAXYEAR
+    return to_second(at) if last or not at.microsecond else to_second(at) + timedelta(seconds=1)
 
 
 def request_cancel(database: Database, job_id: str) -> Job:

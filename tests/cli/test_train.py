@@ -95,6 +95,18 @@ def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path
         assert synthetic["train_images"].shape == (50, 8, 8)
     assert pq.read_table(tmp_path / found["files"]["synthetic.parquet"]).num_rows == 50
     assert {"samples.png", "report.html", "report-releasable.html", "card.json"} <= set(found["files"])
+    report = json.loads((tmp_path / found["files"]["report.json"]).read_text())
+    key = tmp_path / found["files"]["signing-key.pem"]
+    for name in ("privacy.json", "report-releasable.json", "report.json"):
+        checked = datalens_json("verify", "--key", key, tmp_path / found["files"][name])
+        assert checked["holds"]
+        assert [line["status"] for line in checked["lines"] if line["check"] == "signature"] == ["holds"]
+    reads = {row["access"]: row["status"] for row in report["privacy"]["data_accesses"]}
+    assert (reads["training"], reads["pictures of the upload"], reads["reading the upload"]) == (
+        "charged",
+        "none",
+        "none",
+    )
 
 
 def test_private_state_is_for_its_owner_alone(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
