@@ -4,7 +4,7 @@
 
 So nothing can be altered, removed from the middle, inserted or reordered without breaking a link, and whoever
 holds an earlier head (`seq`, `hash`) can tell that the chain was not rewritten since. No database here: the same
-code checks an exported bundle.
+code checks an exported journal.
 """
 
 from __future__ import annotations
@@ -211,6 +211,6 @@ def utc_now() -> datetime:
 def entry_time() -> datetime:
     """The present minute, for `Entry.at`; entries are ordered by `seq`.
 
-    The journal leaves the house (store/bundle.py). Finer times would tell how long each step on private records took.
+    Charges leave in the proof of a job (store/charges.py). Finer times would tell how long each step on private records took.
     """
     return utc_now().replace(second=0, microsecond=0)
