@@ -65,7 +65,7 @@ class Settings(BaseSettings):
         default=None, max_length=200, description="Whom readers of a report may ask; stands in every report."
     )
     commit: str | None = Field(
-        default=None, pattern=r"^[0-9a-f]{7,64}$", description="Commit of the source, for reports and bundles."
+        default=None, pattern=r"^[0-9a-f]{7,64}$", description="Commit of the source, for reports and proofs."
     )
     inception_weights: Path | None = Field(
         default=None,
