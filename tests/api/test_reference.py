@@ -87,9 +87,9 @@ def test_a_section_has_all_of_its_operations_with_all_that_is_known(stranger: Te
 
 
 def article_of(text: str, name: str) -> str:
-    found = re.search(rf'<article class="sheet operation" id="{name}".*?</article>', text, re.DOTALL)
-    assert found is not None, name
-    return found[0]
+    match = re.search(rf'<article class="sheet operation" id="{name}".*?</article>', text, re.DOTALL)
+    assert match is not None, name
+    return match[0]
 
 
 def test_members_of_bodies_are_shown_with_their_limits(stranger: TestClient) -> None:
@@ -112,7 +112,7 @@ def test_the_overview_leads_to_every_operation_and_problem(stranger: TestClient)
     assert "/openapi.json" in page.links
 
 
-@pytest.mark.parametrize("path", ["/docs", "/docs/jobs", "/docs/nothing", "/problems/not-found"])
+@pytest.mark.parametrize("path", ["/docs", "/docs/jobs", "/docs/nothing", "/problems/not-match"])
 def test_it_is_served_by_us_under_the_policy_of_all_pages(stranger: TestClient, path: str) -> None:
     answer = stranger.get(path, headers={"Accept": "text/html"})
     policy = stranger.get("/sign-in").headers["content-security-policy"]
