@@ -112,7 +112,7 @@ def test_the_overview_leads_to_every_operation_and_problem(stranger: TestClient)
     assert "/openapi.json" in page.links
 
 
-@pytest.mark.parametrize("path", ["/docs", "/docs/jobs", "/docs/nothing", "/problems/not-match"])
+@pytest.mark.parametrize("path", ["/docs", "/docs/jobs", "/docs/nothing", "/problems/not-found"])
 def test_it_is_served_by_us_under_the_policy_of_all_pages(stranger: TestClient, path: str) -> None:
     answer = stranger.get(path, headers={"Accept": "text/html"})
     policy = stranger.get("/sign-in").headers["content-security-policy"]
