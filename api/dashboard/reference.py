@@ -131,14 +131,14 @@ def sections(document: Json) -> tuple[Section, ...]:
 
 
 def _section(document: Json, tag: Json) -> Section:
-    found = [
+    entries = [
         (path, method, operation)
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
         if tag["name"] in operation["tags"]
     ]
-    operations = tuple(_operation(*one) for one in found)
-    names = _named(document, [operation for _, _, operation in found])
+    operations = tuple(_operation(*one) for one in entries)
+    names = _named(document, [operation for _, _, operation in entries])
     shapes = tuple(_shape(name, document["components"]["schemas"][name]) for name in names)
     return Section(tag["name"], tag["description"], operations, shapes)
 
@@ -282,7 +282,7 @@ def _curl(path: str, method: str, parameters: Iterable[Member], operation: Json,
     words += [f'-H "{one.name}: …"' for one in parameters if one.place == "header" and one.required]
     body = list(_sent(operation.get("requestBody", {}).get("content", {})))
     verb = {"GET": [], "HEAD": ["--head"]}.get(method, [] if method == "POST" and body else [f"-X {method}"])
-    address = re.sub(r"\{(\w+)\}", lambda found: f"${{{found[1].upper()}}}", path)
+    address = re.sub(r"\{(\w+)\}", lambda match: f"${{{match[1].upper()}}}", path)
     first = " ".join(["curl -s", *_saving(operation), *verb, *words])
     return " \\\n     ".join([first, *body, f'"$DATALENS{address}"'])
 

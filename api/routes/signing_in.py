@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
@@ -43,7 +43,9 @@ def sign_in(
 
 
 @router.post("/sign-out")
-def sign_out(request: Request, opened: ServicesDep, everywhere: Annotated[bool, Form()] = False) -> Response:
+def sign_out(
+    request: Request, opened: ServicesDep, everywhere: Annotated[Literal["", "true"], Form()] = ""
+) -> Response:
     """End the session, or all of its key. Nothing else changes, so it needs no token; only other sites may not send it.
 
     A cookie that stands for no session is dropped like any other.

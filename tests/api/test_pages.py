@@ -116,7 +116,7 @@ def test_a_price_above_the_budget_cannot_be_submitted(visitor: TestClient, datas
     ("form", "sentence"),
     [
         ({"epsilon": "0"}, "epsilon: Must be greater than 0."),
-        ({"epsilon": ""}, "epsilon: Must be a number."),
+        ({"epsilon": ""}, "epsilon: Must be a finite number."),
         ({"preset": "wonderful"}, "There is no preset"),
         ({"method": "{"}, "not valid JSON"),
         ({"method": '{"name": "nothing"}'}, "The name must be one of"),

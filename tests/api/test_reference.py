@@ -87,9 +87,9 @@ def test_a_section_has_all_of_its_operations_with_all_that_is_known(stranger: Te
 
 
 def article_of(text: str, name: str) -> str:
-    found = re.search(rf'<article class="sheet operation" id="{name}".*?</article>', text, re.DOTALL)
-    assert found is not None, name
-    return found[0]
+    match = re.search(rf'<article class="sheet operation" id="{name}".*?</article>', text, re.DOTALL)
+    assert match is not None, name
+    return match[0]
 
 
 def test_members_of_bodies_are_shown_with_their_limits(stranger: TestClient) -> None:

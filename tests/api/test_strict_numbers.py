@@ -114,12 +114,12 @@ def test_of_two_equal_members_none_wins(client: TestClient, dataset_id: str) -> 
 
 
 def json_operations() -> list[tuple[str, str]]:
-    found = []
+    operations = []
     for path, methods in app().openapi()["paths"].items():
         for method, operation in methods.items():
             if "application/json" in operation.get("requestBody", {}).get("content", {}):
-                found.append((method, path))
-    return found
+                operations.append((method, path))
+    return operations
 
 
 def test_operations_that_take_json_are_known() -> None:
@@ -144,16 +144,16 @@ def test_every_route_with_a_body_reads_it_strictly() -> None:
 
 
 def routes(application: Any) -> list[APIRoute]:
-    found: list[APIRoute] = []
+    routes_with_handlers: list[APIRoute] = []
     waiting = list(application.routes)
     while waiting:
         route = waiting.pop()
         if isinstance(route, APIRoute):
-            found.append(route)
+            routes_with_handlers.append(route)
         else:
             router = getattr(route, "original_router", None)
             waiting += list(router.routes) if router is not None else []
-    return found
+    return routes_with_handlers
 
 
 def test_routes_with_bodies_are_seen() -> None:
