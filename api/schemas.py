@@ -165,7 +165,7 @@ class DatasetForm(BaseModel):
         description="Id of a data set whose budget pays for this one, too, for ever: for data that grows, so that the "
         "parts can be trained on together. Leave out `epsilon` and `delta` then.",
     )
-    leave_out_constant_images: bool | None = Field(
+    leave_out_constant_images: Flag | None = Field(
         default=None,
         description="Whether training images of a single colour are left out, which would tie the data set to others "
         "that contain the same ones; left out, they stay.",

@@ -61,6 +61,14 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def usual_umask() -> Iterator[None]:
+    """A service that starts in this process keeps its files to itself, and would leave that to later tests."""
+    os.umask(0o022)
+    yield
+    os.umask(0o022)
+
+
 @pytest.fixture
 def store_path() -> Iterator[Path]:
     """A folder for databases and logs, in memory where there is room."""

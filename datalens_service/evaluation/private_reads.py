@@ -101,8 +101,9 @@ PRIVATE_READS: Final = (
         what="The releases listed here, each charged before its noise was drawn.",
         modules=(
             "datalens_service.methods.guided",
-            "datalens_service.methods.moments",
-            "datalens_service.methods.voters",
+            "datalens_service.methods.record_sums",
+            "datalens_service.methods.datalens.teacher_pool",
+            "datalens_service.methods.datalens.distributed",
             "workers.execute",
         ),
     ),
@@ -159,13 +160,14 @@ PRIVATE_READS: Final = (
         status="owner only, not charged",
         audience="owner",
         what="The service shows whoever may upload: the number of records in each class, how many records have the "
-        "pixels of another one, and the names of files that cannot be used. It does so until the data set is deleted.",
+        "pixels of another one, notices of what was read otherwise than expected, and the names of files that cannot "
+        "be used. It does so until the data set is deleted.",
         otherwise=_NOT_SERVED,
         happens=_served,
         modules=("datalens_service.data.decode", "datalens_service.data.sandbox", "datalens_service.cli.train",
                  "datalens_service.cli.demo", "datalens_service.cli.local", "datalens_service.cli.plan",
                  "datalens_service.data.upload", "datalens_service.data.dataset", "datalens_service.data.stored",
-                 "datalens_service.data.images"),
+                 "datalens_service.data.images", "datalens_service.data.inspection"),
         operations=("createDataset", "getDatasetValidation", "showDataset"),
     ),
     PrivateRead(
@@ -183,8 +185,9 @@ PRIVATE_READS: Final = (
         access="recognising records that come again",
         status="not covered",
         audience="owner and operators",
-        what="Keyed fingerprints of the records tell which uploads share one, so that these share a budget. Keys that "
-        "may see both data sets see that; no record and no fingerprint is shown.",
+        what="Keyed fingerprints of the records tell which uploads share one, so that these share a budget. The owner "
+        "is told, and keys that may read budgets see a shared one. No record and no fingerprint is shown, and nothing "
+        "that may be passed on depends on it.",
         otherwise="A run without a service has one data set only.",
         happens=_served,
         modules=("api.intake", "datalens_service.cli.local"),

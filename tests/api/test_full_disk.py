@@ -96,6 +96,7 @@ def test_the_process_that_reads_files_blames_the_disk_and_not_the_file(
 
 
 REQUEST = b"""{"path": "/x", "folder": "/x", "class_names": null, "units": null, "public_test": false,
+"leave_out_constant_images": false,
 "memory_bytes": 1, "cpu_seconds": 1}"""
 
 

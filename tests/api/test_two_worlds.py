@@ -32,7 +32,7 @@ from api.main import create_app
 from api.permissions import RULES
 from datalens_service.data.export import WRITERS
 from datalens_service.evaluation import report
-from datalens_service.models import generator
+from datalens_service.models.generators import generator
 from datalens_service.privacy import randomness
 from datalens_service.settings import Settings
 from datalens_service.store import chain, keys, leases, ledger

@@ -109,7 +109,7 @@ def test_shape_of_the_json(datalens: Run, trained: Path, tampered: Path) -> None
         assert (result.exit_code, found["holds"]) == (0 if holds else 1, holds)
         assert set(found) == {"given", "holds", "contradiction", "lines", "not_verified"}
         assert (found["contradiction"] is None) == holds
-        assert len(found["lines"]) == 6
+        assert len(found["lines"]) == 7
         assert all(set(line) == {"check", "status", "finding"} for line in found["lines"])
 
 

@@ -22,6 +22,7 @@ _SENTENCES: Final = r"[A-Z][^\n]{1,400}"
 """The detail of an error of ours: written by hand, see `DatalensError`."""
 _PLACES: Final = r"\[(\"[\w./<>+ -]+:\d+ [\w<>]+\"(, )?)*\]"
 _WORDS: Final = r"[a-z-]{3,40}"
+_METRIC: Final = r"[a-z_0-9]{3,40}"
 OUTLINE: Final = {"error": r"\w[\w.<>]{2,80}", "at": _PLACES, "cause": r"\{.*\}"}
 _STATE: Final = "|".join(state.value for state in JobState)
 
@@ -42,7 +43,8 @@ _OF_JOBS: Final[Mapping[str, Mapping[str, str]]] = {
     "job process failed": {"detail": _SENTENCES, **OUTLINE},
     "there is no such job": {},
     "database unavailable": {"detail": _SENTENCES},
-    "measuring failed, the report has no measures": OUTLINE,
+    "a figure failed": {"figure": _METRIC, **OUTLINE},
+    "progress not published, database unavailable": {},
     "lease not renewed, database unavailable": {},
     "lease lost, process ends": {"lease_token": _NUMBER},
 }

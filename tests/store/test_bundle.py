@@ -39,8 +39,8 @@ from datalens_service.store.mirror import LedgerLog
 
 from .books import account_of, claimed, images, journal_of, new_dataset, new_job, schema
 
-CHECKS = ["form", "chain", "totals", "card", "charges", "job", "replace one", "lifetime"]
-CHECKS_OF_JOB = ["form", "chain", "card", "charges", "job", "replace one"]
+CHECKS = ["form", "chain", "totals", "card", "charges", "job", "replace one", "lifetime", "signature"]
+CHECKS_OF_JOB = ["form", "chain", "card", "charges", "job", "replace one", "signature"]
 SPEC = TrainingSpec(method=Moments(subspace_dimensions=3), epsilon=1.0, delta=1e-5)
 RECORDS = 40
 ACCOUNT_EPSILON = 3.0
@@ -150,7 +150,9 @@ def test_a_real_proof_verifies(made: AccountProof, honest: Json) -> None:
     verdict = verdict_on(honest)
     assert (verdict.holds, verdict.contradiction) == (True, None)
     assert [line.check for line in verdict.lines] == CHECKS
-    assert {line.status for line in verdict.lines} == {"holds"}
+    *checked, signature = verdict.lines
+    assert {line.status for line in checked} == {"holds"}
+    assert (signature.status, verdict.holds) == ("not checked", True)
     assert f"{made.card.privacy.epsilon:g}" in verdict.lines[5].finding
     assert verdict.not_verified == NOT_VERIFIED_OF_ACCOUNT
     assert verdict.given == "journal of an account, for the owner"
@@ -448,7 +450,7 @@ def test_the_proof_of_one_job_numbers_its_charges_from_one(books: Database) -> N
 
 def test_the_proof_of_one_job_says_nothing_of_its_account(made: AccountProof, published: Json) -> None:
     text = json.dumps(published)
-    assert set(published) == {"format", "product", "job_id", "card", "plan", "charges", "head"}
+    assert set(published) == {"format", "product", "job_id", "card", "plan", "charges", "head", "signature"}
     fields = {"number", "kind", "step", "label", "units", "minute", "previous_hash", "hash"}
     assert all(set(charge) == fields for charge in published["charges"])
     for entry in made.entries:

@@ -94,7 +94,7 @@ class StoreMachine(RuleBasedStateMachine):
                 dataset_id=dataset_id,
                 name="x",
                 schema=Schema(channels=1, height=4, width=4, class_names=("a",), num_units=len(records)),
-                images=np.stack([np.full((4, 4, 1), record, dtype=np.uint8) for record in sorted(records)]),
+                images=np.stack([np.eye(4, dtype=np.uint8)[..., None] * (record + 1) for record in sorted(records)]),
                 format="npz",
                 has_test=False,
                 records_path="/nowhere",
