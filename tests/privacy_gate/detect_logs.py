@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import tempfile
 import threading
 from pathlib import Path
@@ -56,6 +57,9 @@ def _log_of_a_job(dataset: Dataset) -> list[dict[str, Any]]:
 def _printed(local: Deployment, job_id: str) -> list[dict[str, Any]]:
     """What `python -m workers.run_job` does, in this process, where a bug may be planted."""
     logged = io.StringIO()
+    # A process starts without any; those of a test runner would keep lines of libraries from ours.
+    root = logging.getLogger()
+    handlers, root.handlers = root.handlers, []
     try:
         with tempfile.TemporaryFile("w+") as printed:
             with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(logged):
@@ -65,6 +69,7 @@ def _printed(local: Deployment, job_id: str) -> list[dict[str, Any]]:
             printed.seek(0)
             expect(printed.read() == "1\n", "a job tells its supervisor the number of its lease, and nothing else")
     finally:
+        root.handlers = handlers
         structlog.contextvars.clear_contextvars()
         structlog.reset_defaults()
     return [parsed(line) for line in logged.getvalue().splitlines()]

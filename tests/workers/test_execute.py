@@ -24,6 +24,7 @@ from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.leases import Lease
 from datalens_service.store.statement import account_of, journal
 from deployments.deployment import MOMENTS, QUICK, VOTES, Deployment, lamps
+from workers import observer
 from workers.execute import execute
 from workers.observer import PauseRequested, ShutdownRequested
 
@@ -202,7 +203,10 @@ def test_job_that_can_go_on_elsewhere_does_not_end(
     assert local.job(job).state == JobState.RUNNING
 
 
-def test_job_cancelled_in_training_has_no_images_and_keeps_its_charge(local: Deployment) -> None:
+def test_job_cancelled_in_training_has_no_images_and_keeps_its_charge(
+    local: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observer, "_LOOK_SECONDS", 0.0)
     job = local.submit(QUICK)
 
     def cancel(_phase: str, value: int, _maximum: int) -> None:

@@ -62,7 +62,7 @@ def test_a_job_that_finds_no_room_for_its_files_is_resumed_and_pays_once(
 
     assert (ended.state, ended.error) == (JobState.SUCCEEDED, None)
     assert ended.charged_units == charged == deployment.statement(job).charged_units
-    assert len(artifacts.list_artifacts(job.id)) == 9
+    assert len(artifacts.list_artifacts(job.id)) == 10
 
 
 def test_a_job_is_not_begun_on_a_full_disk(deployment: Deployment, disk: SmallDisk) -> None:
