@@ -40,6 +40,8 @@ from .model import Books, Charge
 LIMIT = limit_units(EPSILON, DELTA)
 # A tenth of the budget, so that refusals are as frequent as successes.
 SHARE = LIMIT // 10
+# Not of a single colour: such an image alone is no reason to join a budget.
+PIXELS = np.arange(16, dtype=np.uint8).reshape(4, 4, 1)
 
 
 class PowerCutError(RuntimeError):
@@ -85,20 +87,28 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(target=dataset_ids, records=st.frozensets(st.integers(0, 7), min_size=2, max_size=3))
     def upload(self, records: frozenset[int]) -> str:
+        return self._upload(records, None)
+
+    @rule(target=dataset_ids, payer=dataset_ids, records=st.frozensets(st.integers(0, 7), min_size=2, max_size=3))
+    def upload_a_further_part(self, payer: str, records: frozenset[int]) -> str:
+        return self._upload(records, payer)
+
+    def _upload(self, records: frozenset[int], payer: str | None) -> str:
         dataset_id = datasets.new_id()
         self.compare(
-            self.books.upload(dataset_id, records),
+            self.books.upload(dataset_id, records, payer),
             lambda: datasets.create(
                 self.database,
                 dataset_id=dataset_id,
                 name="x",
                 schema=Schema(channels=1, height=4, width=4, class_names=("a",), num_units=len(records)),
-                images=np.stack([np.full((4, 4, 1), record, dtype=np.uint8) for record in sorted(records)]),
+                images=np.stack([PIXELS + np.uint8(16 * record) for record in sorted(records)]),
                 format="npz",
                 has_test=False,
                 records_path="/nowhere",
                 epsilon=EPSILON,
                 delta=DELTA,
+                account=payer,
             ),
         )
         return dataset_id
