@@ -11,6 +11,7 @@ from api.schemas import listed
 from datalens_service.store.audit import AuditEntry
 from datalens_service.store.keys import ApiKey, KeyRequest
 from datalens_service.store.roles import Role, Scope
+from datalens_service.strict import Integer
 
 ROLES = {
     Role.OWNER: "whose records they are; may do everything",
@@ -32,8 +33,10 @@ class KeyCreate(BaseModel):
         default=None, min_length=1, max_length=len(Scope), description="Fewer than the role holds; left out, all."
     )
     expires_at: AwareDatetime | None = Field(default=None, description="When it becomes useless; left out, never.")
-    requests_per_minute: int | None = Field(default=None, ge=1, le=1_000_000, description="Left out, the service's.")
-    concurrent_requests: int | None = Field(default=None, ge=1, le=10_000, description="Left out, the service's.")
+    requests_per_minute: Integer | None = Field(
+        default=None, ge=1, le=1_000_000, description="Left out, the service's."
+    )
+    concurrent_requests: Integer | None = Field(default=None, ge=1, le=10_000, description="Left out, the service's.")
 
     @field_validator("name")
     @classmethod
@@ -60,7 +63,7 @@ class KeyRotation(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    overlap_seconds: int = Field(default=3600, ge=0, le=7 * 86_400)
+    overlap_seconds: Integer = Field(default=3600, ge=0, le=7 * 86_400)
 
 
 class KeyRead(BaseModel):

@@ -9,6 +9,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.permissions import rule_of
+from api.problems import answer_withheld
+from datalens_service.errors import StoreUnavailable
 from datalens_service.store import audit
 from datalens_service.store.tenants import OWNED
 
@@ -32,9 +34,19 @@ class AuditTrail:
             await self._app(scope, receive, send)
             return
 
+        withheld = False
+
         async def noted(message: Message) -> None:
+            nonlocal withheld
+            if withheld:
+                return
             if message["type"] == "http.response.start":
-                await _note(scope, message["status"])
+                try:
+                    await _note(scope, message["status"])
+                except StoreUnavailable as error:
+                    withheld = True
+                    await answer_withheld(error, scope["state"]["request_id"])(scope, receive, send)
+                    return
                 allowance = scope["state"].get("allowance")
                 if allowance is not None:
                     MutableHeaders(scope=message).update(allowance.headers())

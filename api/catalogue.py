@@ -49,7 +49,11 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
     (errors.UploadLocked, 423, "Wait until the other request has ended, then ask with HEAD how much is there."),
     (errors.ChecksumMismatch, 460, "Send the piece again. Nothing of it was kept."),
     (errors.ProtocolMismatch, 412, "Send the header `Tus-Resumable: 1.0.0`; tus clients and the Python client do."),
-    (errors.InsufficientStorage, 507, "Tell the operator: the disk of data_dir is full. What had arrived is kept."),
+    (
+        errors.InsufficientStorage,
+        503,
+        "Tell the operator: the disk that `detail` names is full. Of a resumable upload, what had arrived is kept.",
+    ),
     (errors.Unauthorized, 401, "Send `Authorization: Bearer dlk_…` with a key that was not revoked."),
     (errors.Forbidden, 403, "Use a key with the scope that `detail` names, or ask for a new address."),
     (errors.RateLimited, 429, "Wait for as many seconds as `Retry-After` says."),

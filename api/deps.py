@@ -18,9 +18,11 @@ from api.limits import RequestLimits
 from api.permissions import check_allowed
 from api.schemas import IDENTIFIER
 from api.sessions import session_of
+from api.strictness import DIGITS
 from api.synthetic import SyntheticFiles
 from api.validator import Validator
 from datalens_service.settings import Settings
+from datalens_service.signatures import PublicKey
 from datalens_service.store import keys, tenants
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
@@ -42,6 +44,7 @@ class Services:
         limits: Of the requests of each key.
         stopping: Set when the service is about to end; streams end then.
         validator: Reads finished uploads.
+        signing_key: Checks what this installation signed; public.
     """
 
     settings: Settings
@@ -52,6 +55,7 @@ class Services:
     limits: RequestLimits
     stopping: threading.Event
     validator: Validator
+    signing_key: PublicKey
 
 
 async def services(request: Request) -> Services:
@@ -104,5 +108,5 @@ def _admitted(request: Request, opened: Services, plain: str | None, slots: Exit
 
 Caller = Annotated[ApiKey, Depends(caller)]
 ObjectId = Annotated[str, Path(max_length=64, pattern=IDENTIFIER)]
-Limit = Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion.")]
+Limit = Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS]
 After = Annotated[str | None, Query(max_length=512, description="`next_cursor` of the portion before.")]

@@ -24,7 +24,7 @@ class EventRead(BaseModel):
     maximum: int
     epsilon_spent: float = Field(description="ε at `delta` that the job had spent by then, rounded up.")
     delta: float
-    created_at: datetime = Field(description="To the second.")
+    created_at: datetime = Field(description="To the second; of progress, to the minute.")
 
     @classmethod
     def of(cls, event: Event, delta: float) -> Self:

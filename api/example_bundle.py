@@ -1,4 +1,4 @@
-"""The example of a privacy bundle: made as a worker makes one, so that `datalens verify` accepts it."""
+"""The example of a proof: made as a worker makes one, so that `datalens verify` accepts it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.report import DatasetFacts, MethodFacts, Report
 from datalens_service.evaluation.statement import Release, privacy_statement
 from datalens_service.spec import TrainingSpec
-from datalens_service.store.bundle import Bundle, bundle_of
+from datalens_service.store.bundle import JobProof, account_proof_of
 from datalens_service.store.chain import Entry, EntryKind
 
 
-def example_bundle(job_id: str, spec: TrainingSpec, schema: Schema, opened: Entry, epsilon: float) -> Bundle:
-    """The bundle of the first job of an account, right after its last release.
+def example_bundle(job_id: str, spec: TrainingSpec, schema: Schema, opened: Entry, epsilon: float) -> JobProof:
+    """The proof of the first job of an account, right after its last release.
 
     Args:
         job_id: The job.
@@ -41,7 +41,7 @@ def example_bundle(job_id: str, spec: TrainingSpec, schema: Schema, opened: Entr
         method=MethodFacts(name=spec.method.name, spec=spec.model_dump(mode="json"), plan=plan),
         privacy=privacy,
     )
-    return bundle_of(job_id, report, entries, epsilon, delta)
+    return JobProof.of(account_proof_of(job_id, report, entries, epsilon, delta))
 
 
 def _journal(opened: Entry, job_id: str, plan: Sequence[Release]) -> Iterator[Entry]:

@@ -10,12 +10,14 @@ from api.event_schemas import EventPage, EventRead
 from api.example_bundle import example_bundle
 from api.intake_schemas import DeletionReceipt, UploadRead, ValidationRead
 from api.job_schemas import JobRead
+from api.routes.signing_keys import SigningKeyRead
 from api.schemas import BudgetRead, DatasetRead, PlanRead, PrivacyRead
 from datalens_service.data.dataset import Schema
 from datalens_service.data.findings import BadFile
 from datalens_service.data.notices import Notice, NoticeCode
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import default_delta, limit_units
+from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec, summarize
 from datalens_service.store.chain import GENESIS, Entry, budget_label
 from datalens_service.store.datasets import DatasetState, StoredDataset
@@ -33,6 +35,8 @@ _AT: Final = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 _SCHEMA: Final = Schema(
     channels=1, height=28, width=28, class_names=tuple(str(digit) for digit in range(10)), num_units=60_000
 )
+# Of nobody: its secret is known to all.
+_SIGNING_KEY: Final = SigningKey(b"example")
 _EPSILON: Final = 10.0
 _DELTA: Final = default_delta(_SCHEMA.num_units)
 _SPEC: Final = TrainingSpec(method=Moments(), epsilon=1.0, delta=_DELTA)
@@ -217,7 +221,10 @@ ANSWERS: Final[dict[str, Any]] = {
         "summary": ["These images are synthetic: a generator drew them."],
         "measures": [],
     },
-    "getJobBundle": example_bundle(_JOB_ID, _SPEC, _SCHEMA, _OPENED, _EPSILON).model_dump(mode="json"),
+    "getJobBundle": _SIGNING_KEY.sign(
+        example_bundle(_JOB_ID, _SPEC, _SCHEMA, _OPENED, _EPSILON).model_dump(mode="json")
+    ),
+    "getSigningKey": SigningKeyRead.of(_SIGNING_KEY.public).model_dump(mode="json"),
     "getLiveness": {"status": "ok"},
     "getReadiness": {"status": "ok", "executor": "local"},
     "getProblemType": {

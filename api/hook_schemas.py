@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from datalens_service.store.events import EventType
 from datalens_service.store.webhooks import Delivery, Webhook
+from datalens_service.strict import Flag
 
 Url = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2048)]
 Events = Annotated[list[EventType], Field(min_length=1, max_length=len(EventType))]
@@ -32,7 +33,7 @@ class HookChange(BaseModel):
 
     url: Url | None = None
     events: Events | None = None
-    enabled: bool | None = None
+    enabled: Flag | None = None
 
 
 class HookRead(BaseModel):

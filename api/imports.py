@@ -16,10 +16,11 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 
 from api.synthetic import draw
-from datalens_service.errors import InvalidInput, StoreUnavailable
-from datalens_service.models.generator import Generator
+from datalens_service.errors import InvalidInput
+from datalens_service.models.generators.generator import Generator
 from datalens_service.store import generators
 from datalens_service.store.database import Database
+from datalens_service.store.disk import translated
 from datalens_service.store.generators import StoredGenerator
 
 MAXIMUM_BYTES: Final = 2**28
@@ -47,17 +48,20 @@ def register(database: Database, data_dir: Path, path: Path, tenant_id: str, nam
     card = _card(_loaded(path))
     _try(path, card)
     generator_id = generators.new_id()
+    place, card_place = file_of(data_dir, generator_id), card_of(data_dir, generator_id)
     try:
-        place = file_of(data_dir, generator_id)
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        place.write_bytes(content)
-        card_of(data_dir, generator_id).write_text(json.dumps(card))
-    except OSError as error:
-        raise StoreUnavailable("The generator could not be kept; free the disk of data_dir.") from error
-    digest = hashlib.sha256(content).hexdigest()
-    return generators.add_imported(
-        database, generator_id, tenant_id, name=name or generator_id, card=card, sha256=digest
-    )
+        with translated("The generator could not be kept; free the disk of data_dir."):
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            place.write_bytes(content)
+            card_place.write_text(json.dumps(card))
+        digest = hashlib.sha256(content).hexdigest()
+        return generators.add_imported(
+            database, generator_id, tenant_id, name=name or generator_id, card=card, sha256=digest
+        )
+    except BaseException:
+        place.unlink(missing_ok=True)
+        card_place.unlink(missing_ok=True)
+        raise
 
 
 def file_of(data_dir: Path, generator_id: str) -> Path:

@@ -8,20 +8,24 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from api.schemas import DatasetForm
 from api.tus import folder_of
 from datalens_service.data.decode import Counts
 from datalens_service.data.notices import Notice, Notices
 from datalens_service.data.sandbox import Confinement, Decoded, decode
-from datalens_service.errors import NotFound, StoreUnavailable
+from datalens_service.errors import NotFound
 from datalens_service.settings import Settings
-from datalens_service.store import datasets, intakes
+from datalens_service.store import datasets, intakes, joining
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState, StoredDataset
+from datalens_service.store.disk import translated
 from datalens_service.store.intakes import Intake
+from datalens_service.store.joining import Joined
+
+_NOT_KEPT: Final = "The records could not be kept; free the disk of data_dir."
 
 
 class Registered(NamedTuple):
@@ -31,11 +35,13 @@ class Registered(NamedTuple):
         dataset: As it is stored.
         counts: Of its records. Private.
         notices: What its owner should know of how it was read, and what it shares. Private.
+        joined: The account that pays for it, if it is one of before. Private.
     """
 
     dataset: StoredDataset
     counts: Counts
     notices: tuple[Notice, ...]
+    joined: Joined | None
 
 
 class Removed(NamedTuple):
@@ -76,11 +82,12 @@ def register(
         InvalidSpec: ε is missing, or δ is not below 1/n.
         NotFound: The tenant does not have the data set that `form.account` names.
         StateConflict: The records have a budget already, another than the one named.
+        InsufficientStorage: A disk is full.
         StoreUnavailable: Disk or database did not take it, or the service stops.
     """
     dataset_id = dataset_id or datasets.new_id()
     folder = records_folder(settings.data_dir) / dataset_id
-    with _locked(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
+    with translated(_NOT_KEPT), _locked(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
         try:
             confinement = Confinement(settings.decode_memory_bytes, settings.decode_seconds)
             found = decode(
@@ -96,12 +103,11 @@ def register(
             found.records.rename(folder)
             links = Notices()
             dataset = _registered(database, dataset_id, folder, found, form, tenant_id, links)
-            return Registered(dataset, found.counts, (*found.notices, *links.collected()))
-        except BaseException as error:
+        except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
-            if isinstance(error, OSError):
-                raise StoreUnavailable("The records could not be kept; free the disk of data_dir.") from error
             raise
+    notices = (*found.notices, *links.collected())
+    return Registered(dataset, found.counts, notices, joining.joined(database, dataset.id, dataset.known_records))
 
 
 def records_folder(data_dir: Path) -> Path:

@@ -15,6 +15,7 @@ from datalens_service.data.notices import Notice
 from datalens_service.store.chain import Entry
 from datalens_service.store.datasets import DatasetState
 from datalens_service.store.intakes import Intake
+from datalens_service.store.joining import Joined
 from datalens_service.store.uploads import PartialUpload
 
 OWNER_ONLY: Final = "Private: depends on the records beyond what is declared public. Not to be passed on."
@@ -75,6 +76,7 @@ class ValidationRead(BaseModel):
     audience: Literal["owner"] = Field(default="owner", description=OWNER_ONLY)
     counts: Counts | None = Field(default=None, description="Records by split and class; pixels that occur again.")
     notices: list[Notice] = Field(default=[], description=_NOTICES)
+    joined: Joined | None = Field(default=None, description="The account that it joined, if records of it were known.")
     code: str | None = Field(default=None, description="Type of the problem with an upload that cannot be used.")
     detail: str | None = Field(default=None, description="What to change.")
     bad_files: list[BadFile] = Field(default=[], description="The first 1,000 files that cannot be used.")

@@ -18,15 +18,19 @@ from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units, r
 from datalens_service.spec import Device, PlanSummary, TrainingSpec
 from datalens_service.store.chain import utc_now
 from datalens_service.store.jobs import Job, JobState, Progress
+from datalens_service.strict import Integer, Number
 
 JOB_STATES: Final = {
     JobState.QUEUED: "accepted, its budget reserved, waiting for a worker",
     JobState.RUNNING: "a worker holds its lease",
     JobState.PAUSED: "stopped until it is resumed; reservation and checkpoint stay",
-    JobState.SUCCEEDED: "generator, samples and report are there",
+    JobState.SUCCEEDED: "images, generator, proof and report are there",
     JobState.FAILED: "`error` says why; what was charged stays charged",
     JobState.CANCELLED: "stopped on request; what was charged stays charged",
 }
+
+
+_MINUTE: Final = 60
 
 
 class CloneRequest(BaseModel):
@@ -36,9 +40,9 @@ class CloneRequest(BaseModel):
 
     dataset_id: str | None = Field(default=None, max_length=64, pattern=IDENTIFIER, description="Another data set.")
     method: Annotated[AnyMethod, Field(discriminator="name"), BeforeValidator(named)] | None = None
-    epsilon: float | None = Field(default=None, gt=0, le=100, allow_inf_nan=False)
-    seed: int | None = Field(default=None, ge=0, lt=2**63)
-    synthetic_images: int | None = Field(default=None, ge=1, le=1_000_000)
+    epsilon: Number | None = Field(default=None, gt=0, le=100)
+    seed: Integer | None = Field(default=None, ge=0, lt=2**63)
+    synthetic_images: Integer | None = Field(default=None, ge=1, le=1_000_000)
     device: Device | None = None
     evaluation: EvaluationSettings | None = None
 
@@ -55,13 +59,15 @@ class ProgressRead(BaseModel):
     phase: str | None
     value: int
     maximum: int
-    eta_seconds: int | None = Field(description="Estimate for the rest of the phase; null while there is none.")
+    eta_seconds: int | None = Field(
+        description="Estimate for the rest of the phase, in whole minutes; null while there is none."
+    )
 
     @classmethod
     def of(cls, progress: Progress, now: datetime) -> Self:
         """Progress as it is at the instant `now`."""
         left = progress.seconds_left(now)
-        eta = None if left is None else math.ceil(left)
+        eta = None if left is None else _MINUTE * math.ceil(left / _MINUTE)
         return cls(phase=progress.phase, value=progress.value, maximum=progress.maximum, eta_seconds=eta)
 
 
@@ -108,7 +114,8 @@ class JobLinks(BaseModel):
     pause: str | None
     resume: str | None
     clone: str
-    report: str | None
+    files: str = Field(description="Every file of the job, each with its audience.")
+    report: str | None = Field(description="For the owner; another `audience` gives the one to pass on.")
     bundle: str | None
     samples: str | None
     synthetic: str | None
@@ -118,7 +125,7 @@ class JobLinks(BaseModel):
     def of(cls, job: Job) -> Self:
         """Links that the job's state allows to follow."""
         base = f"/v1/jobs/{job.id}"
-        files = job.state == JobState.SUCCEEDED
+        files = job.released_at is not None
         return cls(
             self_=base,
             events=f"{base}/events",
@@ -126,7 +133,8 @@ class JobLinks(BaseModel):
             pause=None if job.state.terminal or job.pause_requested else f"{base}:pause",
             resume=f"{base}:resume" if job.pause_requested and not job.state.terminal else None,
             clone=f"{base}:clone",
-            report=f"{base}/report" if files else None,
+            files=f"{base}/artifacts",
+            report=f"{base}/report?audience=owner" if files else None,
             bundle=f"{base}/bundle" if files else None,
             samples=f"{base}/samples.png" if files else None,
             synthetic=f"{base}/synthetic" if files else None,
@@ -150,9 +158,13 @@ class JobRead(BaseModel):
     privacy: JobPrivacy
     created_at: datetime
     started_at: datetime | None
+    released_at: datetime | None = Field(
+        description="When images, generator and proof became ready. The evaluation may go on behind it; the report has "
+        "its figures once the job has ended. From here on the job can only succeed."
+    )
     finished_at: datetime | None
     estimated_finish_at: datetime | None = Field(
-        description="When the phase of a running job is likely to end; null while there is no estimate."
+        description="When the phase of a running job is likely to end, to the minute; null while there is no estimate."
     )
     error: JobError | None
     links: JobLinks
@@ -178,8 +190,14 @@ class JobRead(BaseModel):
             privacy=JobPrivacy.of(job.charged_units, cost),
             created_at=job.created_at,
             started_at=job.started_at,
+            released_at=job.released_at,
             finished_at=job.finished_at,
-            estimated_finish_at=None if left is None else (now + timedelta(seconds=left)).replace(microsecond=0),
+            estimated_finish_at=None if left is None else _next_minute(now, left),
             error=JobError.of(job.error) if job.error else None,
             links=JobLinks.of(job),
         )
+
+
+def _next_minute(now: datetime, seconds: float) -> datetime:
+    """The first whole minute after `seconds`."""
+    return (now + timedelta(seconds=seconds + _MINUTE)).replace(second=0, microsecond=0)

@@ -33,8 +33,11 @@ from api.routes import (
     pages,
     plans,
     privacy,
+    reference,
     releases,
     signing_in,
+    signing_key_page,
+    signing_keys,
     webhooks,
 )
 from api.routes import problems as problem_types
@@ -46,6 +49,7 @@ from api.validator import Validator
 from datalens_service import logs
 from datalens_service.settings import Settings
 from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.signing_key import signing_key
 from datalens_service.store.startup import start
 
 _ROUTES = (
@@ -61,12 +65,15 @@ _ROUTES = (
     keys,
     webhooks,
     journals,
+    signing_keys,
     health,
     metrics,
     problem_types,
     signing_in,
+    signing_key_page,
     pages,
     releases,
+    reference,
 )
 
 _TELEMETRY: Final[TelemetryConfig] = {
@@ -86,7 +93,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     logs.configure(settings.log_level)
     app = _Application(
-        title=openapi.TITLE, version=version("datalens-service"), lifespan=_lifespan, telemetry=_TELEMETRY
+        title=openapi.TITLE,
+        version=version("datalens-service"),
+        lifespan=_lifespan,
+        telemetry=_TELEMETRY,
+        # The framework's own load scripts of a third party; `routes/reference.py` has ours.
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.settings = settings
     app.state.stopping = threading.Event()
@@ -130,6 +143,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
     """Migrate and audit the database, remove what a crash left, and get everything else ready."""
     database = start(settings)
     artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
+    key = signing_key(database)
     uploads.remove_leftovers(settings.data_dir)
     intake.remove_leftovers(database, artifacts, settings.data_dir)
     return Services(
@@ -137,7 +151,8 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         database=database,
         artifacts=artifacts,
         dispatcher=dispatcher_for(settings),
-        synthetic=SyntheticFiles(artifacts, settings.data_dir),
+        synthetic=SyntheticFiles(artifacts, key, settings.data_dir),
+        signing_key=key.public,
         limits=RequestLimits(settings),
         stopping=stopping,
         validator=Validator(database, settings),

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from datalens_service.store.chain import Entry
+from datalens_service.strict import Number
 
 Printable = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10, max_length=1000)]
 
@@ -24,9 +25,7 @@ class RaiseRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    epsilon: float = Field(
-        gt=0, le=100, allow_inf_nan=False, description="ε of the whole lifetime from now on, above the present one."
-    )
+    epsilon: Number = Field(gt=0, le=100, description="ε of the whole lifetime from now on, above the present one.")
     reason: Printable = Field(description="Why, and who agreed: for whoever reads the audit journal.")
 
     @field_validator("reason")

@@ -17,7 +17,15 @@ from api.catalogue import BY_STATUS, CATALOGUE, INTERNAL, ProblemType
 from api.validation import problem_errors
 from datalens_service.data.findings import BadFile
 from datalens_service.data.sandbox import Refused
-from datalens_service.errors import BudgetExceeded, DatalensError, InvalidInput, RateLimited
+from datalens_service.errors import (
+    BudgetExceeded,
+    DatalensError,
+    InsufficientStorage,
+    InvalidInput,
+    RateLimited,
+    StoreUnavailable,
+)
+from datalens_service.store.disk import is_full
 
 MEDIA_TYPE: Final = "application/problem+json"
 PRIVATE: Final = {
@@ -80,6 +88,7 @@ class ProblemResponse(JSONResponse):
 def install(app: FastAPI) -> None:
     """Answer every exception of `app` with a problem."""
     app.add_exception_handler(DatalensError, _deliberate)
+    app.add_exception_handler(OSError, _from_disk)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _from_framework)
 
@@ -110,6 +119,23 @@ def internal_error(request_id: str) -> ProblemResponse:
     return ProblemResponse(document(INTERNAL, detail, request_id), 500)
 
 
+def answer_withheld(error: StoreUnavailable, request_id: str) -> ProblemResponse:
+    """The answer to a call that the audit journal did not take.
+
+    Args:
+        error: Of the journal.
+        request_id: Names the request in the log.
+    """
+    problem = CATALOGUE[error.slug]
+    _log.error("problem", code=problem.slug, detail=error.detail)
+    detail = (
+        "The audit journal did not take this call, so its answer is withheld; "
+        "look whether it took effect before you repeat it."
+    )
+    content = document(problem, detail, request_id)
+    return ProblemResponse(content, content["status"], headers=_headers(problem))
+
+
 def from_status(status: int, request_id: str, content_range: str | None = None) -> ProblemResponse:
     """The problem that stands for a bare status of the framework.
 
@@ -130,6 +156,13 @@ def _deliberate(request: Request, error: Exception) -> ProblemResponse:
     if problem.status is None or problem.status >= 500:
         _log.error("problem", code=problem.slug, detail=error.detail)
     return _response(request, problem, error.detail, _members(error), _headers_of(error))
+
+
+def _from_disk(request: Request, error: Exception) -> ProblemResponse:
+    """A full disk is nobody's mistake; any other error of the operating system is one."""
+    if not is_full(error):
+        raise error
+    return _deliberate(request, InsufficientStorage("A disk of the service is full; free some of it, then repeat."))
 
 
 def _headers_of(error: DatalensError) -> Mapping[str, str]:

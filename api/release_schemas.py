@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from datalens_service.store.artifacts import Artifact
+from datalens_service.store.artifacts import Artifact, Audience
 from datalens_service.store.generators import StoredGenerator
+from datalens_service.strict import Integer
 
 MOST_SECONDS = 3600
 """For which a signed address may work."""
@@ -21,7 +22,10 @@ class ArtifactRead(BaseModel):
     media_type: str
     size: int = Field(description="In bytes.")
     sha256: str = Field(description="Of its content, hexadecimal; also its ETag.")
-    releasable: bool = Field(description="Whether it may be passed on; false is for the owner alone.")
+    audience: Audience = Field(
+        description="- `anyone`: it may be passed on\n- `owner`: it depends on private records; not to be passed on"
+    )
+    releasable: bool = Field(description="Whether `audience` is `anyone`.")
     created_at: datetime
     url: str
 
@@ -33,6 +37,7 @@ class ArtifactRead(BaseModel):
             media_type=artifact.media_type,
             size=artifact.size,
             sha256=artifact.sha256,
+            audience=artifact.audience,
             releasable=artifact.releasable,
             created_at=artifact.created_at,
             url=f"/v1/jobs/{artifact.job_id}/artifacts/{artifact.name}",
@@ -50,13 +55,14 @@ class AddressRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    expires_in: int = Field(default=600, ge=1, le=MOST_SECONDS, description="Seconds from now.")
+    expires_in: Integer = Field(default=600, ge=1, le=MOST_SECONDS, description="Seconds from now.")
 
 
 class AddressRead(BaseModel):
     """An address that needs no key; whoever has it can fetch this one file until it expires."""
 
     url: str
+    audience: Literal["anyone"] = Field(default="anyone", description="Of the file: no other gets an address.")
     expires_at: datetime
 
 

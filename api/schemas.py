@@ -16,7 +16,9 @@ from datalens_service.privacy.accounting import mu_of_units, round_up
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.datasets import DatasetState, StoredDataset
 from datalens_service.store.intakes import Intake
+from datalens_service.store.joining import Joined
 from datalens_service.store.statement import Statement
+from datalens_service.strict import Flag, Integer, Number
 
 Item = TypeVar("Item")
 
@@ -40,7 +42,9 @@ class Units(BaseModel):
     """The account in exact integers: 1e-15 of μ², which add up where ε does not."""
 
     limit: int
-    charged: int = Field(description="Spent by releases that were made.")
+    charged: int = Field(
+        description="Spent by releases that were made; of a frozen account also what only the charge log knows."
+    )
     reserved: int = Field(description="Set aside for jobs that have not ended.")
     remaining: int = Field(description="What a new job may reserve.")
 
@@ -68,10 +72,10 @@ class BudgetRead(BaseModel):
             epsilon_spent=statement.epsilon_spent,
             epsilon_reserved=statement.epsilon_reserved,
             epsilon_remaining=statement.epsilon_remaining,
-            mu_spent=round_up(mu_of_units(statement.charged_units), 6),
+            mu_spent=round_up(mu_of_units(statement.spent_units), 6),
             units=Units(
                 limit=statement.limit_units,
-                charged=statement.charged_units,
+                charged=statement.spent_units,
                 reserved=statement.reserved_units,
                 remaining=statement.remaining_units,
             ),
@@ -110,16 +114,19 @@ class DatasetForm(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    epsilon: float | None = Field(
+    epsilon: Number | None = Field(
         default=None,
         gt=0,
         le=100,
-        allow_inf_nan=False,
         description="ε of the data set's whole lifetime. Left out only for records that were uploaded before: "
         "they keep the budget they have.",
     )
-    delta: float | None = Field(
-        default=None, gt=0, lt=1, description="δ, below 1/n; left out, it is min(1e-5, n^-1.1)."
+    delta: Number | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="δ, below 1/n; left out, it is min(1e-5, n^-1.1). For records that were uploaded before it has to "
+        "be the δ of the budget they have.",
     )
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = Field(
         default=None, description="For people, printable; left out, it is the id."
@@ -133,20 +140,20 @@ class DatasetForm(BaseModel):
         pattern=NAME_PATTERN,
         description="Word for one privacy unit if images are grouped, for example `patient`; left out, `group`.",
     )
-    records_per_unit: int | None = Field(
+    records_per_unit: Integer | None = Field(
         default=None,
         ge=1,
         le=MAXIMUM_RECORDS_PER_UNIT,
         description="Most training images of one unit; needed if, and only if, the upload groups its images. Public; "
         "statistics of images need this many times the noise.",
     )
-    classes_per_unit: int | None = Field(
+    classes_per_unit: Integer | None = Field(
         default=None,
         ge=1,
         description="Most classes that images of one unit belong to; left out, no bound beside `records_per_unit`.",
     )
 
-    public_test: bool | None = Field(
+    public_test: Flag | None = Field(
         default=None,
         description="Whether the test split is public; left out, it is not. Figures measured on it may "
         "then be passed on; otherwise they are for the owner alone. Refused if it holds a training image.",
@@ -158,7 +165,7 @@ class DatasetForm(BaseModel):
         description="Id of a data set whose budget pays for this one, too, for ever: for data that grows, so that the "
         "parts can be trained on together. Leave out `epsilon` and `delta` then.",
     )
-    leave_out_constant_images: bool | None = Field(
+    leave_out_constant_images: Flag | None = Field(
         default=None,
         description="Whether training images of a single colour are left out, which would tie the data set to others "
         "that contain the same ones; left out, they stay.",
@@ -213,10 +220,15 @@ class DatasetRead(BaseModel):
     )
     has_test_split: bool = Field(description="Whether the owner's hold-out was uploaded with it.")
     privacy: BudgetRead | None = Field(description="Null unless the data set is or was ready.")
+    joined: Joined | None = Field(
+        default=None,
+        description="For keys with `datasets:write`, null for others: the account that pays for it, if records of it "
+        "were known. Private; deleted with the data.",
+    )
 
     @classmethod
-    def of(cls, dataset: StoredDataset, statement: Statement) -> Self:
-        """What is shown of a stored data set."""
+    def of(cls, dataset: StoredDataset, statement: Statement, joined: Joined | None = None) -> Self:
+        """What is shown of a stored data set; `joined` to its owner only."""
         return cls(
             id=dataset.id,
             name=dataset.name,
@@ -227,6 +239,7 @@ class DatasetRead(BaseModel):
             schema_=dataset.schema,
             has_test_split=dataset.has_test,
             privacy=BudgetRead.of(statement),
+            joined=joined,
         )
 
     @classmethod

@@ -116,6 +116,7 @@ _ARTIFACT: Final = ArtifactRead(
     media_type="application/octet-stream",
     size=40_960,
     sha256=_DIGEST,
+    audience="anyone",
     releasable=True,
     created_at=_AT,
     url=f"/v1/jobs/{_JOB_ID}/artifacts/generator.safetensors",

@@ -2,8 +2,8 @@
 
     /v1/downloads/{base64url of JSON: what is granted}?signature={base64url of HMAC-SHA256 under our key}
 
-What is granted names tenant, job, file, digest, the key that asked for it, and the end. Whoever changes one of them
-has no signature for it; a key that was revoked takes its addresses with it.
+What is granted names tenant, job, file, digest, audience, the key that asked for it, and the end. Whoever changes one
+of them has no signature for it; a key that was revoked takes its addresses with it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import base64
 import binascii
 import hmac
 from datetime import UTC, datetime
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -34,6 +35,7 @@ class Grant(BaseModel):
     job_id: str
     name: str
     sha256: str
+    audience: Literal["anyone"] = "anyone"
     method: str = "GET"
     until: int
 

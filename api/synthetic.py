@@ -15,13 +15,15 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export.bundle import write_bundle
-from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.errors import InvalidInput, NotFound, WorkerUnavailable
 from datalens_service.sampling import EXIT_UNAVAILABLE, write_prefix
+from datalens_service.signatures import SigningKey
 from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.bundle import PROOF_FILE
 from datalens_service.store.jobs import Job
 
 STOCK: Final = "synthetic.npz"
@@ -82,15 +84,17 @@ class SyntheticFile:
 
 
 class SyntheticFiles:
-    """Makes and keeps files of synthetic images.
+    """Makes and keeps files of synthetic images, anew once the evaluation of a job has changed its card.
 
     Args:
         artifacts: Files of jobs.
+        key: Signs archives.
         data_dir: Made files go to its folder `cache`; the 64 newest are kept.
     """
 
-    def __init__(self, artifacts: ArtifactStore, data_dir: Path) -> None:
+    def __init__(self, artifacts: ArtifactStore, key: SigningKey, data_dir: Path) -> None:
         self._artifacts = artifacts
+        self._key = key
         self._folder = data_dir.absolute() / "cache"
         self._slots = threading.BoundedSemaphore(_DRAWS_AT_ONCE)
 
@@ -98,7 +102,7 @@ class SyntheticFiles:
         """The file for a request.
 
         Args:
-            job: A succeeded one.
+            job: One whose images are ready.
             schema: Public schema of its images.
             format: Key of `data.export.WRITERS`.
             n: How many images; None is as many as the job has packed.
@@ -115,7 +119,8 @@ class SyntheticFiles:
         if from_stock and n == packed and format == "npz":
             stock = self._artifacts.releasable(job.id, STOCK)
             return SyntheticFile(stock.path, stock.sha256)
-        key = f"{job.id}-{n}-{'packed' if from_stock else seed or 0}"
+        card = self._artifacts.releasable(job.id, CARD).sha256[:_KEY_LENGTH]
+        key = f"{job.id}-{n}-{'packed' if from_stock else seed or 0}-{card}"
         if from_stock:
             return self._kept(key, format, lambda out: self._slice(job.id, schema, n, format, out))
         return self._kept(key, format, lambda out: self._draw(job.id, n, format, seed or 0, out))
@@ -147,13 +152,18 @@ class SyntheticFiles:
         """The same with everything a data set needs to be published, as a zip.
 
         Args:
-            job: A succeeded one.
+            job: One whose images are ready.
             schema: Public schema of its images.
             wanted: What goes into it.
+
+        Raises:
+            NotFound: The job has no proof to go with its images.
         """
         images = self.get(job, schema, wanted.format, wanted.n, wanted.seed)
         card = json.loads(self._artifacts.releasable(job.id, CARD).path.read_text())
-        named = hashlib.sha256(f"{wanted}{images.sha256}".encode()).hexdigest()[:_KEY_LENGTH]
+        stated = sorted(file.sha256 for file in self._artifacts.list_artifacts(job.id) if file.releasable)
+        made_from = f"{wanted}{images.sha256}{stated}{self._key.public.key_id}"
+        named = hashlib.sha256(made_from.encode()).hexdigest()[:_KEY_LENGTH]
         count = int(job.spec["synthetic_images"]) if wanted.n is None else wanted.n
 
         def make(out: Path) -> None:
@@ -165,17 +175,19 @@ class SyntheticFiles:
                 count=count,
                 name=wanted.title or f"Synthetic images {job.id}",
                 spdx=wanted.licence,
-                further=self._released(job.id, card),
+                further=self._released(job.id),
+                key=self._key,
             )
 
         return self._kept(f"{job.id}-{named}", "bundle", make)
 
-    def _released(self, job_id: str, card: dict[str, Any]) -> dict[str, bytes]:
+    def _released(self, job_id: str) -> dict[str, bytes]:
         """Reports, samples and the proof of what the job cost: whatever anybody may get."""
         files = [file for file in self._artifacts.list_artifacts(job_id) if file.releasable and file.name not in _PARTS]
-        found = {file.name.replace("-releasable", ""): file.path.read_bytes() for file in files}
-        # A journal that says that two uploads share a record is for the owner; the card has the mechanisms, too.
-        return {"privacy.json": json.dumps(card, indent=2).encode(), **found}
+        released = {file.name.replace("-releasable", ""): file.path.read_bytes() for file in files}
+        if PROOF_FILE not in released:
+            raise NotFound("The job left no proof that may be published; an earlier version made it. Run it again.")
+        return released
 
     def _kept(self, key: str, format: str, make: Callable[[Path], None]) -> SyntheticFile:
         """The file of `key`; its name carries its digest, so nothing else has to be kept."""

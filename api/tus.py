@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import errno
 import fcntl
 import hashlib
 import os
@@ -27,9 +26,9 @@ from datalens_service.errors import (
     ChecksumMismatch,
     InsufficientStorage,
     ProtocolMismatch,
-    StoreUnavailable,
     UploadLocked,
 )
+from datalens_service.store import disk
 from datalens_service.store.uploads import PartialUpload
 
 VERSION: Final = "1.0.0"
@@ -40,7 +39,6 @@ PATH: Final = "/v1/uploads"
 
 _SPARE_BYTES: Final = 2**30
 """Left to the ledger and to everything else."""
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Checksum(NamedTuple):
@@ -207,9 +205,5 @@ def translated() -> Iterator[None]:
         InsufficientStorage: The disk is full.
         StoreUnavailable: Something else.
     """
-    try:
+    with disk.translated("Nothing of this piece was kept; look at the disk of data_dir, and free it if it is full."):
         yield
-    except OSError as error:
-        if error.errno in _FULL:
-            raise InsufficientStorage("The disk is full; nothing of this piece was kept.") from error
-        raise StoreUnavailable("The upload could not be written; look at the disk of data_dir.") from error

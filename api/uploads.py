@@ -7,7 +7,6 @@ gave the file is not read.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -26,7 +25,9 @@ from api.intake_schemas import DatasetRequest
 from api.multipart import FormReader
 from api.release_schemas import GeneratorForm
 from api.schemas import DatasetForm
-from datalens_service.errors import InvalidInput, StoreUnavailable
+from api.strictness import parsed, typed
+from datalens_service.errors import InvalidInput
+from datalens_service.store.disk import unavailable
 from datalens_service.store.keys import ApiKey
 
 FILE_FIELD: Final = "file"
@@ -57,7 +58,7 @@ async def received_upload(
         HTTPException: 415, not multipart/form-data; 413, longer than the limit.
         InvalidInput: Malformed, or without exactly one file.
         RequestValidationError: A field is unknown or not usable.
-        StoreUnavailable: The disk is full.
+        InsufficientStorage: The disk is full.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
         yield await _request(request)
@@ -65,7 +66,7 @@ async def received_upload(
     with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
         await _receive(request, reader)
-        yield ReceivedUpload(path, _checked(DatasetForm, reader.fields))
+        yield ReceivedUpload(path, _checked(DatasetForm, typed(DatasetForm, reader.fields)))
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,12 @@ async def received_generator(
         HTTPException: 415, not multipart/form-data; 413, longer than the limit.
         InvalidInput: Malformed, or without exactly one file.
         RequestValidationError: A field is unknown or not usable.
-        StoreUnavailable: The disk is full.
+        InsufficientStorage: The disk is full.
     """
     with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
         await _receive(request, reader)
-        yield ReceivedGenerator(path, _checked(GeneratorForm, reader.fields))
+        yield ReceivedGenerator(path, _checked(GeneratorForm, typed(GeneratorForm, reader.fields)))
 
 
 GeneratorUploadDep = Annotated[ReceivedGenerator, Depends(received_generator, scope="function")]
@@ -133,12 +134,12 @@ async def _receive(request: Request, reader: FormReader) -> None:
             await anyio.to_thread.run_sync(reader.write, piece)
         reader.finish()
     except OSError as error:
-        raise StoreUnavailable("The upload could not be kept; free the disk of data_dir.") from error
+        raise unavailable(error, "The upload could not be kept; free the disk of data_dir.") from error
 
 
 async def _request(request: Request) -> DatasetRequest:
     try:
-        return _checked(DatasetRequest, json.loads(await request.body()))
+        return _checked(DatasetRequest, parsed(await request.body()))
     except (ValueError, RecursionError):
         raise InvalidInput("The body must be a JSON object.") from None
 

@@ -18,7 +18,7 @@ _SENTENCES: Final[dict[str, str]] = {
     "less_than": "Must be less than {lt}.",
     "less_than_equal": "Must be at most {le}.",
     "finite_number": "Must be a finite number.",
-    "float_type": "Must be a number.",
+    "float_type": "Must be a finite number.",
     "float_parsing": "Must be a number.",
     "int_type": "Must be a whole number.",
     "int_parsing": "Must be a whole number.",
@@ -38,6 +38,7 @@ _SENTENCES: Final[dict[str, str]] = {
     "model_type": "Must be a JSON object.",
     "dict_type": "Must be a JSON object.",
     "list_type": "Must be a JSON array.",
+    "duplicate_member": "Occurs twice in its object; send it once.",
     "json_invalid": "The body is not valid JSON.",
 }
 

@@ -24,10 +24,11 @@ from datalens_service.data.notices import Notice
 from datalens_service.data.sandbox import Refused
 from datalens_service.errors import DatalensError, NotFound, StoreUnavailable
 from datalens_service.settings import Settings
-from datalens_service.store import datasets, intakes, keys, uploads
+from datalens_service.store import datasets, intakes, joining, keys, uploads
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState
 from datalens_service.store.intakes import Intake
+from datalens_service.store.joining import Joined
 
 _LOOK_SECONDS: Final = 5.0
 _log = structlog.get_logger("datalens.validator")
@@ -90,7 +91,7 @@ class Validator:
         with suppress(NotFound):
             # Killed between registering and noting it.
             datasets.get(self._database, waiting.dataset_id)
-            return DatasetState.READY, ready_report(None, ())
+            return DatasetState.READY, ready_report(None, (), joining.joined(self._database, waiting.dataset_id))
         form = DatasetForm.model_validate(waiting.form)
         try:
             found = registering.register(
@@ -106,7 +107,7 @@ class Validator:
             raise
         except DatalensError as error:
             return DatasetState.INVALID, invalid_report(error)
-        return DatasetState.READY, ready_report(found.counts, found.notices)
+        return DatasetState.READY, ready_report(found.counts, found.notices, found.joined)
 
     def _undo(self, dataset_id: str) -> None:
         """It was deleted while it was read."""
@@ -117,10 +118,13 @@ class Validator:
         return folder_of(self._settings.data_dir) / (waiting.upload_id or "")
 
 
-def ready_report(counts: Counts | None, notices: Sequence[Notice]) -> dict[str, Any]:
+def ready_report(counts: Counts | None, notices: Sequence[Notice], joined: Joined | None) -> dict[str, Any]:
     """What the owner may know of records that can be used."""
-    listed = [notice.model_dump(mode="json") for notice in notices]
-    return {"counts": counts.model_dump() if counts else None, "notices": listed}
+    return {
+        "counts": counts and counts.model_dump(),
+        "notices": [notice.model_dump(mode="json") for notice in notices],
+        "joined": joined and joined.model_dump(mode="json"),
+    }
 
 
 def invalid_report(error: DatalensError) -> dict[str, Any]:

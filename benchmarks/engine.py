@@ -62,11 +62,11 @@ from benchmarks.environment import provenance
 from benchmarks.plain_loop import HIDDEN, MAPS, MODULES, UNITS, plain_loop
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import TopAgg
-from datalens_service.methods import DataLens, Place
-from datalens_service.models.acceleration import coarse_products
-from datalens_service.models.networks import ARCHITECTURES
-from datalens_service.models.runs import runs_of
-from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.methods import DataLens, ExecutionOptions
+from datalens_service.models.teachers.device_tuning import reduced_precision_products
+from datalens_service.models.teachers.ensemble import TeacherEnsemble
+from datalens_service.models.teachers.networks import ARCHITECTURES
+from datalens_service.models.teachers.partitions import partition_teachers
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
@@ -98,8 +98,8 @@ def batches(architecture: str, teachers: int, device: str) -> tuple[Tensor, Tens
 
 def ensemble_of(architecture: str, teachers: int, device: str) -> TeacherEnsemble:
     """As a job makes it."""
-    runs = runs_of(teachers, GROUPS[architecture][0])
-    return TeacherEnsemble(architecture, teachers, SCHEMA, device, 0, runs=runs)
+    partitions = partition_teachers(teachers, GROUPS[architecture][0])
+    return TeacherEnsemble(architecture, teachers, SCHEMA, device, 0, partitions=partitions)
 
 
 def gradients(ensemble: TeacherEnsemble, images: Tensor, labels: Tensor) -> None:
@@ -172,7 +172,9 @@ def ensemble_times(architecture: str, batch: tuple[Tensor, ...], clock: Clock) -
     gradient = clock.seconds(lambda: gradients(ensemble, images, classes))
     return {
         "on_disk": ensemble.on_disk,
-        "block": min(ensemble.teachers_per_block(RECORDS + images.shape[1]), len(runs_of(len(real), len(images))[0])),
+        "block": min(
+            ensemble.teachers_per_block(RECORDS + images.shape[1]), len(partition_teachers(len(real), len(images))[0])
+        ),
         "start_seconds": start,
         "train_seconds": train,
         "gradient_seconds": gradient,
@@ -188,7 +190,7 @@ def speed(architecture: str, teachers: int, clock: Clock) -> dict[str, Any]:
     plain = plain_loop(architecture, SCHEMA, batch, clock)
     shapes = products(architecture)
     flops = teachers * sum(2 * rows * inner * columns for rows, inner, columns in shapes)
-    with coarse_products(torch.device(clock.device)):
+    with reduced_precision_products(torch.device(clock.device)):
         alone = sum(product_seconds(shape, teachers, own["block"], clock) for shape in shapes)
     return {
         **own,
@@ -229,7 +231,7 @@ def votes(clock: Clock) -> dict[str, Any]:
     found = torch.randn(VOTERS, VOTED_ON, DIMENSIONS, device=clock.device) * 1e-5
     copied = torch.empty_like(found)
     block = VOTERS if clock.on_gpu else 100
-    voting = clock.seconds(lambda: mechanism.total(found.split(block)))
+    voting = clock.seconds(lambda: mechanism.exact_sum(found.split(block)))
     read, both = found.nbytes / voting, 2 * found.nbytes / clock.seconds(lambda: copied.copy_(found))
     return {
         "votes_per_second": VOTERS * VOTED_ON / voting,
@@ -248,7 +250,7 @@ def job(architecture: str, teachers: int, clock: Clock) -> dict[str, Any]:
     spec = TrainingSpec(method=method, epsilon=1.0, delta=1e-5)
     clock.forget_peak()
     began = clock.now()
-    result = run(spec, Dataset(SCHEMA, records, None, b"benchmark"), place=Place(clock.device))
+    result = run(spec, Dataset(SCHEMA, records, None, b"benchmark"), options=ExecutionOptions(clock.device))
     passed = clock.now() - began
     return {"votes": result.steps_made, "seconds": passed, "peak_memory_gib": clock.peak_memory_gib()}
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from benchmarks.environment import dataset
 from benchmarks.rows import ROWS
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.run import run
 
 _COLUMNS = 10

@@ -34,9 +34,9 @@ from benchmarks.clock import Clock
 from benchmarks.environment import provenance
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import DataLens, Guided, Method, Mixture, Moments, Place
-from datalens_service.methods.guided import GuidedLoop
-from datalens_service.methods.teacher_loop import TeacherLoop
+from datalens_service.methods import DataLens, ExecutionOptions, Guided, Method, Mixture, Moments
+from datalens_service.methods.datalens.training_run import DataLensRun
+from datalens_service.methods.guided import GuidedRun
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -53,7 +53,7 @@ TEACHERS = {
     "conv, topagg": {"teacher": "conv"},
 }
 _SAMPLES = 2_000
-"""Of guided, whose labeller learns from so many before the first gradient, which is not counted."""
+"""Of guided, whose classifier learns from so many before the first gradient, which is not counted."""
 
 
 def methods(teachers: int) -> dict[str, Method]:
@@ -83,23 +83,23 @@ def measured(method: Method, data: Dataset, clock: Clock, votes: int) -> dict[st
     except InvalidSpec as error:
         return {"refused": error.detail}
     began = clock.now()
-    loop = method.start(plan, data, TrainingRandomness(0), Place(clock.device))
+    training_run = method.create_run(plan, data, TrainingRandomness(0), ExecutionOptions(clock.device))
     started, account, noise = clock.now() - began, MemoryAccount(units), NoiseSource()
-    # What is timed follows a start: votes a warm start, gradients the teaching of their labeller.
-    follows = isinstance(loop, (TeacherLoop, GuidedLoop))
-    uncounted = range(loop.steps - plan.releases[-1].count + 1 if follows else 0)
+    # What is timed follows a start: votes a warm start, gradients the training of their classifier.
+    follows = isinstance(training_run, (DataLensRun, GuidedRun))
+    uncounted = range(training_run.steps - plan.releases[-1].count + 1 if follows else 0)
     for step in uncounted:
-        loop.step(step, account, noise)
-    counted = range(uncounted.stop, min(loop.steps, uncounted.stop + votes))
+        training_run.step(step, account, noise)
+    counted = range(uncounted.stop, min(training_run.steps, uncounted.stop + votes))
     began = clock.now()
     for step in counted:
-        loop.step(step, account, noise)
+        training_run.step(step, account, noise)
     return {
         "steps": len(counted),
         "start_seconds": started,
         "seconds_per_step": (clock.now() - began) / len(counted),
         "peak_memory_gib": clock.peak_memory_gib(),
-        "on_disk": loop.teachers_on_disk if isinstance(loop, TeacherLoop) else None,
+        "on_disk": training_run.teachers_on_disk if isinstance(training_run, DataLensRun) else None,
         "refused": None,
     }
 

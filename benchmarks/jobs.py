@@ -1,7 +1,8 @@
 """How long a whole job takes: `python -m benchmarks.jobs --out benchmarks/results/jobs.json`.
 
-From the records in memory to the generator, on MNIST, by the clock of the wall with as many threads as torch takes.
-Run it on a quiet machine: `load_average` says whether it was. Evaluation is not part of it.
+On MNIST, from the records in memory to the generator, and from there to the last figure of the evaluation that a job
+makes by default: by the clock of the wall with as many threads as torch takes, and in seconds of the processor. Run it
+on a quiet machine: `load_average` says whether it was, and only the seconds of the processor mean something if not.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import json
 import os
 import resource
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -17,26 +19,48 @@ from typing import Any, Final
 import torch
 
 from benchmarks.environment import dataset, provenance
-from benchmarks.rows import ROWS
+from benchmarks.rows import ROWS, Row
 from datalens_service.data.dataset import Dataset
-from datalens_service.run import run
+from datalens_service.evaluation.evaluate import Subject, evaluate
+from datalens_service.methods import Moments
+from datalens_service.run import Result, run
+from datalens_service.spec import TrainingSpec
 
 DELTA: Final = 1e-5
-MEASURED: Final = ("moments", "mixture", "auto", "warm", "scratch", "authors")
+JOBS: Final = {"fast": Row("preset `fast`", preset="fast"), **ROWS}
+MEASURED: Final = ("fast", "mixture", "auto", "warm", "scratch", "authors")
 _KIBIBYTES: Final = 2**20
+
+
+class Clock:
+    """Seconds since it was made, by the wall and of the processor."""
+
+    def __init__(self) -> None:
+        self._wall, self._processor = time.monotonic(), time.process_time()
+
+    def read(self, name: str) -> dict[str, float]:
+        """Both, under names of their own."""
+        return {
+            f"{name}_seconds": round(time.monotonic() - self._wall, 1),
+            f"{name}_processor_seconds": round(time.process_time() - self._processor, 1),
+        }
 
 
 def timed(name: str, data: Dataset, epsilon: float) -> dict[str, Any]:
     """One job."""
-    spec = ROWS[name].options(epsilon, DELTA, 0).spec(data.schema)
-    began, processor = time.monotonic(), time.process_time()
+    spec = JOBS[name].options(epsilon, DELTA, 0).spec(data.schema)
+    training = Clock()
     result = run(spec, data)
+    trained = training.read("training")
+    evaluation = Clock()
+    measured(spec, data, result)
     votes = result.plan.releases[-1]
     return {
         "row": name,
-        "method": ROWS[name].title,
-        "seconds": round(time.monotonic() - began, 1),
-        "processor_seconds": round(time.process_time() - processor, 1),
+        "method": JOBS[name].title,
+        **trained,
+        **evaluation.read("evaluation"),
+        "evaluation": spec.evaluation.model_dump(mode="json"),
         "releases": result.steps_made,
         "last_release": {"what": votes.mechanism.label(), "count": votes.count},
         # Of the process so far: the largest of the jobs up to this one.
@@ -44,10 +68,27 @@ def timed(name: str, data: Dataset, epsilon: float) -> dict[str, Any]:
     }
 
 
+def measured(spec: TrainingSpec, data: Dataset, result: Result) -> None:
+    """Every figure that the job of this spec measures, its floor B included."""
+    moments = spec.model_copy(update={"method": Moments()})
+    floor = None if isinstance(spec.method, Moments) else run(moments, data).generator
+    with tempfile.TemporaryDirectory() as folder:
+        subject = Subject(
+            generator=result.generator,
+            dataset=data,
+            epsilon=spec.epsilon,
+            delta=result.cost.delta,
+            device="cpu",
+            folder=Path(folder),
+            floor_generator=floor,
+        )
+        evaluate(subject, spec.evaluation, lambda _phase, _done, _steps: None)
+
+
 def main() -> None:
     """Measure one job after the other."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(MEASURED))
+    parser.add_argument("--rows", nargs="+", choices=list(JOBS), default=list(MEASURED))
     parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="mnist")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--out", type=Path, help="also write the JSON here")

@@ -44,6 +44,11 @@ class Photographer:
         self._page.get_by_role("button", name="Sign in").click()
         expect(self._page.get_by_role("button", name="Sign out")).to_be_visible()
 
+    def reference(self) -> None:
+        """A page of the API reference."""
+        self._page.goto("/docs/plans")
+        self._take("reference", whole=False)
+
     def upload(self, path: Path) -> str:
         """Path of the page of the data set that was made."""
         page = self._page
@@ -114,6 +119,7 @@ def photograph(browser: Browser, url: str, api_key: str, folder: Path) -> None:
     context = browser.new_context(base_url=url, viewport=DESK, reduced_motion="reduce")  # type: ignore[arg-type]
     photographer = Photographer(context.new_page(), folder)
     photographer.sign_in(api_key)
+    photographer.reference()
     dataset = photographer.upload(DATA / "mnist.npz")
     photographer.finished_job(dataset)
     photographer.plan(dataset)

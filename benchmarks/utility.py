@@ -29,7 +29,7 @@ from benchmarks.rows import ROWS
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.downstream import accuracy
 from datalens_service.evaluation.floors import class_average_accuracy
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.run import run
 
 FLOOR, CEILING = "floor", "ceiling"
@@ -61,7 +61,7 @@ def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]
         seconds.append(time.process_time() - began)
         if options.grids is not None and seed == 0:
             write(result.generator, options.grids, options.dataset, options.row, options.epsilon)
-        named = {chosen.title: result.generator, chosen.start: result.start_generator if chosen.start else None}
+        named = {chosen.title: result.generator, chosen.start: result.initial_generator if chosen.start else None}
         for title, generator in named.items():
             if title is not None and generator is not None:
                 found = score(generator, data, options.images, options.epochs, seed)

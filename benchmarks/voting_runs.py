@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.utility import score
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account
-from datalens_service.methods import DataLens, Place
+from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -78,15 +78,15 @@ def curve(
     plan = method.plan(data.schema, units)
     account: Account = MemoryAccount(units)
     noise: Any = NoiseSource() if epsilon else Silence()
-    loop = method.start(plan, data, TrainingRandomness(seed), Place(DEVICE))
-    stops = {max(1, round(share * loop.steps)) for share in at}
+    training_run = method.create_run(plan, data, TrainingRandomness(seed), ExecutionOptions(DEVICE))
+    stops = {max(1, round(share * training_run.steps)) for share in at}
     points, seconds = [], 0.0
-    for step in range(loop.steps):
+    for step in range(training_run.steps):
         began = time.monotonic()
-        loop.step(step, account, noise)
+        training_run.step(step, account, noise)
         seconds += time.monotonic() - began
         if step + 1 in stops:
-            found = score(loop.generator(), data, judged.images, judged.epochs, seed)
+            found = score(training_run.generator(), data, judged.images, judged.epochs, seed)
             voted_on = (step + 1) * method.images_per_step
             points.append({"images": voted_on, "accuracy": round(found, 2), "seconds": round(seconds, 1)})
     return points

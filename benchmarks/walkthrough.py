@@ -76,7 +76,7 @@ CURL = [
         'curl -s -H "$AUTH" -o digits.zip '
         '"$URL/v1/jobs/$(cat job)/dataset?format=parquet&license=CC-BY-4.0&title=Synthetic%20digits"; '
         " unzip -q -o digits.zip -d digits; cd digits; ls; sha256sum -c SHA256SUMS | tail -3; "
-        "datalens verify privacy.json | head -9",
+        "datalens verify privacy.json | head -8",
     ),
 ]
 COMMANDS = [
@@ -88,7 +88,7 @@ COMMANDS = [
     ("What came of it.", "datalens datasets validation $(cat dataset) | head -5"),
     (
         "Submit and follow; progress and ε go to stderr, exit code 0 says that it succeeded.",
-        "datalens jobs submit $(cat dataset) --epsilon 1 --method moments --images 1000 --no-evaluate --wait; "
+        "datalens jobs submit $(cat dataset) --epsilon 1 --method moments --images 1000 --no-evaluation --wait; "
         'echo "exit code $?"',
     ),
     (

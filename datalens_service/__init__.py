@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datalens_service.data.digits import digits
     from datalens_service.errors import DatalensError
     from datalens_service.methods import DataLens, Guided, Mixture, Moments
-    from datalens_service.models.generator import Generator
+    from datalens_service.models.generators.generator import Generator
     from datalens_service.presets import preset
     from datalens_service.run import Result, run
     from datalens_service.spec import TrainingSpec, vote_allowance
@@ -40,7 +40,7 @@ _HOMES: Final = {
     "DataLens": "methods",
     "DatalensError": "errors",
     "Dataset": "data.dataset",
-    "Generator": "models.generator",
+    "Generator": "models.generators.generator",
     "Guided": "methods",
     "Mixture": "methods",
     "Moments": "methods",

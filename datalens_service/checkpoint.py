@@ -39,13 +39,17 @@ class Checkpoints:
         return time.monotonic() >= self._next
 
     def save(self, step: int, state: State) -> None:
-        """Write the state before `step`; a run that saves slowly saves less often."""
+        """Write the state before `step`, or leave the last one; a run that saves slowly saves less often."""
         began = time.monotonic()
         partial = self._path.with_suffix(".partial")
-        save_file(state, partial, {"digest": self._digest, "step": str(step)})
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(self._path)
+        try:
+            save_file(state, partial, {"digest": self._digest, "step": str(step)})
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+            partial.replace(self._path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
         now = time.monotonic()
         self._next = now + max(self._seconds, 10 * (now - began))
 

@@ -13,7 +13,6 @@
     ├── UploadLocked                another request is adding to the upload
     ├── ChecksumMismatch            a piece of an upload is not what its checksum says
     ├── ProtocolMismatch            the client speaks another version of the upload protocol
-    ├── InsufficientStorage         the disk has no room for it
     ├── Unauthorized                no valid API key
     ├── Forbidden                   the API key does not reach that far
     ├── RateLimited                 more requests than the key may send
@@ -21,6 +20,7 @@
     ├── JobStopped                  a cancel request was seen between two steps
     ├── LedgerCorrupt               the account contradicts itself; nothing may be released
     ├── StoreUnavailable            the database cannot be trusted or written now; nothing was released
+    │   └── InsufficientStorage     a disk is full
     ├── ReportIncomplete            a privacy report lacks a required field; it is not handed out
     ├── CheckpointMismatch          a checkpoint belongs to another job
     └── WorkerUnavailable           the machine lacks what the operation needs (for example torch)
@@ -136,13 +136,6 @@ class ProtocolMismatch(DatalensError):
     title = "Another version of the upload protocol"
 
 
-class InsufficientStorage(DatalensError):
-    """The disk has no room for it; nothing was half-written."""
-
-    slug = "insufficient-storage"
-    title = "Not enough room on the disk"
-
-
 class Unauthorized(DatalensError):
     """The request carries no valid API key."""
 
@@ -190,6 +183,13 @@ class StoreUnavailable(DatalensError):
 
     slug = "store-unavailable"
     title = "The database cannot do this now"
+
+
+class InsufficientStorage(StoreUnavailable):
+    """A disk has no room for it; nothing was half-written."""
+
+    slug = "insufficient-storage"
+    title = "Not enough room on the disk"
 
 
 class ReportIncomplete(DatalensError):

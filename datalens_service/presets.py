@@ -1,6 +1,6 @@
 """Presets: settings of a method from public values only, the shape of the images, n and ε.
 
-    auto       guided where there is evidence enough to train a labeller, else fast; minutes on two cores
+    auto       guided where there is evidence enough to train a classifier, else fast; minutes on two cores
     fast       moments, or a mixture where the budget pays for one; seconds on one core
     balanced   DataLens with small dense teachers, started from moments and refined by votes
     paper      DataLens with the settings of its authors (algorithms.md, section 1)
@@ -31,12 +31,12 @@ _MNIST_DIMENSIONS: Final = 784
 _RECORDS_PER_COMPONENT: Final = 1000
 _FEWEST_COMPONENTS, _MOST_COMPONENTS = 4, 10
 
-# n·μ from which a labeller learns more than samples tell: MNIST has 3,700 at ε = 0.2, where it does.
+# n·μ from which a classifier learns more than samples tell: MNIST has 3,700 at ε = 0.2, where it does.
 _EVIDENCE_FOR_A_LABELLER: Final = 3000
 
 
-class _Descent(NamedTuple):
-    """How a labeller's last layer follows its gradients."""
+class _HeadTraining(NamedTuple):
+    """How a classifier's last layer follows its gradients."""
 
     steps: int
     learning_rate: float
@@ -45,7 +45,7 @@ class _Descent(NamedTuple):
 
 # Where a mixture pays, noise no longer ends the descent: MNIST and Fashion-MNIST at ε = 10 gain from four times as
 # many steps, at ε = 1 they do not.
-_LONG: Final = _Descent(steps=240, learning_rate=60.0, averaging=0.95)
+_LONG: Final = _HeadTraining(steps=240, learning_rate=60.0, averaging=0.95)
 # And samples of several widths teach more there than those of one.
 _LEAST_SPREAD: Final = 1.25
 

@@ -1,6 +1,6 @@
 """The whole job: plan, then one charged release after the other, then a generator.
 
-This is the file to read first. Everything private stays in `loop`; everything that leaves it went through a
+This is the file to read first. Everything private stays in `training`; everything that leaves it went through a
 mechanism's `release`, which charged `account` before it drew noise.
 """
 
@@ -14,13 +14,13 @@ from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset
 from datalens_service.errors import BudgetExceeded
 from datalens_service.mechanisms import Account
-from datalens_service.methods import Loop, Place, Plan
+from datalens_service.methods import ExecutionOptions, Plan, TrainingRun
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.spec import PlanSummary, TrainingSpec, summarize
 
 if TYPE_CHECKING:
-    from datalens_service.models.generator import Generator
+    from datalens_service.models.generators.generator import Generator
 
 Observer = Callable[[str, int, int], None]
 """Called with (phase, value, maximum) before each step; public numbers only. Raises JobStopped to stop."""
@@ -36,7 +36,7 @@ class Previews(Protocol):
         """Take the generator after the releases made so far."""
 
 
-HERE = Place()
+LOCAL = ExecutionOptions()
 """The processor of this machine, in this process alone."""
 
 
@@ -49,11 +49,11 @@ class Result:
         plan: What was planned to be charged.
         cost: The plan's price at the spec's δ.
         steps_made: Releases made; fewer than planned if crashes used up part of the budget.
-        start_generator: The warm start before any vote, also released; None without one.
+        initial_generator: The warm start before any vote, also released; None without one.
     """
 
     generator: Generator
-    start_generator: Generator | None
+    initial_generator: Generator | None
     plan: Plan
     cost: PlanSummary
     steps_made: int
@@ -67,7 +67,7 @@ def run(
     observe: Observer | None = None,
     checkpoints: Checkpoints | None = None,
     previews: Previews | None = None,
-    place: Place = HERE,
+    options: ExecutionOptions = LOCAL,
 ) -> Result:
     """Train a differentially private generator.
 
@@ -81,7 +81,7 @@ def run(
         observe: Progress and cancellation.
         checkpoints: Where to keep private state between steps, or None.
         previews: Who sees the generator as it is between steps, or None.
-        place: Where to compute.
+        options: Where to compute.
 
     Raises:
         InvalidSpec: Spec and data set do not fit together; nothing was charged.
@@ -89,42 +89,46 @@ def run(
     """
     plan = spec.plan(dataset.schema)
     account = account or MemoryAccount(spec.limit_units(dataset.schema))
-    loop = spec.method.start(plan, dataset, TrainingRandomness(spec.seed), place)
-    steps_made = _train(loop, account, observe or _silent, checkpoints, previews)
+    training = spec.method.create_run(plan, dataset, TrainingRandomness(spec.seed), options)
+    steps_made = _train(training, account, observe or _silent, checkpoints, previews)
     cost = summarize(plan, spec.epsilon, spec.delta_at(dataset.schema))
-    return Result(loop.generator(), loop.start_generator(), plan, cost, steps_made)
+    return Result(training.generator(), training.initial_generator(), plan, cost, steps_made)
 
 
 def _train(
-    loop: Loop, account: Account, observe: Observer, checkpoints: Checkpoints | None, previews: Previews | None
+    training: TrainingRun,
+    account: Account,
+    observe: Observer,
+    checkpoints: Checkpoints | None,
+    previews: Previews | None,
 ) -> int:
-    step = _resume(loop, checkpoints)
+    step = _resume(training, checkpoints)
     noise = NoiseSource()
-    while step < loop.steps:
-        observe("training", step, loop.steps)
+    while step < training.steps:
+        observe("training", step, training.steps)
         try:
-            loop.step(step, account, noise)
+            training.step(step, account, noise)
         except BudgetExceeded:
-            if not loop.may_stop_before(step):
+            if not training.may_stop_before(step):
                 raise
             break
         step += 1
         if checkpoints is not None and checkpoints.due():
-            checkpoints.save(step, loop.state())
-        if previews is not None and step < loop.steps and loop.may_stop_before(step) and previews.due():
-            previews.show(loop.generator())
-    observe("training", loop.steps, loop.steps)
+            checkpoints.save(step, training.state())
+        if previews is not None and step < training.steps and training.may_stop_before(step) and previews.due():
+            previews.show(training.generator())
+    observe("training", training.steps, training.steps)
     return step
 
 
-def _resume(loop: Loop, checkpoints: Checkpoints | None) -> int:
+def _resume(training: TrainingRun, checkpoints: Checkpoints | None) -> int:
     saved = checkpoints.load() if checkpoints is not None else None
     if saved is None:
         return 0
     step, state = saved
     if not state:
         return 0
-    loop.restore(state)
+    training.restore(state)
     return step
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
 from datalens_service.errors import InvalidInput, WorkerUnavailable
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 
 EXIT_UNAVAILABLE: Final = os.EX_UNAVAILABLE
 """Status of the process if this machine lacks what the generator needs."""

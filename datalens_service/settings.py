@@ -65,7 +65,7 @@ class Settings(BaseSettings):
         default=None, max_length=200, description="Whom readers of a report may ask; stands in every report."
     )
     commit: str | None = Field(
-        default=None, pattern=r"^[0-9a-f]{7,64}$", description="Commit of the source, for reports and bundles."
+        default=None, pattern=r"^[0-9a-f]{7,64}$", description="Commit of the source, for reports and proofs."
     )
     inception_weights: Path | None = Field(
         default=None,
@@ -119,3 +119,17 @@ class Settings(BaseSettings):
     def ledger_log_path(self) -> Path:
         """Path of the charge log with the default filled in."""
         return self.ledger_log or self.data_dir.absolute() / "ledger.log"
+
+    @property
+    def served(self) -> bool:
+        """Whether a service shows what it stores to the owner of the data."""
+        return True
+
+
+class EmbeddedSettings(Settings):
+    """Of a run without a service: nobody can look at the records through this program."""
+
+    @property
+    def served(self) -> bool:
+        """No page and no address."""
+        return False

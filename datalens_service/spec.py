@@ -26,6 +26,7 @@ from datalens_service.privacy.accounting import (
     mu_of_units,
     round_up,
 )
+from datalens_service.strict import Integer, Number
 
 
 class Device(StrEnum):
@@ -42,12 +43,12 @@ class TrainingSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: Annotated[AnyMethod, Field(discriminator="name"), BeforeValidator(named)]
-    epsilon: float = Field(gt=0, le=100, allow_inf_nan=False, description="ε this job may spend at δ.")
-    delta: float | None = Field(
+    epsilon: Number = Field(gt=0, le=100, description="ε this job may spend at δ.")
+    delta: Number | None = Field(
         default=None, gt=0, lt=1, description="δ; left out, it is min(1e-5, n^-1.1). Must be below 1/n."
     )
-    seed: int = Field(default=0, ge=0, lt=2**63, description="Of training randomness; noise never has a seed.")
-    synthetic_images: int = Field(
+    seed: Integer = Field(default=0, ge=0, lt=2**63, description="Of training randomness; noise never has a seed.")
+    synthetic_images: Integer = Field(
         default=10_000, ge=1, le=1_000_000, description="Images drawn and packed when the job ends; more are free."
     )
     evaluation: EvaluationSettings = EvaluationSettings()

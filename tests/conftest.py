@@ -18,6 +18,7 @@ import sqlalchemy
 from datalens_service.store.database import Database
 from datalens_service.store.mirror import LedgerLog
 from deployments.postgresql import TEMPLATE, Cluster, postgresql_binaries, roomy_memory
+from disks import SmallDisk, small_disk
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +61,14 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def usual_umask() -> Iterator[None]:
+    """A service that starts in this process keeps its files to itself, and would leave that to later tests."""
+    os.umask(0o022)
+    yield
+    os.umask(0o022)
+
+
 @pytest.fixture
 def store_path() -> Iterator[Path]:
     """A folder for databases and logs, in memory where there is room."""
@@ -87,6 +96,15 @@ def database(request: pytest.FixtureRequest) -> Database:
     """The same test on both databases."""
     found: Database = request.getfixturevalue(f"{request.param}_database")
     return found
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A small disk of its own, to be filled."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    with small_disk(folder) as mounted:
+        yield mounted
 
 
 @pytest.fixture

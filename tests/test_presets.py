@@ -96,7 +96,7 @@ def test_fast_is_moments_where_a_mixture_would_drown_in_noise() -> None:
         assert preset("fast", public, epsilon) == Moments()
 
 
-def test_auto_trains_a_labeller_where_the_evidence_pays_for_one() -> None:
+def test_auto_trains_a_classifier_where_the_evidence_pays_for_one() -> None:
     assert preset("auto", MNIST, 1.0) == Guided(warm_start=Moments())
     descent = {"steps": 240, "learning_rate": 60, "averaging": 0.95}
     assert preset("auto", MNIST, 10.0) == Guided(warm_start=Mixture(components=10), least_spread=1.25, **descent)

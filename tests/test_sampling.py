@@ -15,7 +15,7 @@ import pytest
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
 from datalens_service.errors import InvalidInput
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.sampling import EXIT_UNAVAILABLE, write_prefix, write_synthetic
 
 SCHEMA = Schema(channels=3, height=8, width=6, class_names=("a", "b"), num_units=10)

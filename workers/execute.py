@@ -1,9 +1,14 @@
-"""The work of a job under a lease: train, evaluate, package, and end the job one way or the other."""
+"""The work of a job under a lease, and its end one way or the other.
+
+train ──▶ package ──▶ images are ready ──▶ evaluate ──▶ state the figures ──▶ end
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
@@ -19,8 +24,9 @@ from datalens_service.errors import (
     StateConflict,
     StoreUnavailable,
 )
-from datalens_service.methods import Place
-from datalens_service.ranks import ALONE, Ranks
+from datalens_service.evaluation.evaluate import PENDING, Evaluation
+from datalens_service.methods import ExecutionOptions
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.run import Observer, Result, run
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
@@ -30,14 +36,15 @@ from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.leases import Lease
+from datalens_service.store.signing_key import signing_key
 from workers.device import device_for, training_device
-from workers.failures import problem_of
+from workers.failures import check_disk, problem_of
 from workers.measuring import Workplace, measure
 from workers.observer import JobObserver, ShutdownRequested
-from workers.packaging import package
+from workers.packaging import ReleaseContents, package, restate
 from workers.previews import SamplePreviews
 from workers.private_folder import PrivateFolder
-from workers.reporting import bundle_for, report_of
+from workers.reporting import proof_for, report_of
 
 log = structlog.get_logger()
 
@@ -48,7 +55,7 @@ def execute(
     settings: Settings,
     lease: Lease,
     observe: Observer | None = None,
-    ranks: Ranks = ALONE,
+    ranks: ProcessGroup = SINGLE_PROCESS,
 ) -> Job:
     """Do the job and end it: succeeded, cancelled, or failed with a problem that is safe to show.
 
@@ -73,12 +80,14 @@ def execute(
     private.open()
     state, problem = JobState.SUCCEEDED, None
     try:
-        _work(database, artifacts, settings, lease, private, JobObserver(database, lease, observe), ranks)
+        with JobObserver(database, lease, observe) as observer:
+            _work(database, artifacts, settings, lease, private, observer, ranks)
     except (StaleLease, StoreUnavailable, ShutdownRequested, RankLost):
         raise
     except JobStopped:
         state = JobState.CANCELLED
     except Exception as error:  # noqa: BLE001 (whatever ended the job has to be on its row)
+        check_disk(error, settings.data_dir)
         state, problem = JobState.FAILED, problem_of(error)
         log.error("job failed", job_id=lease.job_id, problem=problem["type"], **logs.outline(error))
     # Before the end, so that an ended job has none; a crash in between only costs the checkpoint.
@@ -95,7 +104,7 @@ def _work(
     lease: Lease,
     private: PrivateFolder,
     observe: Observer,
-    ranks: Ranks,
+    ranks: ProcessGroup,
 ) -> None:
     job = jobs.get(database, lease.job_id)
     spec = TrainingSpec.model_validate(job.spec)
@@ -104,13 +113,35 @@ def _work(
     checkpoints = Checkpoints(private.checkpoint, spec.digest())
     account = JobAccount(database, lease.job_id, lease.token)
     previews = SamplePreviews(artifacts, lease)
-    result = _run(spec, dataset, account, observe, checkpoints, previews, Place(device, private.path, ranks))
-    ranks.dismiss()
-    workplace = Workplace(database, lease, private.path, device, settings.inception_weights)
-    evaluation = measure(result, spec, dataset, workplace, observe)
-    report = report_of(database, settings, lease.job_id, result, evaluation)
-    bundle = bundle_for(database, lease.job_id, report)
-    package(artifacts, lease, private.path, result.generator, report, bundle, spec.synthetic_images, observe)
+    result = _run(spec, dataset, account, observe, checkpoints, previews, ExecutionOptions(device, private.path, ranks))
+    ranks.shutdown()
+    writer = _ReleaseWriter(database, artifacts, settings, lease, private.path, result, spec.synthetic_images, observe)
+    writer.store(package, PENDING if spec.evaluation.enabled else Evaluation())
+    leases.mark_released(database, lease)
+    if spec.evaluation.enabled:
+        workplace = Workplace(database, lease, private.path, device, settings.inception_weights)
+        writer.store(restate, measure(result, spec, dataset, workplace, observe))
+
+
+class _ReleaseWriter(NamedTuple):
+    """Writes what a trained job hands out."""
+
+    database: Database
+    artifacts: ArtifactStore
+    settings: Settings
+    lease: Lease
+    folder: Path
+    result: Result
+    num_images: int
+    observe: Observer
+
+    def store(self, write: Callable[..., None], evaluation: Evaluation) -> None:
+        """Report and proof as the ledger stands now, and the files that `write` makes of them."""
+        report = report_of(self.database, self.settings, self.lease.job_id, self.result, evaluation)
+        proof = proof_for(self.database, self.lease.job_id, report)
+        key = signing_key(self.database)
+        contents = ReleaseContents(self.folder, self.result.generator, report, proof, key, self.num_images)
+        write(self.artifacts, self.lease, contents, self.observe)
 
 
 def _run(
@@ -120,10 +151,17 @@ def _run(
     observe: Observer,
     checkpoints: Checkpoints,
     previews: SamplePreviews,
-    place: Place,
+    options: ExecutionOptions,
 ) -> Result:
     begin = partial(
-        run, spec, dataset, account=account, observe=observe, checkpoints=checkpoints, previews=previews, place=place
+        run,
+        spec,
+        dataset,
+        account=account,
+        observe=observe,
+        checkpoints=checkpoints,
+        previews=previews,
+        options=options,
     )
     try:
         return begin()

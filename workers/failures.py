@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from datalens_service.errors import DatalensError
+from datalens_service.errors import DatalensError, InsufficientStorage
+from datalens_service.store.disk import check_writable, is_full
 
 OUT_OF_MEMORY = {
     "type": "out-of-memory",
@@ -18,6 +20,24 @@ INTERNAL = {
     "detail": "The job ended by an error that is not its fault; the operator finds its place in the worker's log. "
     "What was charged stays charged.",
 }
+
+
+def check_disk(error: Exception, folder: Path) -> None:
+    """Tell a full disk from an error of the job: a job that lacks room is resumed when there is some.
+
+    Libraries do not always name the cause, so the disk is looked at, too.
+
+    Args:
+        error: What ended the job.
+        folder: On the disk it writes to.
+
+    Raises:
+        InsufficientStorage: The disk is full.
+    """
+    if is_full(error):
+        raise InsufficientStorage("The job needs more room on the disk of data_dir; free some of it.") from error
+    if not isinstance(error, DatalensError):
+        check_writable(folder, "data_dir")
 
 
 def problem_of(error: Exception) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from datalens_service.data.dataset import Dataset
 from datalens_service.data.stored import load_dataset
 from datalens_service.errors import NotFound
 from datalens_service.evaluation import EvaluationSettings, Measure, classifiers, downstream
+from datalens_service.evaluation.bench import trained_by
 from datalens_service.mechanisms import AccuracyCount
 from datalens_service.mechanisms.accuracy import Answers
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import epsilon_of_units, round_up
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.store import datasets, jobs, leases, measurements
@@ -90,6 +91,7 @@ def _answers(generator: Generator, holdout: Dataset, settings: EvaluationSetting
         epochs=settings.epochs,
         seed=0,
         device=device,
+        batch_size=settings.batch_size,
     )
     return Answers(np.asarray(found == holdout.train.labels), holdout.train.unit_ids)
 
@@ -115,7 +117,7 @@ def _protocol(database: Database, settings: EvaluationSettings, mechanism: Accur
         delta = statement(session, settings.holdout or "").delta
     epsilon = round_up(epsilon_of_units(mechanism.cost(), delta))
     return (
-        f"{classifiers.A.description}, {settings.epochs} epochs on {settings.synthetic_images:,} synthetic images; "
+        f"{trained_by(classifiers.A, settings, settings.epochs, f'{settings.synthetic_images:,} synthetic images')}; "
         f"number of right labels among {mechanism.num_units:,} units of the data set {settings.holdout}, with discrete "
         f"Gaussian noise of σ = {mechanism.noise_stddev}: {mechanism.cost():,} units (ε = {epsilon:g} at "
         f"δ = {delta:g}) charged to the account of that data set"

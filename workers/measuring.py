@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
@@ -21,9 +22,11 @@ from datalens_service.errors import (
     StoreUnavailable,
 )
 from datalens_service.evaluation import Measure, Unavailable
+from datalens_service.evaluation.attempts import FAILED
 from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
+from datalens_service.evaluation.measures import METRICS
 from datalens_service.methods import Moments
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.run import Observer, Result, run
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
@@ -36,6 +39,10 @@ log = structlog.get_logger()
 PHASE = "evaluating"
 
 _HOLDOUT_FIGURE = "Accuracy on a data set that was set aside"
+_ALL_FIGURES = "Accuracy and fidelity"
+_FLOOR_FIGURE = METRICS["floor_moments"].title
+
+Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class Workplace:
 
 
 def measure(result: Result, spec: TrainingSpec, dataset: Dataset, place: Workplace, observe: Observer) -> Evaluation:
-    """Figures for the report; none if measuring failed.
+    """Figures for the report; one that fails is named there, and leaves the others as they are.
 
     The generator is paid for by now: an error while measuring it must not lose it.
 
@@ -68,21 +75,19 @@ def measure(result: Result, spec: TrainingSpec, dataset: Dataset, place: Workpla
     observe(PHASE, 0, 1)
     if not spec.evaluation.enabled:
         return Evaluation()
-    try:
-        return _measured(result, spec, dataset, place, observe)
-    except (JobStopped, ShutdownRequested, StaleLease, StoreUnavailable, LedgerCorrupt):
-        raise
-    except Exception as error:  # noqa: BLE001 (see above)
-        log.error("measuring failed, the report has no measures", **logs.outline(error))
-        return Evaluation()
+    holdout = _attempted(_HOLDOUT_FIGURE, lambda: _holdout(spec, place))
+    aside = holdout if isinstance(holdout, Dataset) else None
+    missing = [holdout] if isinstance(holdout, Unavailable) else []
+    evaluation = _measured(result, spec, dataset, aside, place, observe)
+    if aside is not None:
+        evaluation = _with(evaluation, _counted(result.generator, spec, aside, place))
+    return replace(evaluation, unavailable=(*evaluation.unavailable, *missing))
 
 
-def _measured(result: Result, spec: TrainingSpec, dataset: Dataset, place: Workplace, observe: Observer) -> Evaluation:
-    try:
-        holdout = _holdout(spec, place)
-        missing = []
-    except (NotFound, StateConflict, InvalidSpec) as error:
-        holdout, missing = None, [Unavailable(figure=_HOLDOUT_FIGURE, reason=error.detail)]
+def _measured(
+    result: Result, spec: TrainingSpec, dataset: Dataset, holdout: Dataset | None, place: Workplace, observe: Observer
+) -> Evaluation:
+    floor = _attempted(_FLOOR_FIGURE, lambda: _floor_generator(spec, dataset)) if spec.evaluation.floors else None
     subject = Subject(
         generator=result.generator,
         dataset=dataset,
@@ -90,31 +95,48 @@ def _measured(result: Result, spec: TrainingSpec, dataset: Dataset, place: Workp
         delta=result.cost.delta,
         device=place.device,
         folder=place.folder,
-        floor_generator=_floor_generator(spec, dataset) if spec.evaluation.floors else None,
+        floor_generator=floor if isinstance(floor, Generator) else None,
         holdout=holdout,
         inception_weights=place.inception_weights,
     )
-    found = evaluate(subject, spec.evaluation, lambda _, value, maximum: observe(PHASE, value, maximum))
-    counted = [] if holdout is None else list(_counted(result.generator, spec, holdout, place))
-    return replace(
-        found,
-        measures=(*found.measures, *(one for one in counted if isinstance(one, Measure))),
-        unavailable=(*found.unavailable, *missing, *(one for one in counted if isinstance(one, Unavailable))),
+    evaluation = _attempted(
+        _ALL_FIGURES,
+        lambda: evaluate(subject, spec.evaluation, lambda _, value, maximum: observe(PHASE, value, maximum)),
     )
+    if isinstance(evaluation, Unavailable):
+        evaluation = Evaluation(unavailable=(evaluation,))
+    return _with(evaluation, floor) if isinstance(floor, Unavailable) else evaluation
+
+
+def _with(evaluation: Evaluation, outcome: Measure | Unavailable) -> Evaluation:
+    if isinstance(outcome, Measure):
+        return replace(evaluation, measures=(*evaluation.measures, outcome))
+    return replace(evaluation, unavailable=(*evaluation.unavailable, outcome))
 
 
 def _holdout(spec: TrainingSpec, place: Workplace) -> Dataset | None:
-    wanted = spec.evaluation.holdout
-    return None if wanted is None else open_holdout(place.database, place.lease.job_id, wanted)
+    aside = spec.evaluation.holdout
+    return None if aside is None else open_holdout(place.database, place.lease.job_id, aside)
 
 
-def _counted(
-    generator: Generator, spec: TrainingSpec, holdout: Dataset, place: Workplace
-) -> Iterator[Measure | Unavailable]:
+def _counted(generator: Generator, spec: TrainingSpec, holdout: Dataset, place: Workplace) -> Measure | Unavailable:
+    return _attempted(
+        _HOLDOUT_FIGURE,
+        lambda: holdout_accuracy(place.database, place.lease, generator, holdout, spec.evaluation, place.device),
+    )
+
+
+def _attempted(figure: str, compute: Callable[[], Outcome]) -> Outcome | Unavailable:
+    """A figure, or why there is none; what is asked of the job, and faults of its books, go on to the caller."""
     try:
-        yield holdout_accuracy(place.database, place.lease, generator, holdout, spec.evaluation, place.device)
-    except (BudgetExceeded, NotFound, StateConflict) as error:
-        yield Unavailable(figure=_HOLDOUT_FIGURE, reason=error.detail)
+        return compute()
+    except (JobStopped, ShutdownRequested, StaleLease, StoreUnavailable, LedgerCorrupt):
+        raise
+    except (BudgetExceeded, NotFound, StateConflict, InvalidSpec) as error:
+        return Unavailable(figure=figure, reason=error.detail)
+    except Exception as error:  # noqa: BLE001 (see `measure`)
+        log.error("a figure failed", figure=figure, **logs.outline(error))
+        return Unavailable(figure=figure, reason=FAILED)
 
 
 def _floor_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None:

@@ -1,26 +1,34 @@
-"""The files a succeeded job leaves: what anybody may get, and what only the owner may."""
+"""The files a job leaves: what anybody may get, and what only the owner may.
+
+They are stored twice: as soon as training has ended, so that nobody waits for figures to get images; and once the
+figures are there, those files again that state them.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from datalens_service.data.export import WRITERS, sample_grid
+from datalens_service.errors import JobStopped
 from datalens_service.evaluation.card import card
-from datalens_service.evaluation.html import owner_html, releasable_html
+from datalens_service.evaluation.html import page
 from datalens_service.evaluation.pictures import pictures_of
 from datalens_service.evaluation.report import Report, owner_view, releasable_view
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.run import Observer
+from datalens_service.signatures import SigningKey
 from datalens_service.store.artifacts import ArtifactStore
-from datalens_service.store.bundle import FILE_NAME, Bundle
+from datalens_service.store.bundle import ACCOUNT_FILE, PROOF_FILE, AccountProof, JobProof, Proof
 from datalens_service.store.leases import Lease
 
 PHASE: Final = "packaging"
+REPORTING: Final = "reporting"
 SAMPLES: Final = "samples.png"
 
 _GRID_CLASSES: Final = 50
@@ -36,38 +44,64 @@ class _File(NamedTuple):
     make: Callable[[], Path | bytes]
 
 
-def package(
-    artifacts: ArtifactStore,
-    lease: Lease,
-    folder: Path,
-    generator: Generator,
-    report: Report,
-    bundle: Bundle,
-    num_images: int,
-    observe: Observer,
-) -> None:
+class ReleaseContents(NamedTuple):
+    """What the files of a job are made of.
+
+    Attributes:
+        folder: For files in the making.
+        generator: Released.
+        report: Private figures included.
+        proof: Of what the job cost, with the journal of the account; others get the part about the job.
+        key: Of the installation; signs proofs and reports.
+        num_images: Synthetic images to pack; more can be drawn later.
+    """
+
+    folder: Path
+    generator: Generator
+    report: Report
+    proof: AccountProof
+    key: SigningKey
+    num_images: int
+
+
+def package(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, observe: Observer) -> None:
     """Store all files of a job under its lease; repeatable.
+
+    Paid for as they are, they are stored also if somebody asks the job to stop meanwhile.
 
     Args:
         artifacts: Where to.
         lease: Of the job.
-        folder: For files in the making.
-        generator: Released.
-        report: Private figures included.
-        bundle: For `datalens verify`.
-        num_images: Synthetic images to pack; more can be drawn later.
+        contents: What they are made of.
         observe: Told of every file.
 
     Raises:
         StaleLease: Another worker holds the job.
         StoreUnavailable: The disk did not take a file.
     """
-    files = _files(folder, generator, report, bundle, num_images)
+    _store(artifacts, lease, PHASE, [*_drawn(contents), *_stated(contents)], observe)
+
+
+def restate(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, observe: Observer) -> None:
+    """Replace the files of a job that state its figures, now that it was evaluated; arguments as `package`."""
+    files = _stated(contents)
+    if card(contents.report)["measures"]:
+        files = [_packed(contents), *files]
+    _store(artifacts, lease, REPORTING, files, observe)
+
+
+def _store(artifacts: ArtifactStore, lease: Lease, phase: str, files: list[_File], observe: Observer) -> None:
     for done, file in enumerate(files):
-        observe(PHASE, done, len(files))
+        _observe_paid(observe, phase, done, len(files))
         content = file.make()
         artifacts.put(lease, file.name, content, releasable=file.releasable, media_type=file.media_type)
-    observe(PHASE, len(files), len(files))
+    _observe_paid(observe, phase, len(files), len(files))
+
+
+def _observe_paid(observe: Observer, phase: str, value: int, maximum: int) -> None:
+    """Observe a step behind the last release: a cancel request comes too late to take the files away."""
+    with suppress(JobStopped):
+        observe(phase, value, maximum)
 
 
 def sample_picture(generator: Generator) -> bytes:
@@ -77,19 +111,33 @@ def sample_picture(generator: Generator) -> bytes:
     return sample_grid(images, labels, generator.schema, _GRID_COLUMNS)
 
 
-def _files(folder: Path, generator: Generator, report: Report, bundle: Bundle, num_images: int) -> list[_File]:
-    samples = sample_picture(generator)
-    pictures = pictures_of(generator, num_images)
+def _drawn(contents: ReleaseContents) -> list[_File]:
+    """What is drawn from the generator, and itself."""
+    folder, generator = contents.folder, contents.generator
     return [
         _File("generator.safetensors", "application/octet-stream", True, lambda: _weights(folder, generator)),
-        _File("synthetic.npz", "application/octet-stream", True, lambda: _stock(folder, generator, report, num_images)),
-        _File(SAMPLES, "image/png", True, lambda: samples),
+        _packed(contents),
+        _File(SAMPLES, "image/png", True, lambda: sample_picture(generator)),
+    ]
+
+
+def _packed(contents: ReleaseContents) -> _File:
+    return _File("synthetic.npz", "application/octet-stream", True, lambda: _pack_images(contents))
+
+
+def _stated(contents: ReleaseContents) -> list[_File]:
+    """What states cost and figures, signed."""
+    report, proof, key = contents.report, contents.proof, contents.key
+    releasable, owners = key.sign(releasable_view(report)), key.sign(owner_view(report))
+    pictures = pictures_of(contents.generator, contents.num_images)
+    return [
         _File("card.json", "application/json", True, lambda: _json(card(report))),
-        _File(FILE_NAME, "application/json", bundle.releasable, lambda: _json(bundle.model_dump(mode="json"))),
-        _File("report-releasable.json", "application/json", True, lambda: _json(releasable_view(report))),
-        _File("report-releasable.html", "text/html", True, lambda: releasable_html(report, pictures).encode()),
-        _File("report.json", "application/json", False, lambda: _json(owner_view(report))),
-        _File("report.html", "text/html", False, lambda: owner_html(report, pictures).encode()),
+        _File(PROOF_FILE, "application/json", True, lambda: _signed(key, JobProof.of(proof))),
+        _File("report-releasable.json", "application/json", True, lambda: _json(releasable)),
+        _File("report-releasable.html", "text/html", True, lambda: page(releasable, pictures).encode()),
+        _File(ACCOUNT_FILE, "application/json", False, lambda: _signed(key, proof)),
+        _File("report.json", "application/json", False, lambda: _json(owners)),
+        _File("report.html", "text/html", False, lambda: page(owners, pictures).encode()),
     ]
 
 
@@ -99,12 +147,16 @@ def _weights(folder: Path, generator: Generator) -> Path:
     return path
 
 
-def _stock(folder: Path, generator: Generator, report: Report, num_images: int) -> Path:
+def _pack_images(contents: ReleaseContents) -> Path:
     """Images that can be handed out without drawing; every class in turn."""
-    path = folder / "synthetic.npz"
-    images, labels = generator.sample(num_images)
-    WRITERS["npz"](path, images, labels, generator.schema, card(report))
+    path = contents.folder / "synthetic.npz"
+    images, labels = contents.generator.sample(contents.num_images)
+    WRITERS["npz"](path, images, labels, contents.generator.schema, card(contents.report))
     return path
+
+
+def _signed(key: SigningKey, proof: Proof) -> bytes:
+    return _json(key.sign(proof.model_dump(mode="json")))
 
 
 def _json(content: dict[str, Any]) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.leases import Lease
 from workers.packaging import SAMPLES, sample_picture
@@ -19,7 +19,7 @@ class SamplePreviews:
         seconds: Least time between two grids; drawing one that takes long is done less often.
     """
 
-    def __init__(self, artifacts: ArtifactStore, lease: Lease, seconds: float = 5.0) -> None:
+    def __init__(self, artifacts: ArtifactStore, lease: Lease, seconds: float = 10.0) -> None:
         self._artifacts = artifacts
         self._lease = lease
         self._seconds = seconds

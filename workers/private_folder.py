@@ -10,9 +10,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from datalens_service.errors import NotFound, StoreUnavailable
+from datalens_service.errors import NotFound
 from datalens_service.store import jobs
 from datalens_service.store.database import Database
+from datalens_service.store.disk import translated
 from datalens_service.store.leases import Lease
 
 _CHECKPOINT = "checkpoint.safetensors"
@@ -36,12 +37,10 @@ class PrivateFolder:
         Raises:
             StoreUnavailable: The disk does not take it.
         """
-        try:
+        with translated("Private state cannot be kept; free the disk of data_dir."):
             for folder in (self._job.parent, self._job, self.path):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._inherit()
-        except OSError as error:
-            raise StoreUnavailable("Private state cannot be kept; free the disk of data_dir.") from error
 
     def close(self) -> None:
         """Remove the files of this lease."""

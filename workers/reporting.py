@@ -1,4 +1,4 @@
-"""The report of a job, from what was planned, what the ledger says, and what was measured; and its bundle."""
+"""The report of a job, from what was planned, what the ledger says, and what was measured; and its proof."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from datalens_service.run import Result
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store import datasets, jobs
-from datalens_service.store.bundle import Bundle, bundle_of
+from datalens_service.store.bundle import AccountProof, account_proof_of
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import Job
 from datalens_service.store.statement import entries, statement
@@ -53,15 +53,16 @@ def report_of(database: Database, settings: Settings, job_id: str, result: Resul
         measures=evaluation.measures,
         per_class=evaluation.per_class,
         unavailable=evaluation.unavailable,
+        served=settings.served,
     )
 
 
-def bundle_for(database: Database, job_id: str, report: Report) -> Bundle:
-    """What a stranger needs to recompute the cost of a job whose releases are all made."""
+def proof_for(database: Database, job_id: str, report: Report) -> AccountProof:
+    """What it takes to recompute the cost of a job whose releases are all made, and of its account."""
     dataset_id = jobs.get(database, job_id).dataset_id
     with database.session() as session:
         account = statement(session, dataset_id)
-        return bundle_of(job_id, report, entries(session, dataset_id), account.epsilon, account.delta)
+        return account_proof_of(job_id, report, entries(session, dataset_id), account.epsilon, account.delta)
 
 
 def recomputed(privacy: PrivacyStatement) -> Recomputation:

@@ -29,7 +29,7 @@ from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import JobState
 from datalens_service.store.leases import Lease
-from datalens_service.store.startup import connect
+from datalens_service.store.startup import check_disks, connect
 from workers.execute import execute
 from workers.heartbeat import Heartbeat
 from workers.observer import ShutdownRequested
@@ -47,6 +47,8 @@ def run_job(settings: Settings, job_id: str, stopping: threading.Event) -> Exit:
         stopping: Set to have the job given back before its next step.
     """
     database = connect(settings)
+    # Before the claim: waiting for room is not an attempt.
+    check_disks(settings)
     owner = f"{socket.gethostname()}:{os.getpid()}"
     lease = leases.claim(database, job_id, owner, settings.lease_seconds)
     if lease is None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.schemas import BudgetRead, TrainingRequest
+from api.strictness import typed
 from api.validation import problem_errors
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
+from datalens_service.notation import RefusedMember, json_value
 from datalens_service.presets import PRESETS, preset
 from datalens_service.privacy.accounting import round_down
 from datalens_service.spec import TrainingSpec
+from datalens_service.strict import Flag, Integer, Number
 
 _USUAL_EPSILON: Final = 1.0
 _OWN: Final = "own"
@@ -31,7 +33,7 @@ _PRESETS: Final = {
     "fast": (
         "Fast",
         "Measures how the images of each class look on the whole, once and with noise, and draws new ones from that. "
-        "Seconds to a minute on a laptop. The best first choice.",
+        "Images after seconds to a minute on a laptop. The best first choice.",
     ),
     "auto": (
         "Most useful",
@@ -64,10 +66,10 @@ class PlanForm(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     preset: str = "fast"
-    epsilon: float = Field(default=_USUAL_EPSILON, gt=0, le=100, allow_inf_nan=False)
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    synthetic_images: int = Field(default=10_000, ge=1, le=1_000_000)
-    evaluate: bool = False
+    epsilon: Number = Field(default=_USUAL_EPSILON, gt=0, le=100)
+    seed: Integer = Field(default=0, ge=0, lt=2**63)
+    synthetic_images: Integer = Field(default=10_000, ge=1, le=1_000_000)
+    evaluate: Flag = False
     method: str = Field(default="", max_length=10_000)
 
     @classmethod
@@ -96,7 +98,7 @@ class PlanForm(BaseModel):
             InvalidSpec: A field is out of range, or not one of the form.
         """
         try:
-            return cls.model_validate(values)
+            return cls.model_validate(typed(cls, values))
         except ValidationError as error:
             raise InvalidSpec(_sentence(error, values)) from None
 
@@ -122,8 +124,10 @@ class PlanForm(BaseModel):
         if not self.method.strip():
             return preset(self.preset, schema, self.epsilon).model_dump(mode="json")
         try:
-            return json.loads(self.method)
-        except ValueError:
+            return json_value(self.method)
+        except RefusedMember as refused:
+            raise InvalidSpec(f"The parameters cannot be used: {refused}") from None
+        except (ValueError, RecursionError):
             raise InvalidSpec("The parameters are not valid JSON; empty the field to use the preset's.") from None
 
 

@@ -11,13 +11,14 @@ from urllib.parse import quote
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
-from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 
 from api.catalogue import BY_STATUS, CATALOGUE, INTERNAL, ProblemType
 from api.dashboard.figures import FILTERS
+from api.dashboard.markup import marked
 from api.sessions import session_of
+from api.strictness import StrictRoute
 from datalens_service.errors import DatalensError, Forbidden, Unauthorized
 from datalens_service.store.sessions import Session
 
@@ -45,7 +46,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(FILTERS)
+    made.filters.update(FILTERS, marked=marked)
     return made
 
 
@@ -76,7 +77,7 @@ def page(
     return HTMLResponse(content, status, headers=_HEADERS)
 
 
-class PageRoute(APIRoute):
+class PageRoute(StrictRoute):
     """A route whose errors are pages: the sign-in form for visitors without a session, a sentence for all else."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -38,9 +38,11 @@ def of_budget(budget: BudgetRead, planned_units: int = 0) -> Shares:
         planned_units: Price of a job that is not submitted yet; cut at what remains.
     """
     units = budget.units
+    spent = _percent(units.charged, units.limit)
     return Shares(
-        spent=_percent(units.charged, units.limit),
-        reserved=_percent(units.reserved, units.limit),
+        spent=spent,
+        # A frozen account may have spent more than its limit.
+        reserved=min(_percent(units.reserved, units.limit), 100 - spent),
         planned=_percent(min(planned_units, units.remaining), units.limit),
     )
 

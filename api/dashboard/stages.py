@@ -12,9 +12,11 @@ StageState = Literal["done", "current", "paused", "stopped", "todo"]
 _STAGES: Final = (
     ("queued", "Waiting"),
     ("training", "Training"),
-    ("evaluating", "Measuring"),
     ("packaging", "Packing"),
+    ("evaluating", "Measuring"),
+    ("reporting", "Report"),
 )
+_UNMEASURED: Final = _STAGES[:3]
 
 
 @dataclass(frozen=True)
@@ -34,21 +36,20 @@ class Stage:
 
 def stages(job: Job) -> list[Stage]:
     """Every stage of a job with its state."""
-    here = _place(job)
+    shown = _STAGES if job.spec.get("evaluation", {}).get("enabled", True) else _UNMEASURED
+    here = _place(job, [phase for phase, _ in shown])
     return [
-        Stage(title, _state(job, number, here), _percent(job, number, here))
-        for number, (_, title) in enumerate(_STAGES)
+        Stage(title, _state(job, number, here), _percent(job, number, here)) for number, (_, title) in enumerate(shown)
     ]
 
 
-def _place(job: Job) -> int:
+def _place(job: Job, phases: list[str]) -> int:
     """Number of the stage a job is in, or was in when it ended; behind the last one if it succeeded."""
     if job.state is JobState.SUCCEEDED:
-        return len(_STAGES)
+        return len(phases)
     if job.state is JobState.QUEUED or job.started_at is None:
         return 0
-    names = [name for name, _ in _STAGES]
-    return names.index(job.progress.phase) if job.progress.phase in names else 1
+    return phases.index(job.progress.phase) if job.progress.phase in phases else 1
 
 
 def _state(job: Job, number: int, here: int) -> StageState:

@@ -14,6 +14,7 @@ from api.files import file_response
 from api.openapi import file_content, ok, problems
 from api.release_schemas import AddressRead, AddressRequest, ArtifactList, ArtifactRead
 from api.schemas import IDENTIFIER
+from api.strictness import StrictRoute
 from datalens_service.errors import NotFound
 from datalens_service.store import audit, jobs
 from datalens_service.store.artifacts import Artifact
@@ -21,7 +22,7 @@ from datalens_service.store.chain import utc_now
 from datalens_service.store.keys import ApiKey
 from datalens_service.store.roles import Scope
 
-router = APIRouter(tags=["downloads"])
+router = APIRouter(route_class=StrictRoute, tags=["downloads"])
 _KEYED: Final = problems("unauthorized", "not-found", "invalid-input", "store-unavailable", "internal-error")
 _FILE: Final = {
     **file_content("The file.", "application/octet-stream"),

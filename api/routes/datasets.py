@@ -25,6 +25,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState, StoredDataset
 from datalens_service.store.intakes import Intake
 from datalens_service.store.keys import ApiKey
+from datalens_service.store.roles import Scope
 
 router = APIRouter(
     prefix="/v1/datasets",
@@ -68,6 +69,8 @@ _FORM["requestBody"]["content"]["application/json"] = {
             "state-conflict",
             "payload-too-large",
             "unsupported-media-type",
+            "store-unavailable",
+            "insufficient-storage",
         ),
     },
 )
@@ -76,7 +79,8 @@ def create_dataset(upload: UploadDep, opened: ServicesDep, key: Caller, response
 
     Either way the file is read by a confined process, kept as plain arrays, and then removed. `epsilon` and `delta`
     are the budget of these records for ever: everything ever released about them is charged to it, and only their
-    owner may raise it, on the record. Records that were uploaded before keep the budget they have; leave both out then.
+    owner may raise it, on the record. Records that were uploaded before keep the budget they have: leave ε out then,
+    and name its δ if it is not the default. `joined` in the answer says that it happened, and which account pays.
     `account` names a data set whose budget pays for this one, too: for data that grows. `notices` are for the owner.
     """
     response.headers.update(PRIVATE)
@@ -97,7 +101,7 @@ def create_dataset(upload: UploadDep, opened: ServicesDep, key: Caller, response
 def list_datasets(opened: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
     """Uploads are in it from the start; deleted data sets stay: what was spent on them stays spent."""
     found = intakes.listed(opened.database, key.tenant_id, limit=limit, cursor=after)
-    items = [_shown(opened.database, item) for item in found.items]
+    items = [_shown(opened.database, item, key) for item in found.items]
     return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
 
 
@@ -107,10 +111,10 @@ def list_datasets(opened: ServicesDep, key: Caller, limit: Limit = 20, after: Af
     summary="Read a data set and its budget",
     responses={**ok(200, "The data set."), **problems("not-found", "invalid-input")},
 )
-def get_dataset(dataset_id: ObjectId, opened: ServicesDep) -> DatasetRead:
-    """What its owner declared public; records are never handed out."""
+def get_dataset(dataset_id: ObjectId, opened: ServicesDep, key: Caller) -> DatasetRead:
+    """What its owner declared public; records are never handed out. `joined` is for its owner alone."""
     try:
-        return _shown(opened.database, datasets.get(opened.database, dataset_id))
+        return _shown(opened.database, datasets.get(opened.database, dataset_id), key)
     except NotFound:
         return DatasetRead.of_intake(intakes.get(opened.database, dataset_id))
 
@@ -188,21 +192,22 @@ def _begun(request: DatasetRequest, opened: Services, caller: ApiKey) -> Uploade
 
 def _read_now(upload: ReceivedUpload, opened: Services, caller: ApiKey) -> UploadedDataset:
     """The file of this request was read."""
-    dataset, counts, notices = intake.register(
+    dataset, counts, notices, joined = intake.register(
         opened.database, opened.settings, upload.path, upload.form, tenant_id=caller.tenant_id
     )
     form = upload.form.model_dump(mode="json", exclude_none=True)
-    intakes.note_ready(opened.database, dataset.id, caller.id, form, ready_report(counts, notices))
+    intakes.note_ready(opened.database, dataset.id, caller.id, form, ready_report(counts, notices, joined))
     with opened.database.session() as session:
-        shown = UploadedDataset.of(dataset, statement.statement(session, dataset.id))
+        shown = UploadedDataset.of(dataset, statement.statement(session, dataset.id), joined)
     return shown.model_copy(update={"notices": list(notices)})
 
 
-def _shown(database: Database, found: StoredDataset | Intake) -> DatasetRead:
+def _shown(database: Database, found: StoredDataset | Intake, key: ApiKey) -> DatasetRead:
     if isinstance(found, Intake):
         return DatasetRead.of_intake(found)
+    joined = intakes.joined(database, found.id) if Scope.DATASETS_WRITE in key.scopes else None
     with database.session() as session:
-        return DatasetRead.of(found, statement.statement(session, found.id))
+        return DatasetRead.of(found, statement.statement(session, found.id), joined)
 
 
 def _deletion(database: Database, dataset_id: str) -> Entry | None:

@@ -1,4 +1,4 @@
-"""What a succeeded job has made: report, privacy bundle, sample grid, synthetic images, generator."""
+"""What a job has made: report, proof of its cost, sample grid, synthetic images, generator."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from api.deps import Caller, ObjectId, Services, ServicesDep, caller
 from api.files import file_response
 from api.openapi import file_content, problems
 from api.permissions import check_may_see_private
+from api.strictness import DIGITS
 from api.synthetic import GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES, BundleRequest
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.evaluation import document
 from datalens_service.store import datasets, jobs
-from datalens_service.store.bundle import FILE_NAME as BUNDLE
-from datalens_service.store.jobs import Job, JobState
-from datalens_service.store.roles import Scope
+from datalens_service.store.bundle import PROOF_FILE
+from datalens_service.store.jobs import Job
 
 router = APIRouter(
     prefix="/v1/jobs/{job_id}",
@@ -56,16 +56,16 @@ class ReportFormat(StrEnum):
 _REPORT_NAMES: Final = {Audience.OWNER: "report", Audience.RELEASABLE: "report-releasable"}
 
 
-def succeeded(job_id: ObjectId, opened: ServicesDep) -> Job:
-    """The job, if it has something to download.
+def released(job_id: ObjectId, opened: ServicesDep) -> Job:
+    """The job, if it has something to download: its evaluation may still go on.
 
     Raises:
         NotFound: No such job.
-        StateConflict: It has not succeeded.
+        StateConflict: Its images are not ready.
     """
     job = jobs.get(opened.database, job_id)
-    if job.state is not JobState.SUCCEEDED:
-        raise StateConflict(f"There is nothing to download: the job is {job.state}, not succeeded.")
+    if job.released_at is None:
+        raise StateConflict(f"There is nothing to download: the job is {job.state} and its images are not ready.")
     return job
 
 
@@ -81,7 +81,7 @@ def _licence(spdx: str) -> str:
     return spdx
 
 
-Succeeded = Annotated[Job, Depends(succeeded)]
+Released = Annotated[Job, Depends(released)]
 FormatName = Annotated[
     str, AfterValidator(_known), Query(json_schema_extra={"enum": list(WRITERS)}, description="Of the file.")
 ]
@@ -94,7 +94,7 @@ FormatName = Annotated[
     responses={**file_content("The report.", "application/json", "text/html"), **problems("report-incomplete")},
 )
 def get_report(
-    job: Succeeded,
+    job: Released,
     request: Request,
     opened: ServicesDep,
     key: Caller,
@@ -110,6 +110,8 @@ def get_report(
     ] = ReportFormat.JSON,
 ) -> Response:
     """Each number says whether the guarantee covers it, it is public, or it is for the owner alone.
+
+    While the evaluation goes on, the report has what the job cost and no figures yet.
 
     A report that lacks a required field is not handed out, in neither format; `docs/privacy-report.schema.json` has
     them all.
@@ -127,12 +129,12 @@ def get_report(
     summary="Download the proof of what a job cost",
     responses=file_content("What `datalens verify` reads.", "application/json"),
 )
-def get_bundle(job: Succeeded, request: Request, opened: ServicesDep, key: Caller) -> Response:
-    """Card, mechanisms and the whole journal of the account; from it anybody recomputes ε.
+def get_bundle(job: Released, request: Request, opened: ServicesDep) -> Response:
+    """Card, mechanisms and the charges of this job; from it anybody recomputes ε. Free to publish.
 
-    Free to publish, unless its journal has a `join` entry: that one says that two uploads share a record.
+    The journal of the whole account is for the owner: `account-proof.json` among the files of the job.
     """
-    return _artifact(request, opened, job, BUNDLE, private=Scope.REPORTS_READ in key.scopes)
+    return _artifact(request, opened, job, PROOF_FILE)
 
 
 @router.get(
@@ -141,7 +143,7 @@ def get_bundle(job: Succeeded, request: Request, opened: ServicesDep, key: Calle
     summary="See samples of every class",
     responses=file_content("A grid, one class per row.", "image/png"),
 )
-def get_samples(job: Succeeded, request: Request, opened: ServicesDep) -> Response:
+def get_samples(job: Released, request: Request, opened: ServicesDep) -> Response:
     """Synthetic images; free to publish."""
     return _artifact(request, opened, job, "samples.png", inline=True)
 
@@ -152,7 +154,7 @@ def get_samples(job: Succeeded, request: Request, opened: ServicesDep) -> Respon
     summary="Download the generator",
     responses=file_content("The generator as safetensors.", "application/octet-stream"),
 )
-def get_generator(job: Succeeded, request: Request, opened: ServicesDep) -> Response:
+def get_generator(job: Released, request: Request, opened: ServicesDep) -> Response:
     """Released numbers only; drawing from it is free and repeatable by seed."""
     return _artifact(request, opened, job, GENERATOR)
 
@@ -173,13 +175,15 @@ def get_generator(job: Succeeded, request: Request, opened: ServicesDep) -> Resp
     },
 )
 def get_synthetic(
-    job: Succeeded,
+    job: Released,
     request: Request,
     opened: ServicesDep,
     format: FormatName = "parquet",
-    n: Annotated[int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed.")] = None,
+    n: Annotated[
+        int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
+    ] = None,
     seed: Annotated[
-        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed.")
+        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS
     ] = None,
 ) -> Response:
     """Drawing more is free: it reads the generator, never the records."""
@@ -200,13 +204,15 @@ def get_synthetic(
     },
 )
 def get_dataset(
-    job: Succeeded,
+    job: Released,
     request: Request,
     opened: ServicesDep,
     format: FormatName = "parquet",
-    n: Annotated[int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed.")] = None,
+    n: Annotated[
+        int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
+    ] = None,
     seed: Annotated[
-        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed.")
+        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS
     ] = None,
     title: Annotated[str | None, Query(max_length=200, description="Public name of the data set.")] = None,
     license: Annotated[str, AfterValidator(_licence), Query(json_schema_extra={"enum": list(LICENCES)})] = "other",

@@ -11,6 +11,7 @@ from api.deps import MAXIMUM_PAGE, ObjectId, ServicesDep, caller
 from api.event_schemas import EventPage, EventRead
 from api.event_stream import HEADERS, MEDIA_TYPE, stream
 from api.openapi import ok, problems
+from api.strictness import DIGITS
 from datalens_service.store import events, jobs
 
 router = APIRouter(
@@ -38,11 +39,12 @@ def list_job_events(
     job_id: ObjectId,
     request: Request,
     opened: ServicesDep,
-    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last event that is known.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion.")] = 100,
+    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last event that is known."), DIGITS] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS] = 100,
     last_event_id: Annotated[
         int | None,
         Header(ge=0, le=_LARGEST, description="Of a stream that was cut off: number of the last event that came."),
+        DIGITS,
     ] = None,
 ) -> Response:
     """States, progress and ε: the numbers of the job and of its account, nothing about records.

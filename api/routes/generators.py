@@ -15,6 +15,7 @@ from api.openapi import file_content, form_body, ok, problems
 from api.release_schemas import GeneratorForm, GeneratorRead
 from api.routes.downloads import FormatName
 from api.schemas import Page
+from api.strictness import DIGITS
 from api.synthetic import CARD, GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES
 from api.uploads import FILE_FIELD, GeneratorUploadDep
 from datalens_service.data.dataset import Schema
@@ -55,7 +56,13 @@ def list_generators(opened: ServicesDep, key: Caller, limit: Limit = 20, after: 
     openapi_extra=_FORM,
     responses={
         **ok(201, "It can be drawn from.", headers=("Location",)),
-        **problems("invalid-input", "payload-too-large", "unsupported-media-type", "worker-unavailable"),
+        **problems(
+            "invalid-input",
+            "payload-too-large",
+            "unsupported-media-type",
+            "worker-unavailable",
+            "insufficient-storage",
+        ),
     },
 )
 def import_generator(upload: GeneratorUploadDep, opened: ServicesDep, key: Caller, response: Response) -> GeneratorRead:
@@ -119,8 +126,8 @@ def get_samples(
     generator_id: ObjectId,
     request: Request,
     opened: ServicesDep,
-    n: Annotated[int, Query(ge=1, le=MAXIMUM_IMAGES, description="Images.")] = 1000,
-    seed: Annotated[int, Query(ge=0, lt=2**63, description="The same seed gives the same images.")] = 0,
+    n: Annotated[int, Query(ge=1, le=MAXIMUM_IMAGES, description="Images."), DIGITS] = 1000,
+    seed: Annotated[int, Query(ge=0, lt=2**63, description="The same seed gives the same images."), DIGITS] = 0,
     format: FormatName = "parquet",
 ) -> Response:
     """Costs no ε: it reads the generator, never the records."""

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from api.deps import ServicesDep
 from api.openapi import ok, problems
 from datalens_service.errors import StoreUnavailable
+from datalens_service.store.startup import check_disks
 
 router = APIRouter(tags=["health"])
 
@@ -45,16 +46,20 @@ def livez() -> Alive:
     responses={
         **ok(
             200,
-            "Database, data folder and, where configured, artifact store and broker are there.",
+            "Database, data folder and, where configured, artifact store and broker are there; no disk is full.",
         ),
-        **problems("store-unavailable", "worker-unavailable"),
+        **problems("store-unavailable", "insufficient-storage", "worker-unavailable"),
     },
 )
 def readyz(opened: ServicesDep) -> Ready:
-    """Checks the database with its schema and safety settings, the data folder, and artifact store and broker."""
+    """Checks the database with its schema and safety settings, the disks, and artifact store and broker.
+
+    A disk with less than 16 MiB free counts as full.
+    """
     opened.database.check()
     if not os.access(opened.settings.data_dir, os.R_OK | os.W_OK | os.X_OK):
         raise StoreUnavailable("The service may not write into its data folder; correct its owner or mode.")
+    check_disks(opened.settings)
     opened.artifacts.check()
     opened.dispatcher.check()
     return Ready(executor=opened.settings.executor)

@@ -12,6 +12,7 @@ from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, call
 from api.job_schemas import CloneRequest, JobRead
 from api.openapi import JOB_LINKS, ok, problems
 from api.schemas import IDENTIFIER, Page, TrainingRequest
+from api.strictness import StrictRoute
 from datalens_service.store import jobs, pausing
 from datalens_service.store.jobs import JobState
 from datalens_service.store.keys import ApiKey
@@ -20,6 +21,7 @@ RETRY_AFTER_SECONDS: Final = 2
 
 router = APIRouter(
     prefix="/v1/jobs",
+    route_class=StrictRoute,
     tags=["jobs"],
     dependencies=[Depends(caller)],
     responses=problems("unauthorized", "store-unavailable", "internal-error"),

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query
 from api.access_schemas import AuditPage, AuditRead, UsageRead
 from api.deps import MAXIMUM_PAGE, Caller, ServicesDep, caller
 from api.openapi import ok, problems
+from api.strictness import DIGITS
 from datalens_service.store import audit, usage
 
 router = APIRouter(
@@ -40,8 +41,8 @@ def get_usage(opened: ServicesDep, key: Caller) -> UsageRead:
 def list_audit(
     opened: ServicesDep,
     key: Caller,
-    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last entry that is known.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion.")] = 100,
+    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last entry that is known."), DIGITS] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS] = 100,
 ) -> AuditPage:
     """Who did what to which object. Ids and statuses, nothing of what was in them."""
     found, head = audit.list_entries(opened.database, key.tenant_id, after=after, limit=limit + 1)

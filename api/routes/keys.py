@@ -11,12 +11,14 @@ from api import service_examples as examples
 from api.access_schemas import KeyCreate, KeyCreated, KeyList, KeyRead, KeyRotation
 from api.deps import Caller, ObjectId, ServicesDep, caller
 from api.openapi import ok, problems
+from api.strictness import StrictRoute
 from datalens_service.errors import InvalidInput
 from datalens_service.store import keys
 from datalens_service.store.chain import utc_now
 
 router = APIRouter(
     prefix="/v1/api-keys",
+    route_class=StrictRoute,
     tags=["access"],
     dependencies=[Depends(caller)],
     responses=problems("unauthorized", "store-unavailable", "internal-error"),

@@ -26,7 +26,7 @@ from datalens_service.spec import TrainingSpec
 from datalens_service.store import audit, datasets, intakes, jobs, statement, tenants
 from datalens_service.store.datasets import DatasetState, StoredDataset
 from datalens_service.store.intakes import Intake
-from datalens_service.store.jobs import Job, JobState
+from datalens_service.store.jobs import Job
 from datalens_service.store.keys import ApiKey
 from datalens_service.store.roles import Scope
 from datalens_service.store.sessions import Session
@@ -113,6 +113,7 @@ def dataset_page(dataset_id: ObjectId, who: VisitorDep, opened: ServicesDep) -> 
         jobs=_listed(opened, jobs.list_jobs(opened.database, dataset_id=dataset_id, limit=_PORTION).items),
         rows=journal.rows(entries, shown["dataset"].privacy.delta),
         linked=datasets.linked(opened.database, dataset_id),
+        joined=intakes.joined(opened.database, dataset_id) if Scope.DATASETS_WRITE in who.key.scopes else None,
     )
 
 
@@ -194,10 +195,10 @@ def report_page(
     opened: ServicesDep,
     audience: Annotated[str, Query(pattern="^(owner|releasable)$")] = "releasable",
 ) -> Response:
-    """The report of a succeeded job, framed by the way back."""
+    """The report of a job whose images are ready, framed by the way back."""
     job = jobs.get(opened.database, job_id)
-    if job.state is not JobState.SUCCEEDED:
-        raise StateConflict(f"There is no report: the job is {job.state}, not succeeded.")
+    if job.released_at is None:
+        raise StateConflict(f"There is no report: the job is {job.state} and its images are not ready.")
     dataset = datasets.get(opened.database, job.dataset_id)
     return who.page("report", job=JobRead.of(job), dataset=dataset, audience=audience)
 
@@ -254,6 +255,7 @@ def _job_facts(opened: Services, job: Job) -> dict[str, Any]:
         "stages": stages.stages(job),
         "took": figures.between(job.started_at, job.finished_at) if job.started_at and job.finished_at else "",
         "sizes": {file.name: file.size for file in files},
+        "audiences": {file.name: file.audience for file in files},
         "digests": {file.name: file.sha256 for file in files},
         "formats": list(WRITERS),
     }

@@ -10,9 +10,11 @@ from api import examples, pricing
 from api.deps import Caller, ServicesDep, caller
 from api.openapi import ok, problems
 from api.schemas import PlanRead, TrainingRequest
+from api.strictness import StrictRoute
 
 router = APIRouter(
     prefix="/v1/plans",
+    route_class=StrictRoute,
     tags=["plans"],
     dependencies=[Depends(caller)],
     responses=problems("unauthorized", "store-unavailable", "internal-error"),

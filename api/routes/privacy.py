@@ -11,11 +11,13 @@ from api.deps import MAXIMUM_PAGE, Caller, ObjectId, ServicesDep, caller
 from api.openapi import ok, problems
 from api.privacy_schemas import EntryPage, RaiseRequest
 from api.schemas import BudgetRead
+from api.strictness import DIGITS, StrictRoute
 from datalens_service.store import budgets, statement
 from datalens_service.store.chain import EntryKind
 
 router = APIRouter(
     prefix="/v1/datasets/{dataset_id}",
+    route_class=StrictRoute,
     tags=["datasets"],
     dependencies=[Depends(caller)],
     responses=problems("unauthorized", "not-found", "invalid-input", "store-unavailable", "internal-error"),
@@ -32,8 +34,8 @@ _LARGEST: Final = 2**63 - 1
 def list_entries(
     dataset_id: ObjectId,
     opened: ServicesDep,
-    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last entry that is known.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion.")] = 100,
+    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last entry that is known."), DIGITS] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS] = 100,
     kind: Annotated[EntryKind | None, Query(description="Only entries of this kind, for example `charge`.")] = None,
 ) -> EntryPage:
     """Every reservation, charge, return and raise. With `kind`, seals are not next to each other any more."""

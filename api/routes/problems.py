@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Response
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from api.catalogue import CATALOGUE, ProblemType
+from api.dashboard.rendering import page
 from api.openapi import ok, problems
 from datalens_service.errors import NotFound
 
@@ -48,18 +48,13 @@ class ProblemTypeRead(BaseModel):
     },
 )
 def get_problem_type(
-    slug: Annotated[str, Path(max_length=64)], accept: Annotated[str, Header(include_in_schema=False)] = ""
+    slug: Annotated[str, Path(max_length=64)],
+    request: Request,
+    accept: Annotated[str, Header(include_in_schema=False)] = "",
 ) -> Response:
     """Needs no key."""
     if slug not in CATALOGUE:
         raise NotFound("There is no problem type of this name.")
-    problem = ProblemTypeRead.of(CATALOGUE[slug])
-    return HTMLResponse(_page(problem)) if "text/html" in accept else JSONResponse(problem.model_dump())
-
-
-def _page(problem: ProblemTypeRead) -> str:
-    title, meaning, remedy = escape(problem.title), escape(problem.meaning), escape(problem.remedy)
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f"<h1>{title}</h1><p>{meaning}</p><p><strong>What to do:</strong> {remedy}</p></html>"
-    )
+    if "text/html" in accept:
+        return page(request, "problem", problem=CATALOGUE[slug])
+    return JSONResponse(ProblemTypeRead.of(CATALOGUE[slug]).model_dump())

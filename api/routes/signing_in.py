@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from contextlib import suppress
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
@@ -42,11 +43,22 @@ def sign_in(
 
 
 @router.post("/sign-out")
-def sign_out(request: Request) -> Response:
-    """Forget the session. Nothing else changes, so it needs no token; only other sites may not send it."""
-    answer = RedirectResponse("/" if cookies.from_elsewhere(request) else SIGN_IN, 303)
-    if not cookies.from_elsewhere(request):
-        cookies.forget(answer)
+def sign_out(
+    request: Request, opened: ServicesDep, everywhere: Annotated[Literal["", "true"], Form()] = ""
+) -> Response:
+    """End the session, or all of its key. Nothing else changes, so it needs no token; only other sites may not send it.
+
+    A cookie that stands for no session is dropped like any other.
+    """
+    if cookies.from_elsewhere(request):
+        return RedirectResponse("/", 303)
+    token = request.cookies.get(cookies.COOKIE, "")
+    with suppress(Unauthorized):
+        if everywhere:
+            sessions.sign_out_everywhere(opened.database, sessions.resume(opened.database, token).key.id)
+    sessions.sign_out(opened.database, token)
+    answer = RedirectResponse(SIGN_IN, 303)
+    cookies.forget(answer)
     return answer
 
 

@@ -14,6 +14,7 @@ from api import tus
 from api.deps import ObjectId, Services, ServicesDep, caller
 from api.intake_schemas import UploadRead
 from api.openapi import ok, problems
+from api.strictness import DIGITS
 from datalens_service.errors import UploadOffsetMismatch
 from datalens_service.store import uploads
 from datalens_service.store.keys import ApiKey
@@ -66,7 +67,9 @@ def create_upload(
     opened: ServicesDep,
     caller: Caller,
     response: Response,
-    length: Annotated[int, Header(alias="Upload-Length", ge=1, lt=2**63, description="Bytes of the whole file.")],
+    length: Annotated[
+        int, Header(alias="Upload-Length", ge=1, lt=2**63, description="Bytes of the whole file."), DIGITS
+    ],
     version: Version = None,
 ) -> UploadRead:
     """`Upload-Metadata` is not read: a file name is nobody's business."""
@@ -134,7 +137,9 @@ async def append_to_upload(
     request: Request,
     opened: ServicesDep,
     _caller: Caller,
-    offset: Annotated[int, Header(alias="Upload-Offset", ge=0, lt=2**63, description="Where the piece begins.")],
+    offset: Annotated[
+        int, Header(alias="Upload-Offset", ge=0, lt=2**63, description="Where the piece begins."), DIGITS
+    ],
     checksum: Annotated[
         str | None, Header(alias="Upload-Checksum", description="`sha256` or `sha1`, a blank, Base64 of the digest.")
     ] = None,

@@ -12,10 +12,12 @@ from api.hook_schemas import DeliveryRead, HookChange, HookCreate, HookCreated, 
 from api.hook_sender import check_address
 from api.openapi import ok, problems
 from api.schemas import Page
+from api.strictness import StrictRoute
 from datalens_service.store import webhooks
 
 router = APIRouter(
     prefix="/v1/webhooks",
+    route_class=StrictRoute,
     tags=["webhooks"],
     dependencies=[Depends(caller)],
     responses=problems("unauthorized", "store-unavailable", "internal-error"),

@@ -39,6 +39,6 @@ function bodyOf(form) {
   return JSON.stringify(Object.fromEntries(fields.map((field) => [field.name, valueOf(field)])));
 }
 
-function valueOf(field) {
+export function valueOf(field) {
   return field.type === "number" ? field.valueAsNumber : field.value;
 }

@@ -1,4 +1,5 @@
 // An upload: what was chosen, how far it is, what came of it.
+import { valueOf } from "./actions.js";
 import { band } from "./bands.js";
 import { fact, listNotices } from "./private.js";
 import { Pieces } from "./pieces.js";
@@ -64,7 +65,8 @@ class Upload {
   /** Records that were uploaded before, and those that share a budget, have one: naming another would be refused. */
   known() {
     const { epsilon, delta, known, account } = this.form.elements;
-    for (const field of [epsilon, delta]) field.disabled = known.checked || account.value !== "";
+    epsilon.disabled = known.checked || account.value !== "";
+    delta.disabled = account.value !== "";
   }
 
   async start() {
@@ -83,11 +85,12 @@ class Upload {
     }
   }
 
-  /** What was declared. Empty fields are left out: each has a meaning of its own when it is not there. */
+  /** What was declared, numbers as numbers. Empty fields are left out: each has a meaning of its own when it is not there. */
   fields() {
-    const given = [...new FormData(this.form)].filter(([name, value]) => name !== "file" && value !== "");
+    const given = [...this.form.elements].filter(({ name, value, disabled }) => name && name !== "file" && value !== "" && !disabled);
     const { checked } = this.form.elements.constant;
-    return { ...Object.fromEntries(given), ...(checked && { leave_out_constant_images: true }) };
+    const fields = Object.fromEntries(given.map((field) => [field.name, valueOf(field)]));
+    return { ...fields, ...(checked && { leave_out_constant_images: true }) };
   }
 
   sent() {
@@ -147,8 +150,9 @@ class Upload {
   }
 
   done(dataset, { notices }) {
-    const { schema, privacy } = dataset;
+    const { schema, privacy, joined } = dataset;
     const facts = [
+      ...(joined ? [["Known images", shared(joined)]] : []),
       ["Images that are protected", schema.num_units.toLocaleString() + (schema.unit === "record" ? "" : ` ${schema.unit}s`)],
       ["Size", `${schema.width} × ${schema.height} pixels, ${schema.channels === 1 ? "grey" : `${schema.channels} channels`}`],
       ["Classes", `${schema.class_names.length}: ${schema.class_names.slice(0, 12).join(", ")}`],
@@ -213,6 +217,12 @@ class Upload {
     this.phase("Uploading", "");
     document.getElementById("upload-bar").value = 0;
   }
+}
+
+/** For the owner: that images were known, and which account pays. */
+function shared({ known_records, dataset_ids, epsilon_spent }) {
+  const count = known_records === null ? "Some" : known_records.toLocaleString();
+  return `${count}: this upload shares the budget of ${dataset_ids.join(", ")}, of which ε ${epsilon_spent} is spent`;
 }
 
 function entry(name, text) {

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from datalens_service.cli import notices, options, output
+from datalens_service.cli.numbers import number
 from datalens_service.cli.progress import UploadBar
 from datalens_service.cli.service import connect
 from datalens_service.cli.specs import class_names
-from datalens_service.client import Budget, DatasetInfo, ImageSchema
+from datalens_service.client import Budget, DatasetInfo, ImageSchema, Joined
 
 app = typer.Typer(help="Data sets of a service and their privacy budgets.", no_args_is_help=True)
 
@@ -20,9 +21,19 @@ app = typer.Typer(help="Data sets of a service and their privacy budgets.", no_a
 def upload(
     path: Annotated[Path, typer.Argument(help="NPZ, Parquet, or a zip or tar of labelled images.", exists=True)],
     epsilon: Annotated[
-        float | None, typer.Option("--epsilon", help="Lifetime ε of these records; all jobs together stay below it.")
+        float | None,
+        typer.Option(
+            "--epsilon",
+            parser=number,
+            help="Lifetime ε of these records; all jobs together stay below it.",
+        ),
     ] = None,
-    delta: Annotated[float | None, typer.Option("--delta", help="δ; left out, min(1e-5, n^-1.1).")] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            "--delta", parser=number, help="δ; left out, min(1e-5, n^-1.1). Known records need the δ they have."
+        ),
+    ] = None,
     name: Annotated[str | None, typer.Option("--name", help="For people; left out, the name of the file.")] = None,
     classes: options.Classes = None,
     records_per_unit: options.RecordsPerUnit = None,
@@ -118,6 +129,8 @@ def validation(
     with connect(url, api_key) as client:
         found = client.validation(dataset_id)
     lines: dict[str, object] = {"data set": found.dataset_id, "state": found.state}
+    if found.joined is not None:
+        lines["known records"] = _shared(found.joined)
     if found.counts is not None:
         lines |= {name: count for name, count in found.counts.items() if name != "classes"}
         lines["classes"] = "\n".join(f"{name} {count}" for name, count in found.counts["classes"].items())
@@ -164,7 +177,17 @@ def _public_facts(dataset: DatasetInfo, schema: ImageSchema, privacy: Budget) ->
         "test split": "yes" if dataset.has_test_split else "no",
         "ε": f"{privacy.epsilon_spent} spent, {privacy.epsilon_remaining} left of {privacy.epsilon_limit}",
         "δ": privacy.delta,
+        **({} if dataset.joined is None else {"known records": _shared(dataset.joined)}),
     }
+
+
+def _shared(joined: Joined) -> str:
+    """For the owner: that records were known, and which account pays."""
+    count = "some" if joined.known_records is None else f"{joined.known_records:,}"
+    return (
+        f"{count} of these records were uploaded before, so the budget of {', '.join(joined.dataset_ids)} pays: "
+        f"ε {joined.epsilon_spent} of {joined.epsilon} was spent then. For you alone."
+    )
 
 
 def _unit(schema: ImageSchema) -> str:

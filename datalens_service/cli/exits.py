@@ -12,7 +12,7 @@ class ExitCode(IntEnum):
     OK = 0
     """Done."""
     JOB_FAILED = 1
-    """The job failed or was cancelled, a bundle contradicts itself, or something broke that the caller did not do."""
+    """The job failed or was cancelled, a proof contradicts itself, or something broke that the caller did not do."""
     BAD_INPUT = 2
     """Wrong usage, an unusable file, or a request that contradicts itself or the state of things."""
     BUDGET_EXCEEDED = 3
@@ -44,7 +44,7 @@ _OF_SLUG: Final = {
 }
 
 HELP: Final = (
-    "Exit codes: 0 done; 1 the job failed or was cancelled, or a bundle contradicts itself; "
+    "Exit codes: 0 done; 1 the job failed or was cancelled, or a proof contradicts itself; "
     "2 bad input or usage; 3 privacy budget exceeded; "
     "4 not found or no valid API key; 5 service unreachable; 130 interrupted."
 )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.numbers import integer_from
 from datalens_service.cli.plan import plan_facts
 from datalens_service.cli.progress import PhaseBars
 from datalens_service.cli.service import connect
@@ -156,13 +157,35 @@ def resume(
 
 
 @app.command()
+def files(
+    job_id: JobId,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """List the files of a job, and for whom each is."""
+    with connect(url, api_key) as client:
+        listed = client.files(job_id)
+    rows = [(file.name, file.audience, f"{file.size:,}", file.sha256) for file in listed]
+    items = [file.model_dump(mode="json") for file in listed]
+    output.show({"items": items}, output.listing(("name", "for", "bytes", "SHA-256"), rows), as_json=as_json)
+
+
+@app.command()
 def download(
     job_id: JobId,
     file_format: Annotated[FileFormat, typer.Option("--format", help="Format of the images.")] = FileFormat.NPZ,
     count: Annotated[
-        int | None, typer.Option("--n", min=1, help="How many; left out, what the job packed. More cost no privacy.")
+        int | None,
+        typer.Option(
+            "--n",
+            parser=integer_from(1),
+            help="How many; left out, what the job packed. More cost no privacy.",
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Repeats a draw of its own.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", parser=integer_from(0), help="Repeats a draw of its own.")
+    ] = None,
     bundle: Annotated[
         bool, typer.Option("--bundle", help="A zip that is ready to be published: with card, checksums, proof of ε.")
     ] = False,
@@ -170,6 +193,9 @@ def download(
     licence: Annotated[
         str, typer.Option("--license", help="SPDX id, for example CC-BY-4.0, with --bundle; other chooses none.")
     ] = "other",
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="NAME", help="One file of `datalens jobs files` instead.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="File to write; left out, named after the job.", dir_okay=False)
     ] = None,
@@ -177,7 +203,13 @@ def download(
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Download the synthetic images of a succeeded job."""
+    """Download the synthetic images of a job, also while they are still being measured, or one of its files.
+
+    Says for whom the file is.
+    """
+    if file is not None:
+        _download_file(job_id, file, out or Path(f"{job_id}-{file}"), url, api_key, as_json=as_json)
+        return
     path = out or Path(f"{job_id}-{file_format.value}.zip" if bundle else f"{job_id}{_SUFFIX[file_format]}")
     chosen: Format = file_format.value
     with connect(url, api_key) as client:
@@ -185,7 +217,7 @@ def download(
             client.download_bundle(job_id, path, format=chosen, n=count, seed=seed, title=title, license=licence)
         else:
             client.download(job_id, path, format=chosen, n=count, seed=seed)
-    _show_file(path, as_json=as_json)
+    _show_file(path, "anyone", as_json=as_json)
 
 
 @app.command()
@@ -209,7 +241,7 @@ def report(
             output.show(client.report(job_id, audience=audience), "", as_json=True)
             return
         client.download_report(job_id, path, audience=audience)
-    _show_file(path, as_json=as_json)
+    _show_file(path, "anyone" if releasable else "owner", as_json=as_json)
 
 
 def _spec(client: Client, dataset_id: str, asked: SpecOptions) -> TrainingSpec:
@@ -227,6 +259,8 @@ def _followed(client: Client, job_id: str) -> LiveJob:
         for event in client.events(job_id):
             if event.phase is not None:
                 bars.observe(event.phase, event.value, event.maximum, event.epsilon_spent)
+            if event.type == "job.released":
+                bars.note(f"The images are ready: datalens jobs download {job_id}")
     return client.get_job(job_id)
 
 
@@ -258,5 +292,16 @@ def _show_job(job: Job, *, as_json: bool) -> None:
     output.show(job, output.facts(lines), as_json=as_json)
 
 
-def _show_file(path: Path, *, as_json: bool) -> None:
-    output.show({"path": str(path), "bytes": path.stat().st_size}, str(path), as_json=as_json)
+def _download_file(job_id: str, name: str, path: Path, url: str, api_key: str, *, as_json: bool) -> None:
+    with connect(url, api_key) as client:
+        audiences = {one.name: one.audience for one in client.files(job_id)}
+        client.download_file(job_id, name, path)
+    _show_file(path, audiences.get(name, "owner"), as_json=as_json)
+
+
+def _show_file(path: Path, audience: Literal["anyone", "owner"], *, as_json: bool) -> None:
+    """What is for the owner alone is so on a shared machine, too."""
+    if audience == "owner":
+        path.chmod(0o600)
+    shown = f"{path}\nFor the owner alone: not to be passed on." if audience == "owner" else str(path)
+    output.show({"path": str(path), "bytes": path.stat().st_size, "audience": audience}, shown, as_json=as_json)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from datalens_service.cli import options, output
+from datalens_service.cli.numbers import integer_from
 from datalens_service.cli.settings import service_settings
 from datalens_service.errors import NotFound
 
@@ -36,7 +37,10 @@ def create(
     name: Annotated[str, typer.Option("--name", help="Whose key it is.")],
     role: Annotated[RoleName, typer.Option("--role", help="What it may do; see docs/api.md.")] = RoleName.OWNER,
     tenant: Annotated[str, typer.Option("--tenant", help="Name or id of its tenant.")] = "default",
-    days: Annotated[int | None, typer.Option("--days", help="Days until it expires; left out, never.", min=1)] = None,
+    days: Annotated[
+        int | None,
+        typer.Option("--days", parser=integer_from(1), help="Days until it expires; left out, never."),
+    ] = None,
     data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
     as_json: options.AsJson = False,
 ) -> None:

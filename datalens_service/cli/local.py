@@ -29,16 +29,18 @@ from datalens_service.data.dataset import Dataset, Split
 from datalens_service.data.stored import load_dataset, save_dataset
 from datalens_service.data.upload import Upload
 from datalens_service.errors import InvalidInput, RankLost, StateConflict
-from datalens_service.ranks import ALONE, Ranks
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.run import Observer
 from datalens_service.sampling import write_prefix
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store import datasets, jobs, leases, statement
-from datalens_service.store.artifacts import Artifact, ArtifactStore
+from datalens_service.store.artifacts import Artifact, ArtifactStore, Audience
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import StoredDataset
 from datalens_service.store.jobs import Job, JobState
+from datalens_service.store.private_modes import private_folder, private_umask
+from datalens_service.store.signing_key import signing_key
 from datalens_service.store.startup import start
 from workers.execute import execute
 from workers.heartbeat import Heartbeat
@@ -46,6 +48,9 @@ from workers.observer import ShutdownRequested
 
 PRIVATE: Final = "private"
 _STOCK: Final = "synthetic.npz"
+_KEY: Final = "signing-key.pem"
+_PARQUET: Final = "synthetic.parquet"
+_PLAIN_FILE: Final = 0o666
 
 # A person starts it again by hand, so a run is not given up for being killed.
 _MAXIMUM_ATTEMPTS: Final = 1000
@@ -59,11 +64,13 @@ class Workbench:
         out: The folder.
         settings: Of the store in it.
         database: Of the store in it.
+        released_mode: Of files that may be passed on; all others are for their owner alone.
     """
 
     out: Path
     settings: Settings
     database: Database
+    released_mode: int
 
     @property
     def artifacts(self) -> ArtifactStore:
@@ -108,7 +115,7 @@ class Workbench:
             max_attempts=_MAXIMUM_ATTEMPTS,
         )
 
-    def work(self, job: Job, observe: Observer, ranks: Ranks = ALONE) -> Job:
+    def work(self, job: Job, observe: Observer, ranks: ProcessGroup = SINGLE_PROCESS) -> Job:
         """Do the job in this process and those it leads, from where an earlier one left it.
 
         Raises:
@@ -136,18 +143,29 @@ class Workbench:
             Path of each file by its name.
         """
         paths = {artifact.name: self._copied(artifact) for artifact in self.artifacts.list_artifacts(job.id)}
-        parquet = self.out / "synthetic.parquet"
+        parquet = self.out / _PARQUET
         count = TrainingSpec.model_validate(job.spec).synthetic_images
         card = json.loads(paths["card.json"].read_text(encoding="utf-8"))
         write_prefix(paths[_STOCK], dataset.schema, card, count, "parquet", parquet)
-        return {**paths, parquet.name: parquet}
+        key = self.out / _KEY
+        key.write_text(signing_key(self.database).public.pem, encoding="ascii")
+        for made in (parquet, key):
+            made.chmod(self.released_mode)
+        return {**paths, parquet.name: parquet, key.name: key}
+
+    def audiences(self, job: Job) -> dict[str, Audience]:
+        """For whom each delivered file is, by its name."""
+        made: dict[str, Audience] = {file.name: file.audience for file in self.artifacts.list_artifacts(job.id)}
+        return {**made, _PARQUET: made[_STOCK], _KEY: made[_STOCK]}
 
     def _copied(self, artifact: Artifact) -> Path:
         path = self.out / artifact.name
         path.unlink(missing_ok=True)
+        shutil.copyfile(artifact.path, path)
         # Figures for the owner are for the owner's eyes on a shared machine, too.
-        path.touch(0o644 if artifact.releasable else 0o600)
-        return Path(shutil.copyfile(artifact.path, path))
+        if artifact.releasable:
+            path.chmod(self.released_mode)
+        return path
 
     def _keep(self, upload: Upload, format_name: str, epsilon: float, delta: float | None) -> StoredDataset:
         folder = self.settings.data_dir / "datasets"
@@ -191,16 +209,16 @@ def workbench(out: Path) -> Generator[Workbench]:
     if not private.exists() and out.exists() and any(out.iterdir()):
         raise InvalidInput(f"{out} holds other files: choose a folder that is empty or does not exist yet.")
     settings = embedded_settings(private)
-    private.mkdir(parents=True, exist_ok=True, mode=0o700)
+    out.mkdir(parents=True, exist_ok=True)
     # To stderr, and only what went wrong: progress is drawn by the caller.
     logs.configure("error")
-    with _alone(private / "lock"):
+    with private_umask() as usual, _alone(private_folder(private) / "lock"):
         database = start(settings)
         try:
             # Nobody else can be at work here, so whoever holds a job is dead.
             later = datetime.now(UTC) + timedelta(seconds=settings.lease_seconds + 1)
             leases.expire_leases(database, now=later)
-            yield Workbench(out, settings, database)
+            yield Workbench(out, settings, database, _PLAIN_FILE & ~usual)
         finally:
             database.dispose()
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from datalens_service.cli.numbers import integer, integer_from, number
 from datalens_service.client.client import DEFAULT_URL
 
 _SPEC = "What to train"
@@ -16,10 +17,18 @@ _UNIT = "Whom to protect"
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 
-Epsilon = Annotated[float, typer.Option("--epsilon", help="ε this job may spend.", rich_help_panel=_SPEC)]
+Epsilon = Annotated[
+    float,
+    typer.Option("--epsilon", parser=number, help="ε this job may spend.", rich_help_panel=_SPEC),
+]
 Delta = Annotated[
     float | None,
-    typer.Option("--delta", help="δ; left out, min(1e-5, n^-1.1). Must be below 1/n.", rich_help_panel=_SPEC),
+    typer.Option(
+        "--delta",
+        parser=number,
+        help="δ; left out, min(1e-5, n^-1.1). Must be below 1/n.",
+        rich_help_panel=_SPEC,
+    ),
 ]
 MethodName = Annotated[
     str | None,
@@ -42,16 +51,30 @@ Settings = Annotated[
     ),
 ]
 Seed = Annotated[
-    int, typer.Option("--seed", help="Of training randomness; privacy noise never has a seed.", rich_help_panel=_SPEC)
+    int,
+    typer.Option(
+        "--seed",
+        parser=integer,
+        help="Of training randomness; privacy noise never has a seed.",
+        rich_help_panel=_SPEC,
+    ),
 ]
 SyntheticImages = Annotated[
     int,
-    typer.Option("--images", help="Synthetic images packed at the end; more are free later.", rich_help_panel=_SPEC),
+    typer.Option(
+        "--images",
+        parser=integer,
+        help="Synthetic images packed at the end; more are free later.",
+        rich_help_panel=_SPEC,
+    ),
 ]
 Evaluate = Annotated[
     bool,
     typer.Option(
-        "--evaluate/--no-evaluate", help="Measure usefulness on the test split, if there is one.", rich_help_panel=_SPEC
+        "--evaluation/--no-evaluation",
+        "--evaluate/--no-evaluate",
+        help="Measure usefulness on the test split, if there is one; the images are ready before that.",
+        rich_help_panel=_SPEC,
     ),
 ]
 
@@ -80,7 +103,7 @@ RecordsPerUnit = Annotated[
     int | None,
     typer.Option(
         "--records-per-unit",
-        min=1,
+        parser=integer_from(1),
         help="If the data say which images belong together (an array groups, or metadata.csv): the most training "
         "images of one group, which is then the unit of protection.",
         rich_help_panel=_UNIT,
@@ -88,7 +111,12 @@ RecordsPerUnit = Annotated[
 ]
 ClassesPerUnit = Annotated[
     int | None,
-    typer.Option("--classes-per-unit", min=1, help="Most classes that one group reaches.", rich_help_panel=_UNIT),
+    typer.Option(
+        "--classes-per-unit",
+        parser=integer_from(1),
+        help="Most classes that one group reaches.",
+        rich_help_panel=_UNIT,
+    ),
 ]
 Unit = Annotated[
     str | None, typer.Option("--unit", help="Word for one group, for example patient.", rich_help_panel=_UNIT)

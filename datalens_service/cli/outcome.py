@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from rich.console import Group, RenderableType
 
 from api.job_schemas import JobPrivacy
@@ -15,6 +15,7 @@ from datalens_service.cli.local import Workbench
 from datalens_service.evaluation import METRICS
 from datalens_service.evaluation.measures import STATUS_LABELS, written
 from datalens_service.spec import PlanSummary
+from datalens_service.store.artifacts import Audience
 from datalens_service.store.datasets import StoredDataset
 from datalens_service.store.jobs import Job, JobState
 
@@ -27,6 +28,7 @@ class Outcome(BaseModel):
     method: str
     out: Path
     files: dict[str, Path]
+    audiences: dict[str, Audience] = Field(description="For whom each file is, by its name.")
     privacy: JobPrivacy
     measures: list[dict[str, Any]]
     error: dict[str, Any] | None
@@ -42,6 +44,7 @@ def outcome_of(bench: Workbench, dataset: StoredDataset, job: Job) -> Outcome:
         method=job.spec["method"]["name"],
         out=bench.out,
         files=files,
+        audiences=bench.audiences(job) if files else {},
         privacy=JobPrivacy.of(job.charged_units, PlanSummary.model_validate(job.plan)),
         measures=measures,
         error=job.error,
@@ -63,7 +66,9 @@ def _places(outcome: Outcome) -> dict[str, object]:
         "report (for you)": ("report.html", "report.json"),
         "report (to share)": ("report-releasable.html", "report-releasable.json"),
         "generator": ("generator.safetensors",),
-        "proof of ε": ("privacy.json",),
+        "proof of ε (to share)": ("privacy.json",),
+        "key that signed (to share)": ("signing-key.pem",),
+        "journal of the account (for you)": ("account-proof.json",),
     }
     return {
         title: "\n".join(str(outcome.files[name]) for name in wanted if name in outcome.files)
@@ -79,7 +84,7 @@ def _privacy(outcome: Outcome) -> dict[str, object]:
 def _accuracies(outcome: Outcome) -> RenderableType:
     """One line per figure."""
     if not outcome.measures:
-        return "Nothing was measured: the data set has no test split, or --no-evaluate was given."
+        return "Nothing was measured: the data set has no test split, or --no-evaluation was given."
     rows = [
         (METRICS[measure["name"]].title, written(measure["value"], measure["unit"]), STATUS_LABELS[measure["status"]])
         for measure in outcome.measures

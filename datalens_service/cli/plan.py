@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from datalens_service.cli import options, output
+from datalens_service.cli.numbers import integer_from
 from datalens_service.cli.specs import SpecOptions, unit_declaration
 from datalens_service.errors import InvalidSpec
 
@@ -28,9 +29,12 @@ def plan(
     settings: options.Settings = None,
     records_per_unit: options.RecordsPerUnit = None,
     classes_per_unit: options.ClassesPerUnit = None,
-    top_k: Annotated[int | None, typer.Option("--top-k", min=1, help="Without data: k of a vote.")] = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", parser=integer_from(1), help="Without data: k of a vote.")
+    ] = None,
     noise_stddev: Annotated[
-        int | None, typer.Option("--noise-stddev", min=1, help="Without data: σ of a vote sum.")
+        int | None,
+        typer.Option("--noise-stddev", parser=integer_from(1), help="Without data: σ of a vote sum."),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:

@@ -50,6 +50,10 @@ class PhaseBars:
         spent = "" if epsilon is None else f"ε {epsilon}"
         self._progress.update(self._tasks[phase], completed=value, total=maximum, spent=spent)
 
+    def note(self, text: str) -> None:
+        """Write a line above the bars."""
+        self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
 
 class UploadBar:
     """Shows how far an upload is; if it is interrupted for good, says how to go on."""

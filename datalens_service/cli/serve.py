@@ -17,6 +17,7 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.numbers import integer_from
 from datalens_service.cli.service import KEY_FILE
 from datalens_service.cli.settings import service_settings
 from datalens_service.errors import InvalidInput
@@ -37,7 +38,12 @@ def serve(
         str | None, typer.Option("--host", help="Address to listen on; left out, DATALENS_HOST or 127.0.0.1.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", help="Port to listen on; left out, DATALENS_PORT or 8000.", min=1, max=65535)
+        int | None,
+        typer.Option(
+            "--port",
+            parser=integer_from(1, 65535),
+            help="Port to listen on; left out, DATALENS_PORT or 8000.",
+        ),
     ] = None,
     data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
     as_json: options.AsJson = False,

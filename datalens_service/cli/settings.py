@@ -34,10 +34,10 @@ def embedded_settings(data_dir: Path) -> Settings:
     Raises:
         InvalidInput: A variable is unusable.
     """
-    from datalens_service.settings import Settings
+    from datalens_service.settings import EmbeddedSettings
 
     with _named():
-        return Settings(data_dir=data_dir, database_url="", ledger_log=None, executor="local", broker_url=None)
+        return EmbeddedSettings(data_dir=data_dir, database_url="", ledger_log=None, executor="local", broker_url=None)
 
 
 @contextmanager

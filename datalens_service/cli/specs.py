@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from datalens_service.errors import InvalidSpec
+from datalens_service.notation import RefusedMember, json_value
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -66,7 +66,7 @@ class SpecOptions:
             "evaluation": {"enabled": self.evaluate},
             "device": self.device,
         }
-        for setting in self.settings:
+        for setting in _each_once(self.settings):
             _assign(wanted if setting.startswith(_EVALUATION) else wanted["method"], setting)
         try:
             return TrainingSpec.model_validate(wanted)
@@ -128,10 +128,20 @@ def _opened(inner: Any) -> dict[str, Any]:
     return dict(inner) if isinstance(inner, dict) else {}
 
 
+def _each_once(settings: Sequence[str]) -> Sequence[str]:
+    keys = [setting.partition("=")[0] for setting in settings]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise InvalidSpec(f"--set names {key} twice; name it once.")
+    return settings
+
+
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        return json_value(text)
+    except RefusedMember as refused:
+        raise InvalidSpec(f"--set: {refused}") from None
+    except (ValueError, RecursionError):
         return text
 
 

@@ -11,11 +11,13 @@ from datalens_service.cli import options, output
 from datalens_service.cli.exits import ExitCode
 from datalens_service.cli.settings import embedded_settings
 from datalens_service.cli.specs import SpecOptions, class_names, unit_declaration
-from datalens_service.ranks import ALONE, Ranks, joined
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group
 
 if TYPE_CHECKING:
     from datalens_service.cli.local import Workbench
+    from datalens_service.cli.progress import PhaseBars
     from datalens_service.data.upload import Upload
+    from datalens_service.store.datasets import StoredDataset
     from datalens_service.store.jobs import Job
 
 
@@ -47,6 +49,7 @@ def train(
 ) -> None:
     """Train on a data set of this machine and write the synthetic images.
 
+    The images are there before they are measured; --no-evaluation leaves measuring out.
     The same command again goes on where an interrupted one stopped, and shows the results of one that ended; neither
     spends anything twice. The first run's --epsilon is the budget of the folder: a further run with other settings
     gets what is left of it. Two folders for the same records are two budgets, which add up. Processes that torchrun
@@ -63,7 +66,7 @@ def train(
     upload, noticed = read_with_notices(data, class_names=class_names(classes), units=units)
     if public_test:
         upload = with_public_test(upload)
-    with joined(embedded_settings(out).rank_timeout_seconds) as ranks:
+    with join_process_group(embedded_settings(out).rank_timeout_seconds) as ranks:
         if ranks.rank:
             _assist(ranks, upload)
         else:
@@ -72,7 +75,13 @@ def train(
 
 
 def train_upload(
-    upload: Upload, format_name: str, asked: SpecOptions, out: Path, *, as_json: bool, ranks: Ranks = ALONE
+    upload: Upload,
+    format_name: str,
+    asked: SpecOptions,
+    out: Path,
+    *,
+    as_json: bool,
+    ranks: ProcessGroup = SINGLE_PROCESS,
 ) -> None:
     """Train in an output folder, with a progress bar, and show what there is afterwards.
 
@@ -100,22 +109,24 @@ def train_upload(
         job = bench.job(dataset, spec)
         if job.state.terminal:
             output.say(f"This run has ended before; nothing was spent again. Its results are in {out}.")
-        job = _work(bench, job, ranks)
+        job = _work(bench, dataset, job, ranks)
         outcome = outcome_of(bench, dataset, job)
     output.show(outcome, outcome_view(outcome), as_json=as_json)
     if outcome.error is not None:
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
-def _work(bench: Workbench, job: Job, ranks: Ranks) -> Job:
+def _work(bench: Workbench, dataset: StoredDataset, job: Job, ranks: ProcessGroup) -> Job:
     from datalens_service.cli.interruption import Interruption
     from datalens_service.cli.progress import PhaseBars
     from workers.observer import ShutdownRequested
 
     bars, interruption = PhaseBars(), Interruption()
+    delivery = _EarlyDelivery(bench, dataset, job, bars)
 
     def observe(phase: str, value: int, maximum: int) -> None:
         bars.observe(phase, value, maximum)
+        delivery.observe(phase)
         interruption.check()
 
     try:
@@ -126,7 +137,26 @@ def _work(bench: Workbench, job: Job, ranks: Ranks) -> Job:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
-def _assist(ranks: Ranks, upload: Upload) -> None:
-    from datalens_service.methods.voters import assist
+class _EarlyDelivery:
+    """Puts what a run has released into its folder as soon as it is being measured, once."""
 
-    assist(ranks, upload)
+    def __init__(self, bench: Workbench, dataset: StoredDataset, job: Job, bars: PhaseBars) -> None:
+        self._bench = bench
+        self._dataset = dataset
+        self._job = job
+        self._bars = bars
+        self._delivered = False
+
+    def observe(self, phase: str) -> None:
+        from workers.measuring import PHASE
+
+        if phase == PHASE and not self._delivered:
+            self._bench.deliver(self._job, self._dataset)
+            self._delivered = True
+            self._bars.note(f"The synthetic images are ready in {self._bench.out}; they are still being measured.")
+
+
+def _assist(ranks: ProcessGroup, upload: Upload) -> None:
+    from datalens_service.methods.datalens.distributed import run_follower
+
+    run_follower(ranks, upload)

@@ -1,4 +1,4 @@
-"""`datalens verify`: recompute the ε of a job from its privacy bundle alone."""
+"""`datalens verify`: recompute the ε of a job from its proof alone."""
 
 from __future__ import annotations
 
@@ -16,16 +16,30 @@ if TYPE_CHECKING:
 
 
 def verify(
-    bundle: Annotated[Path, typer.Argument(help="The privacy.json of a job.", exists=True, dir_okay=False)],
+    proof: Annotated[
+        Path, typer.Argument(help="The privacy.json of a job, or the archive of a release with it.", exists=True)
+    ],
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="KEY",
+            help="Public key that has to have signed it: 64 hexadecimal digits, PEM, or a file with one of them. With "
+            "it, reports can be checked as well.",
+        ),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Recompute what a job cost from its privacy bundle, and say what was verified and what cannot be.
+    """Recompute what a job cost from its proof, and say what was verified and what cannot be.
 
-    Reads nothing but the file; needs no service and no key. Exit code 1: the bundle contradicts itself.
+    Reads nothing but the file, and those beside it in an archive; needs no service. The key is published at
+    /v1/signing-key of the service that made the file. An owner may give account-proof.json as well: it proves
+    the lifetime of the account. Exit code 1: the proof contradicts itself. Exit code 2: the file is no proof.
     """
-    from datalens_service.store import bundle_verification
+    from datalens_service.signatures import public_key
+    from datalens_service.store.release_verification import verify_path
 
-    verdict = bundle_verification.verify(bundle.read_bytes())
+    verdict = verify_path(proof, None if key is None else public_key(key))
     output.show(verdict, _view(verdict), as_json=as_json)
     if not verdict.holds:
         raise typer.Exit(ExitCode.JOB_FAILED)
@@ -34,11 +48,17 @@ def verify(
 def _view(verdict: Verdict) -> Text:
     width = max(len(line.check) for line in verdict.lines)
     checked = [f"{line.status:13}  {line.check:{width}}  {line.finding}".rstrip() for line in verdict.lines]
-    summary = "Everything above holds." if verdict.holds else f"Do not rely on it. {verdict.contradiction}"
+    summary = f"Do not rely on it. {verdict.contradiction}" if verdict.contradiction else _summary(verdict)
     cannot = [f"  {sentence}" for sentence in verdict.not_verified]
-    return Text("\n".join(map(_printable, [*checked, "", summary, "", "No bundle can show:", *cannot])))
+    given = f"Given: {verdict.given}."
+    return Text("\n".join(map(_printable, [given, "", *checked, "", summary, "", "Not verified:", *cannot])))
+
+
+def _summary(verdict: Verdict) -> str:
+    unsigned = any(line.status == "not checked" for line in verdict.lines)
+    return "What was checked holds; it is not signed." if unsigned else "Everything above holds."
 
 
 def _printable(line: str) -> str:
-    """A bundle may come from anybody: no control sequence of it reaches the terminal."""
+    """A proof may come from anybody: no control sequence of it reaches the terminal."""
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)

@@ -14,6 +14,8 @@ from pydantic import BaseModel
 
 from datalens_service.client.replies import (
     DatasetInfo,
+    FileInfo,
+    FileList,
     Job,
     PlanInfo,
     Receipt,
@@ -130,6 +132,11 @@ def report(job_id: str, audience: Audience) -> Call[dict[str, Any]]:
     return Call("GET", f"/v1/jobs/{job_id}/report", json_object, options)
 
 
+def files(job_id: str) -> Call[tuple[FileInfo, ...]]:
+    """The files of a job."""
+    return Call("GET", f"/v1/jobs/{job_id}/artifacts", lambda reply: parsed(FileList, reply).items)
+
+
 def page(address: str, after: str | None) -> Call[dict[str, Any]]:
     """A portion of a list."""
     params = {"limit": str(PAGE), **({} if after is None else {"after": after})}
@@ -138,7 +145,11 @@ def page(address: str, after: str | None) -> Call[dict[str, Any]]:
 
 def chosen(**given: object) -> dict[str, str]:
     """Query or form fields of what was named."""
-    return {key: str(value) for key, value in given.items() if value is not None}
+    return {key: _text(value) for key, value in given.items() if value is not None}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def declared(**given: object) -> dict[str, Any]:

@@ -12,7 +12,16 @@ from datalens_service.client import calls
 from datalens_service.client.calls import Answer, Audience, Call, Format, Spec
 from datalens_service.client.handles import LiveJob
 from datalens_service.client.patience import Patience, refusal
-from datalens_service.client.replies import DatasetInfo, Event, Job, PlanInfo, Receipt, UploadedDataset, ValidationInfo
+from datalens_service.client.replies import (
+    DatasetInfo,
+    Event,
+    FileInfo,
+    Job,
+    PlanInfo,
+    Receipt,
+    UploadedDataset,
+    ValidationInfo,
+)
 from datalens_service.client.stream import EventLines
 from datalens_service.client.transport import ClientError, ServiceUnreachable, Transport, parsed
 
@@ -260,6 +269,14 @@ class Client:
         """The same as one HTML file."""
         return self._transport.save(f"/v1/jobs/{job_id}/report", {"audience": audience, "format": "html"}, path)
 
+    def files(self, job_id: str) -> tuple[FileInfo, ...]:
+        """The files of a job that the key may see, each with its audience."""
+        return self._do(calls.files(job_id))
+
+    def download_file(self, job_id: str, name: str, path: Path) -> Path:
+        """One of them."""
+        return self._transport.save(f"/v1/jobs/{job_id}/artifacts/{name}", {}, path)
+
     def download_samples(self, job_id: str, path: Path) -> Path:
         """PNG with samples of every class."""
         return self._transport.save(f"/v1/jobs/{job_id}/samples.png", {}, path)
@@ -274,7 +291,7 @@ class Client:
         """Synthetic images as a file; more images cost no privacy.
 
         Args:
-            job_id: A succeeded job.
+            job_id: A job whose images are ready (`released_at`); they may still be measured.
             path: Where to write; replaced once the download is complete.
             format: `npz`, `parquet`, `imagefolder` (a zip) or `webdataset` (a tar).
             n: How many; None takes what the job packed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -41,6 +41,17 @@ class ImageSchema(Reply):
     classes_per_unit: int = 1
 
 
+class Joined(Reply):
+    """The account that an upload joined, because records of it were known. For the owner of the data alone."""
+
+    known_records: int | None
+    dataset_ids: tuple[str, ...]
+    epsilon: float
+    delta: float
+    epsilon_spent: float
+    epsilon_remaining: float
+
+
 class DatasetInfo(Reply):
     """A data set as the service describes it; no record is in it."""
 
@@ -51,6 +62,7 @@ class DatasetInfo(Reply):
     image_schema: ImageSchema | None = Field(alias="schema")
     has_test_split: bool
     privacy: Budget | None
+    joined: Joined | None = None
 
 
 class NoticeInfo(Reply):
@@ -92,6 +104,7 @@ class ValidationInfo(Reply):
     state: str
     counts: dict[str, Any] | None = None
     notices: tuple[NoticeInfo, ...] = ()
+    joined: Joined | None = None
     code: str | None = None
     detail: str | None = None
     bad_files: tuple[BadFile, ...] = ()
@@ -108,6 +121,22 @@ class Receipt(Reply):
     kept: tuple[str, ...]
     account_id: str | None
     entry: dict[str, Any] | None
+
+
+class FileInfo(Reply):
+    """A file that a job made."""
+
+    name: str
+    media_type: str
+    size: int
+    sha256: str
+    audience: Literal["anyone", "owner"]
+
+
+class FileList(Reply):
+    """All files of a job that the key may see."""
+
+    items: tuple[FileInfo, ...]
 
 
 class Cost(Reply):
@@ -181,6 +210,8 @@ class Job(Reply):
     privacy: JobPrivacy
     created_at: datetime
     started_at: datetime | None
+    released_at: datetime | None = None
+    """When its images became ready; they may still be measured. None until then."""
     finished_at: datetime | None
     error: dict[str, Any] | None
 

@@ -93,7 +93,10 @@ def main() -> None:
         file_bytes=2 * DEFAULT_LIMITS.uncompressed_bytes,
     )
     outcome = _read(request)
-    (request.folder / OUTCOME).write_text(outcome.model_dump_json())
+    try:
+        (request.folder / OUTCOME).write_text(outcome.model_dump_json())
+    except OSError:
+        sys.exit(os.EX_IOERR)
 
 
 def _read(request: Request) -> Outcome:

@@ -3,6 +3,10 @@
 HMAC-SHA256(key, unit id) mod shards, for class-pure shards together with the record's own label. Sizes, order
 and labels of other units never enter, so emptying a unit changes exactly one shard; with class-pure shards, one
 for each class it has records of.
+
+A record without a declared group is identified by its position in the upload. Taking one out of the file moves those
+behind it to other shards; the guarantee then rests on the key being secret, which makes their shards look as random as
+before (docs/privacy.md, "Secrets").
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from datalens_service.data.notices import Notice
 from datalens_service.data.stored import load_dataset
 from datalens_service.data.units import UnitDeclaration
 from datalens_service.data.upload import check_class_names
-from datalens_service.errors import InvalidDataset, StoreUnavailable
+from datalens_service.errors import InsufficientStorage, InvalidDataset, StoreUnavailable
 
 _OUTCOME_BYTES: Final = 2**22
 _POLL_SECONDS: Final = 0.5
@@ -110,7 +110,8 @@ def decode(
 
     Raises:
         Refused: The file cannot be used.
-        StoreUnavailable: The disk did not take the records, or the service stops.
+        InsufficientStorage: The disk did not take the records.
+        StoreUnavailable: The service stops.
     """
     request = Request(
         path=path.absolute(),
@@ -177,13 +178,13 @@ def _environment(folder: Path) -> dict[str, str]:
 
 def _outcome(folder: Path, status: int) -> Outcome:
     path = folder / OUTCOME
+    if status == os.EX_IOERR:
+        raise InsufficientStorage("The records could not be kept; free the disk of data_dir.")
     try:
         if path.is_symlink() or path.stat().st_size > _OUTCOME_BYTES:
             raise Refused(Outcome(refusal=_BROKEN))
         return Outcome.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        if status == os.EX_IOERR:
-            raise StoreUnavailable("The records could not be kept; free the disk of data_dir.") from None
         # Killed for its processor time or memory, or by a fault in a parser.
         raise Refused(Outcome(refusal=_BROKEN if status >= 0 else OUT_OF_MEMORY)) from None
     except ValidationError:

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data.dataset import UnitIds
+from datalens_service.strict import Integer
 
 MAXIMUM_RECORDS_PER_UNIT = 1000
 NAME_PATTERN = r"^[\w -]{1,40}$"
@@ -34,8 +35,8 @@ class UnitDeclaration(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(default="group", pattern=NAME_PATTERN)
-    records: int = Field(ge=1, le=MAXIMUM_RECORDS_PER_UNIT)
-    classes: int | None = Field(default=None, ge=1, le=MAXIMUM_RECORDS_PER_UNIT)
+    records: Integer = Field(ge=1, le=MAXIMUM_RECORDS_PER_UNIT)
+    classes: Integer | None = Field(default=None, ge=1, le=MAXIMUM_RECORDS_PER_UNIT)
 
     def classes_of(self, num_classes: int) -> int:
         """Most classes that one unit can reach."""

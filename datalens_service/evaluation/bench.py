@@ -28,16 +28,22 @@ class Progress:
     Attributes:
         observe: Told of every step; may raise to stop.
         steps: In all.
+        interruption: What `observe` raised; not the fault of a figure.
     """
 
     observe: Observe
     steps: int
     done: int = field(default=0, init=False)
+    interruption: BaseException | None = field(default=None, init=False)
 
     def step(self) -> None:
         """One more."""
         self.done += 1
-        self.observe(PHASE, self.done, self.steps)
+        try:
+            self.observe(PHASE, self.done, self.steps)
+        except BaseException as error:
+            self.interruption = error
+            raise
 
 
 @dataclass
@@ -70,7 +76,7 @@ class Bench:
 
     def protocol(self, training_set: str, epochs: int) -> str:
         """What was done, for a reader who wants to do it again."""
-        return f"{self.classifier.description}, {epochs} epochs on {training_set}; tested on {self.reference.name}"
+        return f"{trained_by(self.classifier, self.settings, epochs, training_set)}; tested on {self.reference.name}"
 
     def _predicted(self, images: Images, labels: Labels, epochs: int, seed: int) -> Labels:
         return downstream.predicted(
@@ -82,8 +88,14 @@ class Bench:
             seed=seed,
             device=self.device,
             classifier=self.classifier,
+            batch_size=self.settings.batch_size,
             observe=lambda _done, _epochs: self.progress.step(),
         )
+
+
+def trained_by(classifier: Classifier, settings: EvaluationSettings, epochs: int, training_set: str) -> str:
+    """How a classifier was trained, with every number that a repetition needs."""
+    return f"{classifier.description}, {epochs} epochs on {training_set} in batches of {settings.batch_size}"
 
 
 def private_percent(name: str, values: Sequence[float], protocol: str) -> Measure:

@@ -104,11 +104,11 @@ def _side_after(side: int, padding: int) -> int:
 
 A = Classifier(
     "classifier A (convolution 3×3 with 32 channels, pool 2, dropout 0.2, convolution 3×3 with 64 channels, pool 2, "
-    "dropout 0.25, dense 64, softmax; Adam 1e-3, batches of 256; last epoch)",
+    "dropout 0.25, dense 64, softmax; Adam 1e-3; last epoch)",
     classifier_a,
 )
 RESIDUAL = Classifier(
     "a residual network (convolution 3×3 with 16 channels, three residual blocks of 16, 32 and 64 channels with "
-    "group normalisation, mean over all places, softmax; Adam 1e-3, batches of 256; last epoch)",
+    "group normalisation, mean over all places, softmax; Adam 1e-3; last epoch)",
     residual_network,
 )

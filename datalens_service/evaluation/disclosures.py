@@ -10,6 +10,8 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from datalens_service.evaluation.private_reads import PRIVATE_READS, TUNING, Audience, JobFacts, PrivateRead, Status
+
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -24,10 +26,11 @@ class Assumption(_Frozen):
 
 
 class DataAccess(_Frozen):
-    """One way in which private images are read, and what it costs."""
+    """One way in which private images are read, what it costs, and who sees more than the guarantee covers."""
 
     access: str
-    status: Literal["charged", "post-processing", "owner only, not charged", "not covered", "none"]
+    status: Status
+    audience: Audience = Field(description="Who sees what depends on the images, beyond what the guarantee covers.")
     what: str
 
 
@@ -120,15 +123,10 @@ ASSUMPTIONS: Final = (
     ),
 )
 
-TUNING: Final = (
-    "Not charged. Presets read public values only. If somebody chose parameters after looking at results on the "
-    "private images, that look is outside the budget."
-)
-
 PUBLIC_DATA: Final = PublicData(
     public_images_used=False,
     pre_trained_weights_used=False,
-    provenance="The generator started from numbers that depend on its public seed alone.",
+    provenance="Initial weights, where the method has any, depend on its public seed alone.",
 )
 
 AUDIT: Final = Audit(
@@ -152,7 +150,8 @@ LIMITS: Final = (
     "the model.",
     "Failures: after a crash a step may be charged twice and is released once; the account errs upwards.",
     "δ is not 0: with a probability of at most δ the bound by ε may fail. It is kept below 1/n.",
-    "The seal shows that the report was not changed by accident. It is not the signature of a person.",
+    "The signature shows which installation issued the report and that it was not changed since. It does not show that "
+    "the program ran as the report says.",
 )
 
 POLICY_RULE: Final = (
@@ -160,56 +159,31 @@ POLICY_RULE: Final = (
     "images again or by restoring a backup. Its owner can raise it, with a reason that the journal keeps."
 )
 
-NOT_STATED: Final = "Not stated in this copy: it would depend on private records."
+NOT_STATED: Final = "Stated in the owner's copy only: it can depend on private records."
 UNKNOWN_CONTACT: Final = "The operator of this service named none."
 
 
-def data_accesses(spec: dict[str, Any], *, charged_holdout: bool) -> tuple[DataAccess, ...]:
-    """Every way in which the job read private images.
+def data_accesses(spec: dict[str, Any], *, served: bool) -> tuple[DataAccess, ...]:
+    """Every way in which private images were read, or could be seen.
 
     Args:
         spec: Of the job, as JSON.
-        charged_holdout: Whether an accuracy was paid for from another data set's budget.
+        served: Whether the job belongs to a service, with addresses and pages.
     """
-    measured = bool(spec.get("evaluation", {}).get("enabled", False))
-    figures = DataAccess(
-        access="figures on private images",
-        status="owner only, not charged" if measured else "none",
-        what="Accuracies, floors, ceiling and fidelity on images that were not declared public."
-        if measured
-        else "The job was asked to measure nothing.",
-    )
-    holdout = DataAccess(
-        access="accuracy on a data set that was set aside",
-        status="charged" if charged_holdout else "none",
-        what="A noisy count, charged to the budget of that data set." if charged_holdout else "None was named.",
-    )
-    return (
-        DataAccess(
-            access="training",
-            status="charged",
-            what="The releases listed here, each charged before its noise was drawn.",
-        ),
-        DataAccess(
-            access="samples, pictures and more images",
-            status="post-processing",
-            what="Drawn from the released generator.",
-        ),
-        figures,
-        holdout,
-        DataAccess(
-            access="statistics and previews of the upload",
-            status="none",
-            what="Class counts, file names and thumbnails of private images are neither released nor shown.",
-        ),
-        DataAccess(access="trials before this job", status="not covered", what=TUNING),
-    )
+    facts = JobFacts.from_spec(spec, served=served)
+    return tuple(_described(read, facts) for read in PRIVATE_READS)
+
+
+def _described(read: PrivateRead, facts: JobFacts) -> DataAccess:
+    if not read.happens(facts):
+        return DataAccess(access=read.access, status="none", audience="nobody", what=read.otherwise)
+    return DataAccess(access=read.access, status=read.status, audience=read.audience, what=read.what)
 
 
 def hyperparameters(method: str) -> Hyperparameters:
     """Where the parameters of a method came from."""
     return Hyperparameters(
-        origin=f"What the client asked for, with the defaults of “{method}” filled in. The product's defaults were "
-        "chosen on MNIST, which is public, never on the images of this job.",
+        origin=f"What the client asked for, with the defaults of “{method}” filled in. The product's defaults and "
+        "presets were chosen on public image sets (MNIST, Fashion-MNIST), never on uploaded images.",
         tuning_charged=TUNING,
     )

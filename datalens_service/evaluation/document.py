@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import re
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -27,10 +28,12 @@ from datalens_service.evaluation.disclosures import (
 from datalens_service.evaluation.measures import ClassFigure, Measure, Unavailable
 from datalens_service.evaluation.spending import SpendPoint
 from datalens_service.evaluation.statement import Guarantee, Lifetime, Scope, Tier
+from datalens_service.signatures import MEMBER, Signature, SignatureInvalid, signer
 
-FORMAT: Final = "datalens-report/2"
+FORMAT: Final = "datalens-report/3"
 SCHEMA_FILE: Final = "docs/privacy-report.schema.json"
-SEALED_BY: Final = "SHA-256 of the JSON without its member seal: keys sorted, no spaces, UTF-8"
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+SEALED_BY: Final = "SHA-256 of the JSON without its members seal and signature: keys sorted, no spaces, UTF-8"
 
 
 class _Frozen(BaseModel):
@@ -144,14 +147,16 @@ class Seal(_Frozen):
 
     scheme: str
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    account_entries: int | None = Field(description="Length of the account's journal when the report was written.")
-    account_head: str | None = Field(description="Hash of its last entry then.")
+    account_entries: int | None = Field(
+        description="Length of the account's journal when the report was written; for the owner."
+    )
+    account_head: str | None = Field(description="Hash of its last entry then; for the owner.")
 
 
 class ReportDocument(_Frozen):
     """A privacy report. Losses are rounded up, what remains is rounded down."""
 
-    format: Literal["datalens-report/2"]
+    format: Literal["datalens-report/3"]
     view: Literal["owner", "releasable"]
     synthetic: Literal[True]
     product: ProductSection
@@ -168,18 +173,27 @@ class ReportDocument(_Frozen):
     privacy: PrivacySection
     method: MethodSection
     seal: Seal
+    signature: Signature | None = Field(description="By the installation that made the report.")
 
     @model_validator(mode="after")
     def _others_see_nothing_private(self) -> ReportDocument:
-        for_others = self.view == "releasable"
-        if for_others and (self.per_class or self.unavailable or not all(one.releasable for one in self.measures)):
-            raise ValueError("a releasable report holds a figure that is for the owner")
+        if self.view == "releasable":
+            if self.per_class or self.unavailable or not all(one.releasable for one in self.measures):
+                raise ValueError("a releasable report holds a figure that is for the owner")
+            if any(one is not None for one in self._of_the_account()):
+                raise ValueError("a releasable report tells of the account, which is for the owner")
         return self
+
+    def _of_the_account(self) -> tuple[object, ...]:
+        """What changes if another upload shares a record with this one."""
+        account = (self.seal.account_entries, self.seal.account_head, self.dataset.fingerprint.value)
+        opened_on = _DATE.fullmatch(self.privacy.policy.set_on)
+        return (*account, opened_on, self.privacy.lifetime, self.privacy.linked_datasets)
 
 
 def seal_of(content: dict[str, Any]) -> str:
-    """SHA-256 over everything but the seal."""
-    sealed = {key: value for key, value in content.items() if key != "seal"}
+    """SHA-256 over everything but the seal and the signature."""
+    sealed = {key: value for key, value in content.items() if key not in ("seal", MEMBER)}
     canonical = json.dumps(sealed, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -207,6 +221,10 @@ def check(content: bytes) -> None:
         raise ReportIncomplete("The report of this job is not complete: a member is missing.")
     if document.seal.sha256 != seal_of(given):
         raise ReportIncomplete("The report of this job was changed after it was sealed.")
+    try:
+        signer(content)
+    except SignatureInvalid as error:
+        raise ReportIncomplete("The report of this job was changed after it was signed.") from error
 
 
 def json_schema() -> dict[str, Any]:
@@ -218,6 +236,6 @@ def json_schema() -> dict[str, Any]:
             model["required"] = list(model["properties"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:datalens-service:privacy-report:2",
+        "$id": "urn:datalens-service:privacy-report:3",
         **schema,
     }

@@ -1,7 +1,7 @@
 """How well a network that was trained on one image set labels another.
 
-Adam 1e-3, batches of 256, a fixed number of epochs. The network of the last epoch counts: nothing is selected on
-the test images.
+Adam 1e-3, batches of 256 unless another number is named, a fixed number of epochs. The network of the last epoch
+counts: nothing is selected on the test images.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def accuracy(
     seed: int,
     device: str,
     classifier: Classifier = A,
+    batch_size: int = BATCH,
     observe: Observe | None = None,
 ) -> float:
     """Train a classifier on one set and return its accuracy on the other.
@@ -49,6 +50,7 @@ def accuracy(
         seed: Of initial weights, order and dropout; the global random state is left as it was.
         device: "cpu" or a CUDA device.
         classifier: Its architecture.
+        batch_size: Images per step.
         observe: Called after each epoch with (epochs done, epochs).
 
     Returns:
@@ -56,7 +58,8 @@ def accuracy(
     """
     found = predicted(
         train_images, train_labels, test_images, num_classes,
-        epochs=epochs, seed=seed, device=device, classifier=classifier, observe=observe,
+        epochs=epochs, seed=seed, device=device, classifier=classifier, batch_size=batch_size,
+        observe=observe,
     )  # fmt: skip
     return 100 * float(np.mean(found == test_labels))
 
@@ -71,6 +74,7 @@ def predicted(
     seed: int,
     device: str,
     classifier: Classifier = A,
+    batch_size: int = BATCH,
     observe: Observe | None = None,
 ) -> Labels:
     """Train a classifier on one set and return the labels that it gives to the other.
@@ -82,7 +86,8 @@ def predicted(
     """
     network = trained(
         train_images, train_labels, num_classes,
-        epochs=epochs, seed=seed, device=device, classifier=classifier, observe=observe,
+        epochs=epochs, seed=seed, device=device, classifier=classifier, batch_size=batch_size,
+        observe=observe,
     )  # fmt: skip
     return _labelled(network, test_images, device)
 
@@ -96,6 +101,7 @@ def trained(
     seed: int,
     device: str,
     classifier: Classifier = A,
+    batch_size: int = BATCH,
     observe: Observe | None = None,
 ) -> torch.nn.Module:
     """A classifier after its last epoch; arguments as `accuracy`."""
@@ -107,7 +113,7 @@ def trained(
         pixels, targets = _on(device, images, labels)
         optimizer = torch.optim.Adam(network.parameters(), _LEARNING_RATE)
         for epoch in range(epochs):
-            _train_epoch(network, optimizer, pixels, targets)
+            _train_epoch(network, optimizer, pixels, targets, batch_size)
             if observe is not None:
                 observe(epoch + 1, epochs)
     return network
@@ -123,12 +129,16 @@ def _on(device: str, images: Images, labels: Labels) -> tuple[torch.Tensor, torc
 
 
 def _train_epoch(
-    network: torch.nn.Module, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor
+    network: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    batch_size: int,
 ) -> None:
     import torch
 
     network.train()
-    for rows in torch.split(torch.randperm(len(labels)).to(labels.device), BATCH):
+    for rows in torch.split(torch.randperm(len(labels)).to(labels.device), batch_size):
         loss = torch.nn.functional.cross_entropy(network(scaled(images[rows])), labels[rows])
         optimizer.zero_grad()
         torch.autograd.backward(loss)

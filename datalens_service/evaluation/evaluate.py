@@ -6,21 +6,22 @@ hears (steps done, steps in all) depends on settings and public numbers only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Final
 
-from datalens_service.data.dataset import Dataset, Labels
-from datalens_service.errors import WorkerUnavailable
+from datalens_service.data.dataset import Dataset, Labels, Split
 from datalens_service.evaluation import classifiers, floors
+from datalens_service.evaluation.attempts import attempted
 from datalens_service.evaluation.bench import Bench, Observe, Progress, percent_on, private_percent
 from datalens_service.evaluation.classifiers import Classifier
-from datalens_service.evaluation.fidelity import fidelity
-from datalens_service.evaluation.measures import EXTRACTOR_TITLES, ClassFigure, Measure, Unavailable
+from datalens_service.evaluation.fidelity import fidelity, score_alone
+from datalens_service.evaluation.measures import EXTRACTOR_TITLES, METRICS, ClassFigure, Measure, Unavailable
 from datalens_service.evaluation.per_class import per_class
 from datalens_service.evaluation.reference import Reference, fidelity_reference, test_reference
-from datalens_service.evaluation.settings import EvaluationSettings
-from datalens_service.models.generator import Generator
+from datalens_service.evaluation.settings import EvaluationSettings, ExtractorKind
+from datalens_service.models.generators.generator import Generator
 
 _SUFFIXES = {"": classifiers.A, "_resnet": classifiers.RESIDUAL}
 _CLASSIFIER_NAMES = {"": "classifier A", "_resnet": "residual network"}
@@ -68,6 +69,18 @@ class Evaluation:
     unavailable: tuple[Unavailable, ...] = ()
 
 
+PENDING: Final = Evaluation(
+    unavailable=(
+        Unavailable(
+            figure="All figures",
+            reason="The evaluation had not ended when this report was written. If the job has ended, its evaluation "
+            "was cancelled or broke off: the images are complete all the same.",
+        ),
+    )
+)
+"""Of a job whose images are ready and whose evaluation goes on."""
+
+
 def evaluate(subject: Subject, settings: EvaluationSettings, observe: Observe) -> Evaluation:
     """Measure what the settings ask for and the data set allows.
 
@@ -81,13 +94,28 @@ def evaluate(subject: Subject, settings: EvaluationSettings, observe: Observe) -
     tested = test_reference(subject.dataset)
     compared = fidelity_reference(subject.dataset, subject.holdout, settings) if settings.fidelity else None
     progress = Progress(observe, _steps(subject, settings, tested, compared))
-    measures, lines = _utility(subject, settings, tested, progress) if tested else ([], [])
-    found = list(_fidelities(subject, settings, compared, progress)) if compared else []
-    return Evaluation(
-        measures=(*measures, *(one for figures in found if isinstance(figures, list) for one in figures)),
-        per_class=tuple(lines),
-        unavailable=tuple(one for one in found if isinstance(one, Unavailable)),
-    )
+    collected = _Collected()
+    if tested is not None:
+        _utility(subject, settings, tested, progress, collected)
+    if compared is not None:
+        _fidelities(subject, settings, compared, progress, collected)
+    return Evaluation(tuple(collected.measures), tuple(collected.per_class), tuple(collected.unavailable))
+
+
+@dataclass
+class _Collected:
+    """What was measured so far, and what could not be."""
+
+    measures: list[Measure] = field(default_factory=list)
+    per_class: list[ClassFigure] = field(default_factory=list)
+    unavailable: list[Unavailable] = field(default_factory=list)
+
+    def add(self, outcome: list[Measure] | Unavailable) -> None:
+        """Measures of one attempt, or why there are none."""
+        if isinstance(outcome, Unavailable):
+            self.unavailable.append(outcome)
+        else:
+            self.measures += outcome
 
 
 def _steps(subject: Subject, settings: EvaluationSettings, tested: Reference | None, compared: Reference | None) -> int:
@@ -101,16 +129,11 @@ def _steps(subject: Subject, settings: EvaluationSettings, tested: Reference | N
 
 
 def _utility(
-    subject: Subject, settings: EvaluationSettings, tested: Reference, progress: Progress
-) -> tuple[list[Measure], list[ClassFigure]]:
-    measures: list[Measure] = []
-    lines: list[ClassFigure] = []
+    subject: Subject, settings: EvaluationSettings, tested: Reference, progress: Progress, collected: _Collected
+) -> None:
     for suffix in ("", "_resnet") if settings.stronger_classifier else ("",):
         bench = _bench(subject, settings, tested, _SUFFIXES[suffix], progress)
-        found, table = _under_one_classifier(subject, bench, suffix)
-        measures += found
-        lines += table
-    return measures, lines
+        _under_one_classifier(subject, bench, suffix, collected)
 
 
 def _bench(
@@ -119,25 +142,48 @@ def _bench(
     return Bench(tested, subject.dataset.schema.num_classes, settings, classifier, subject.device, progress)
 
 
-def _under_one_classifier(subject: Subject, bench: Bench, suffix: str) -> tuple[list[Measure], list[ClassFigure]]:
-    """Accuracy, floors and ceiling, and the table of classes."""
-    settings, schema = bench.settings, subject.dataset.schema
-    own = _trained_on_samples(subject.generator, bench)
-    protocol = bench.protocol(f"{settings.synthetic_images:,} synthetic images", settings.epochs)
-    measures = [percent_on(bench.reference, f"accuracy{suffix}", bench.accuracies(own), protocol)]
+def _under_one_classifier(subject: Subject, bench: Bench, suffix: str, collected: _Collected) -> None:
+    """Accuracy, floors and ceiling, and the table of classes; each is attempted for itself."""
+    settings, drawn = bench.settings, f"{bench.settings.synthetic_images:,} synthetic images"
+    accuracy, floor, ceiling = f"accuracy{suffix}", f"floor_moments{suffix}", f"ceiling{suffix}"
+    protocol = bench.protocol(drawn, settings.epochs)
+    own = attempted(METRICS[accuracy].title, lambda: _trained_on_samples(subject.generator, bench), bench.progress)
+    if isinstance(own, Unavailable):
+        collected.add(own)
+    else:
+        collected.add([percent_on(bench.reference, accuracy, bench.accuracies(own), protocol)])
     if settings.floors and not suffix:
-        measures.append(_floor_averages(subject, bench))
+        title = METRICS["floor_averages"].title
+        collected.add(attempted(title, lambda: [_floor_averages(subject, bench)], bench.progress))
     if settings.floors and subject.floor_generator is not None:
-        values = bench.accuracies(_trained_on_samples(subject.floor_generator, bench))
-        measures.append(private_percent(f"floor_moments{suffix}", values, protocol))
-    real = None
-    if settings.ceiling:
-        train, epochs = subject.dataset.train, _ceiling_epochs(settings, schema.num_units)
-        real = bench.predictions(lambda _seed: (train.images, train.labels), epochs)
-        protocol = bench.protocol(f"{len(train):,} real training images", epochs)
-        measures.append(private_percent(f"ceiling{suffix}", bench.accuracies(real), protocol))
-    labels = bench.reference.split.labels
-    return measures, per_class(_CLASSIFIER_NAMES[suffix], schema.class_names, labels, own, real)
+        moments = subject.floor_generator
+        collected.add(
+            attempted(METRICS[floor].title, lambda: [_floor_moments(moments, bench, floor, protocol)], bench.progress)
+        )
+    real = _ceiling(subject, bench, ceiling, collected) if settings.ceiling else None
+    if not isinstance(own, Unavailable):
+        names, labels = subject.dataset.schema.class_names, bench.reference.split.labels
+        collected.per_class += per_class(_CLASSIFIER_NAMES[suffix], names, labels, own, real)
+
+
+def _floor_moments(generator: Generator, bench: Bench, name: str, protocol: str) -> Measure:
+    return private_percent(name, bench.accuracies(_trained_on_samples(generator, bench)), protocol)
+
+
+def _ceiling(subject: Subject, bench: Bench, name: str, collected: _Collected) -> list[Labels] | None:
+    """Labels after training on the real images; None if that failed."""
+    train, epochs = subject.dataset.train, _ceiling_epochs(bench.settings, subject.dataset.schema.num_units)
+    real = attempted(METRICS[name].title, lambda: _ceiling_predictions(train, bench, epochs), bench.progress)
+    if isinstance(real, Unavailable):
+        collected.add(real)
+        return None
+    protocol = bench.protocol(f"{len(train):,} real training images", epochs)
+    collected.add([private_percent(name, bench.accuracies(real), protocol)])
+    return real
+
+
+def _ceiling_predictions(train: Split, bench: Bench, epochs: int) -> list[Labels]:
+    return bench.predictions(lambda _seed: (train.images, train.labels), epochs)
 
 
 def _trained_on_samples(generator: Generator, bench: Bench) -> list[Labels]:
@@ -177,22 +223,37 @@ def _floor_averages(subject: Subject, bench: Bench) -> Measure:
 
 
 def _fidelities(
-    subject: Subject, settings: EvaluationSettings, reference: Reference, progress: Progress
-) -> Iterator[list[Measure] | Unavailable]:
+    subject: Subject, settings: EvaluationSettings, reference: Reference, progress: Progress, collected: _Collected
+) -> None:
     """The figures of each extractor, or why there are none."""
-    synthetic, _ = subject.generator.sample(settings.fidelity_images)
     for kind in settings.fidelity:
-        try:
-            yield fidelity(
-                kind,
-                synthetic,
-                reference,
-                subject.dataset.schema.num_classes,
-                most_images=settings.fidelity_images,
-                folder=subject.folder,
-                inception_weights=subject.inception_weights,
-                device=subject.device,
-            )
-        except WorkerUnavailable as error:
-            yield Unavailable(figure=f"Fidelity, {EXTRACTOR_TITLES[kind]}", reason=error.detail)
+        figure = f"Fidelity, {EXTRACTOR_TITLES[kind]}"
+        outcome = attempted(figure, partial(_fidelity, subject, settings, reference, kind), progress)
+        collected.add(outcome)
+        if isinstance(outcome, Unavailable) and kind == "inception" and reference.kind != "public":
+            # Anybody may see the score: whether it is there must not depend on private images.
+            score = attempted(figure, partial(_score, subject, settings, reference), progress)
+            collected.measures += [] if isinstance(score, Unavailable) else score
         progress.step()
+
+
+def _score(subject: Subject, settings: EvaluationSettings, reference: Reference) -> list[Measure]:
+    synthetic, _ = subject.generator.sample(settings.fidelity_images)
+    weights, device = subject.inception_weights, subject.device
+    return score_alone(synthetic, reference, inception_weights=weights, device=device)
+
+
+def _fidelity(
+    subject: Subject, settings: EvaluationSettings, reference: Reference, kind: ExtractorKind
+) -> list[Measure]:
+    synthetic, _ = subject.generator.sample(settings.fidelity_images)
+    return fidelity(
+        kind,
+        synthetic,
+        reference,
+        subject.dataset.schema.num_classes,
+        most_images=settings.fidelity_images,
+        folder=subject.folder,
+        inception_weights=subject.inception_weights,
+        device=subject.device,
+    )

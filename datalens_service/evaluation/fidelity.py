@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FEWEST_IMAGES: Final = 50
 """Below this many images on either side no figure is worth its name."""
 
+_NOT_INSTALLED: Final = "torch-fidelity is not installed; install it with: pip install 'datalens-service[worker]'."
 _KID_SUBSETS: Final = 20
 _KID_SUBSET_SIZE: Final = 500
 _IMAGES_PER_SCORE_SPLIT: Final = 200
@@ -101,6 +102,34 @@ def fidelity(
     return [_measure(name, found, extractor, reference) for name in _FIGURES]
 
 
+def score_alone(
+    synthetic: Images, reference: Reference, *, inception_weights: Path | None, device: str
+) -> list[Measure]:
+    """The inception score where the figures beside it could not be had: it looks at synthetic images alone.
+
+    Args:
+        synthetic: uint8 (n, height, width, channels).
+        reference: Private; not read.
+        inception_weights: The operator's file, or None.
+        device: "cpu" or a CUDA device.
+
+    Raises:
+        WorkerUnavailable: No weights, or no torch-fidelity.
+    """
+    try:
+        import torch_fidelity
+
+        from datalens_service.evaluation import inception
+    except ImportError as error:
+        raise WorkerUnavailable(_NOT_INSTALLED) from error
+    extractor = Extractor("inception", inception.NAME, *inception.weights(inception_weights))
+    score = torch_fidelity.calculate_metrics(
+        input1=_tensors(synthetic, extractor), isc=True, **_options(extractor, len(synthetic), device)
+    )
+    alone = Comparison({"score": float(score[_FIGURES["score"][1]])}, len(synthetic))
+    return [_measure("score", [alone] * 3, extractor, reference)]
+
+
 def _extractor(
     kind: ExtractorKind, parts: Halves, num_classes: int, path: Path, inception_weights: Path | None, device: str
 ) -> Extractor:
@@ -112,9 +141,7 @@ def _extractor(
             return Extractor(kind, domain_extractor.NAME, path, digest)
         from datalens_service.evaluation import inception
     except ImportError as error:
-        raise WorkerUnavailable(
-            "torch-fidelity is not installed; install it with: pip install 'datalens-service[worker]'."
-        ) from error
+        raise WorkerUnavailable(_NOT_INSTALLED) from error
     return Extractor(kind, inception.NAME, *inception.weights(inception_weights))
 
 
@@ -125,24 +152,31 @@ def _compared(images: Images, reference: Images, extractor: Extractor, device: s
     found = torch_fidelity.calculate_metrics(
         input1=_tensors(images, extractor),
         input2=_tensors(reference, extractor),
-        feature_extractor=extractor.registered_name,
-        feature_extractor_weights_path=str(extractor.weights),
         isc=True,
         fid=True,
         kid=True,
         prc=True,
-        isc_splits=max(1, min(10, count // _IMAGES_PER_SCORE_SPLIT)),
         kid_subsets=_KID_SUBSETS,
         kid_subset_size=min(_KID_SUBSET_SIZE, count),
-        batch_size=_BATCHES[extractor.kind],
-        cuda=device.startswith("cuda"),
-        cache=False,
-        # Also keeps the features in this process: no worker processes are started.
-        save_cpu_ram=True,
-        verbose=False,
+        **_options(extractor, count, device),
     )
     scales = {name: 100.0 if unit == "percent" else 1.0 for name, (unit, _) in _FIGURES.items()}
     return Comparison({name: scales[name] * float(found[key]) for name, (_, key) in _FIGURES.items()}, count)
+
+
+def _options(extractor: Extractor, count: int, device: str) -> dict[str, object]:
+    """What every comparison under an extractor is told."""
+    return {
+        "feature_extractor": extractor.registered_name,
+        "feature_extractor_weights_path": str(extractor.weights),
+        "isc_splits": max(1, min(10, count // _IMAGES_PER_SCORE_SPLIT)),
+        "batch_size": _BATCHES[extractor.kind],
+        "cuda": device.startswith("cuda"),
+        "cache": False,
+        # Also keeps the features in this process: no worker processes are started.
+        "save_cpu_ram": True,
+        "verbose": False,
+    }
 
 
 def _measure(name: str, found: list[Comparison], extractor: Extractor, reference: Reference) -> Measure:

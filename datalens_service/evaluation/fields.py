@@ -64,5 +64,5 @@ FIELDS: Final[dict[str, Required]] = {
     "F23": Required("Empirical audit", ("privacy.audit", "privacy.evidence")),
     "F24": Required("Known limits", ("privacy.limits",)),
     "F25": Required("Retention and deletion", ("privacy.retention",)),
-    "F26": Required("Contact, date, seal", ("contact", "date", "seal")),
+    "F26": Required("Contact, date, seal, signature", ("contact", "date", "seal", "signature")),
 }  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from datalens_service.data.dataset import Images, Labels
 
 if TYPE_CHECKING:
-    from datalens_service.models.generator import Generator
+    from datalens_service.models.generators.generator import Generator
 
 COLUMNS: Final = 10
 NEIGHBOURS: Final = 7

@@ -22,6 +22,8 @@ from datalens_service.evaluation.statement import PrivacyStatement, Release
 from datalens_service.evaluation.summary import summary, usefulness
 from datalens_service.privacy.accounting import NeighboringRelation
 
+View = Literal["owner", "releasable"]
+
 
 def _version() -> str:
     return version("datalens-service")
@@ -82,29 +84,28 @@ class Report(_Frozen):
     measures: tuple[Measure, ...] = ()
     per_class: tuple[ClassFigure, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
+    served: bool = Field(default=True, description="Whether a service has the images; False for a run without one.")
 
 
 def owner_view(report: Report) -> dict[str, Any]:
     """The whole report as JSON, for the owner of the private images; valid by `document.check`."""
-    return _view("owner", report, report.account)
+    return _view("owner", report)
 
 
 def releasable_view(report: Report) -> dict[str, Any]:
     """The report as JSON without any figure that is private or for the owner; valid by `document.check`.
 
-    The account of several uploads is for the owner: that they share records depends on the records.
+    Nothing of the account is in it, shared with another upload or not: what other jobs spent and that two uploads
+    share a record would otherwise show by what is there and what is not.
     """
-    lifetime, account = report.privacy.lifetime, report.account
-    if lifetime is not None and lifetime.linked:
-        report = report.model_copy(update={"privacy": report.privacy.model_copy(update={"lifetime": None})})
-        account = None
-    shown = [measure for measure in report.measures if measure.releasable]
-    report = report.model_copy(update={"measures": tuple(shown), "per_class": (), "unavailable": ()})
-    return _view("releasable", report, account)
+    shown = tuple(measure for measure in report.measures if measure.releasable)
+    privacy = report.privacy.model_copy(update={"lifetime": None})
+    without = {"privacy": privacy, "account": None, "measures": shown, "per_class": (), "unavailable": ()}
+    return _view("releasable", report.model_copy(update=without))
 
 
-def _view(view: Literal["owner", "releasable"], report: Report, account: AccountFacts | None) -> dict[str, Any]:
-    method = report.method
+def _view(view: View, report: Report) -> dict[str, Any]:
+    method, account = report.method, report.account
     content = {
         "format": FORMAT,
         "view": view,
@@ -120,10 +121,10 @@ def _view(view: Literal["owner", "releasable"], report: Report, account: Account
         "measures": [_explained(measure) for measure in report.measures],
         "per_class": [figure.model_dump(mode="json") for figure in report.per_class],
         "unavailable": [figure.model_dump(mode="json") for figure in report.unavailable],
-        "privacy": _privacy(view, report, account),
+        "privacy": _privacy(view, report),
         "method": {"name": method.name, "spec": method.spec, "plan": [described(release) for release in method.plan]},
     }
-    return {**content, "seal": _seal(content, account)}
+    return {**content, "seal": _seal(content, account), "signature": None}
 
 
 def _dataset(facts: DatasetFacts, account: AccountFacts | None) -> dict[str, Any]:
@@ -135,20 +136,17 @@ def _dataset(facts: DatasetFacts, account: AccountFacts | None) -> dict[str, Any
     return {**facts.model_dump(mode="json"), "fingerprint": fingerprint}
 
 
-def _privacy(view: Literal["owner", "releasable"], report: Report, account: AccountFacts | None) -> dict[str, Any]:
-    privacy, method = report.privacy, report.method
-    charged_holdout = any(measure.name == "accuracy_holdout" for measure in report.measures)
-    linked = account.linked_datasets if account is not None and view == "owner" else None
+def _privacy(view: View, report: Report) -> dict[str, Any]:
+    privacy, method, account = report.privacy, report.method, report.account
+    linked = None if account is None else list(account.linked_datasets)
     sections: dict[str, Any] = {
         "trust": list(disclosures.TRUST),
         "mechanisms": [described(release) for release in privacy.releases],
         "recomputation": _dumped(report.recomputation or _not_recomputed(privacy)),
         "assumptions": [_dumped(one) for one in disclosures.ASSUMPTIONS],
-        "data_accesses": [
-            _dumped(one) for one in disclosures.data_accesses(method.spec, charged_holdout=charged_holdout)
-        ],
-        "lifetime_note": wording.LIFETIME if privacy.lifetime else disclosures.NOT_STATED,
-        "linked_datasets": None if linked is None else list(linked),
+        "data_accesses": [_dumped(one) for one in disclosures.data_accesses(method.spec, served=report.served)],
+        "lifetime_note": _lifetime_note(view, privacy),
+        "linked_datasets": linked,
         "linked_note": wording.LINKED if view == "owner" else disclosures.NOT_STATED,
         "policy": _dumped(_policy(account)),
         "public_data": _dumped(disclosures.PUBLIC_DATA),
@@ -158,6 +156,12 @@ def _privacy(view: Literal["owner", "releasable"], report: Report, account: Acco
         "limits": list(disclosures.LIMITS),
     }
     return {**privacy.model_dump(mode="json", exclude={"releases"}), **sections}
+
+
+def _lifetime_note(view: View, privacy: PrivacyStatement) -> str:
+    if view == "releasable":
+        return wording.LIFETIME_WITHHELD
+    return wording.LIFETIME if privacy.lifetime else wording.NO_ACCOUNT
 
 
 def _policy(account: AccountFacts | None) -> disclosures.Policy:
@@ -170,7 +174,7 @@ def _policy(account: AccountFacts | None) -> disclosures.Policy:
 
 
 def _not_recomputed(privacy: PrivacyStatement) -> Recomputation:
-    note = "Not run for this report. `datalens verify` does it from the job's bundle."
+    note = "Not run for this report. `datalens verify` does it from the job's privacy.json."
     return Recomputation(by="nobody", epsilon=None, delta=privacy.delta, agrees=None, note=note)
 
 

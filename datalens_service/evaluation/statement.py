@@ -79,16 +79,14 @@ class Guarantee(_Frozen):
 
 
 class Lifetime(_Frozen):
-    """The data set's account over all its jobs, deleted ones included, as ε at the account's δ."""
+    """The data set's account over all its jobs, deleted ones included, as ε at the account's δ. For the owner."""
 
     limit: float
     spent: float = Field(description="Rounded up.")
     reserved: float = Field(default=0.0, description="Of jobs that still run, rounded up.")
     remaining: float = Field(description="Rounded down.")
     delta: float
-    linked: bool = Field(
-        default=False, description="Whether other uploads share records with this one; then for the owner only."
-    )
+    linked: bool = Field(default=False, description="Whether other uploads share records with this one.")
 
 
 class Scope(_Frozen):
@@ -136,7 +134,7 @@ class PrivacyStatement(_Frozen):
     evidence: str = wording.EVIDENCE
     scope: Scope
     retention: str = wording.RETENTION
-    lifetime: Lifetime | None = Field(description="None for a run without a service behind it.")
+    lifetime: Lifetime | None = Field(description="None in a copy to pass on, and for a run without a service.")
 
 
 def privacy_statement(

@@ -42,7 +42,7 @@ EVIDENCE: Final = (
 PUBLIC: Final = (
     "The number of {unit}s, the names of the classes and the shape of the images, as the owner declared them.",
     "The parameters of the method and the plan of releases; both are fixed before a private image is read.",
-    "No public images and no pre-trained weights were used.",
+    "No public images and no pre-trained weights were used in training.",
 )
 
 GROUPED: Final = (
@@ -84,13 +84,20 @@ NEVER_RELEASED: Final = (
 )
 
 RETENTION: Final = (
-    "The raw images stay with the service until the owner deletes the data set. What was spent stays on its account "
-    "after that."
+    "The raw images stay with the service, or in the folder of a run without one, until the owner deletes them. In a "
+    "service, what was spent stays on the account after that."
 )
 
 LIFETIME: Final = (
     "All jobs on these records, deleted ones included, as if they were one release. Losses are rounded up, what "
     "remains is rounded down."
+)
+
+NO_ACCOUNT: Final = "No account was kept of this run."
+
+LIFETIME_WITHHELD: Final = (
+    "The lifetime budget of these records is in the owner's copy. Whoever holds several releases from the same records "
+    "adds up their μ²; μ of each job is in its proof, privacy.json."
 )
 
 LINKED: Final = "Uploads that share an image share one account; the lifetime figures count their losses together."

@@ -51,7 +51,11 @@ class AccuracyCount(Mechanism[Answers, float]):
         """A release is one query."""
         return 1
 
-    def total(self, contributions: Answers) -> Integers:
+    def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
+        """Always: a unit counts once, whatever it holds."""
+        return True
+
+    def exact_sum(self, contributions: Answers) -> Integers:
         """int64 array (1,): the count."""
         _, first = np.unique(contributions.units, return_index=True)
         return np.array([np.count_nonzero(contributions.right[first])], dtype=np.int64)

@@ -66,7 +66,16 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         """How many queries of one release a single unit can influence."""
 
     @abstractmethod
-    def total(self, contributions: Contributions) -> Integers:
+    def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
+        """Whether the price is that of units with these public bounds; there is no default.
+
+        Args:
+            records_per_unit: Largest number of records of one unit.
+            classes_per_unit: Largest number of classes that records of one unit belong to.
+        """
+
+    @abstractmethod
+    def exact_sum(self, contributions: Contributions) -> Integers:
         """The un-noised sum; private."""
 
     @abstractmethod
@@ -106,7 +115,7 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         """
         noisy = account.replay(step)
         if noisy is None:
-            exact = self.total(contributions())
+            exact = self.exact_sum(contributions())
             account.charge(step, self.label(), self.cost())
             noisy = exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
             account.store(step, noisy)

@@ -1,7 +1,7 @@
 """Count-sketch votes: top-k sign votes hashed into small tables (FetchSGD in DataLens).
 
-DataLens (CCS 2021), appendix C.2, Algorithm 7, as stated in algorithms.md, section 3. Unlike there, the noise
-is added to the summed table; what follows is post-processing. Claim, proof and tests: docs/mechanisms/count_sketch.md.
+DataLens (CCS 2021), appendix C.2, Algorithm 7. Unlike there, the noise is added to the summed table; what follows is
+post-processing. Claim, proof and tests: docs/mechanisms/count_sketch.md.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class CountSketch(VoteMechanism):
         for cells, signs in zip(hashes.cells, hashes.signs, strict=True):
             signed = votes * torch.from_numpy(signs).to(votes.device)
             tables.index_add_(-1, torch.from_numpy(cells).to(votes.device), signed.to(torch.int16))
-        return _truncated(tables, self.row_bound_squared)
+        return _truncate(tables, self.row_bound_squared)
 
     def decode(self, noisy: Integers) -> Directions:
         """Direction per image with at most `top_k` coordinates: float32 array (images, dimensions).
@@ -97,7 +97,7 @@ class CountSketch(VoteMechanism):
         return _Hashes(columns * self.rows + np.arange(self.rows)[:, None], signs)
 
 
-def _truncated(tables: torch.Tensor, bound_squared: int) -> torch.Tensor:
+def _truncate(tables: torch.Tensor, bound_squared: int) -> torch.Tensor:
     """Zero the cells behind the first that would pass the bound, in exact integers.
 
     Collisions lengthen about half of all tables, by a few percent. The last columns lose what is too much, the

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from datalens_service.mechanisms.base import Integers, Mechanism
-from datalens_service.mechanisms.moments import place_in_unit
+from datalens_service.mechanisms.moments import position_in_unit
 from datalens_service.privacy.accounting import NeighboringRelation
 
 Floats = NDArray[np.float32] | NDArray[np.float64]
@@ -26,7 +26,7 @@ _LARGEST_RADIUS = 2**12
 _ROWS = 512
 
 
-class Factors(NamedTuple):
+class OuterProductFactors(NamedTuple):
     """Private contributions: two vectors per record."""
 
     left: Floats
@@ -38,7 +38,7 @@ class Factors(NamedTuple):
 
 
 @final
-class CrossProductSum(Mechanism[Factors, NDArray[np.float64]]):
+class CrossProductSum(Mechanism[OuterProductFactors, NDArray[np.float64]]):
     """Noisy Σ x·yᵀ.
 
     Formal guarantee: ‖x·yᵀ‖_F = ‖x‖·‖y‖ ≤ P, the product of the two radii.
@@ -64,18 +64,22 @@ class CrossProductSum(Mechanism[Factors, NDArray[np.float64]]):
         """A release is one query."""
         return 1
 
+    def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
+        """A record enters one block of the sum, so the number of classes does not matter."""
+        return self.records_per_unit == records_per_unit
+
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """See the class."""
         product = self.radius(self.left_dimensions) * self.radius(self.right_dimensions)
         factor = 4 if relation == NeighboringRelation.REPLACE_ONE else 1
         return Fraction(factor * self.records_per_unit**2 * product**2)
 
-    def total(self, contributions: Factors) -> Integers:
+    def exact_sum(self, contributions: OuterProductFactors) -> Integers:
         """int64 array (left_dimensions, right_dimensions)."""
-        kept = np.flatnonzero(place_in_unit(contributions.units) < self.records_per_unit)
+        counted = np.flatnonzero(position_in_unit(contributions.units) < self.records_per_unit)
         result = np.zeros((self.left_dimensions, self.right_dimensions))
-        for start in range(0, len(kept), _ROWS):
-            rows = kept[start : start + _ROWS]
+        for start in range(0, len(counted), _ROWS):
+            rows = counted[start : start + _ROWS]
             left, right = self.on_grid(contributions.left[rows]), self.on_grid(contributions.right[rows])
             result += left.T.astype(np.float64) @ right.astype(np.float64)
         return result.astype(np.int64)

@@ -1,7 +1,7 @@
 """k-level votes: rotated gradients rounded without bias to a few levels (D2P-Fed in DataLens).
 
-DataLens (CCS 2021), appendix C.2, Algorithms 5 and 6, as stated in algorithms.md, section 2. The levels are
-integers, the noise is on every rotated coordinate. Claim, proof and tests: docs/mechanisms/klevel.md.
+DataLens (CCS 2021), appendix C.2, Algorithms 5 and 6. The levels are integers, the noise is on every rotated
+coordinate. Claim, proof and tests: docs/mechanisms/klevel.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from datalens_service.mechanisms.base import Integers
-from datalens_service.mechanisms.votes import Directions, VoteMechanism, finite_and_clipped
+from datalens_service.mechanisms.votes import Directions, VoteMechanism, clip_and_sanitize
 
 if TYPE_CHECKING:
     import torch
@@ -67,16 +67,16 @@ class KLevel(VoteMechanism):
         """
         import torch
 
-        clipped = finite_and_clipped(gradients, self.clip)
+        clipped = clip_and_sanitize(gradients, self.clip)
         signs = torch.from_numpy(self._signs()).to(clipped)
         rotated = _cosine_transform(clipped * signs).div_(self.clip).clamp_(-1, 1)
         # A level's index r is a number from 0 to K−1; a coordinate x in [−1, 1] lies at (x + 1)·(K−1)/2.
-        place = (self._shortened(rotated) + 1) * ((self.levels - 1) / 2)
+        position = (self._shorten(rotated) + 1) * ((self.levels - 1) / 2)
         if self.stochastic:
-            place = place + torch.rand(place.shape, generator=generator, device=place.device, dtype=place.dtype)
-            index = place.floor_().clamp_(0, self.levels - 1)
+            coins = torch.rand(position.shape, generator=generator, device=position.device, dtype=position.dtype)
+            index = (position + coins).floor_().clamp_(0, self.levels - 1)
         else:
-            index = place.round_()
+            index = position.round_()
         votes = (2 * index - (self.levels - 1)).to(torch.int16)
         return votes * (clipped != 0).any(dim=-1, keepdim=True)
 
@@ -99,7 +99,7 @@ class KLevel(VoteMechanism):
             return float(bound)
         return bound - self.dimensions - 8 * math.sqrt(bound)
 
-    def _shortened(self, rows: torch.Tensor) -> torch.Tensor:
+    def _shorten(self, rows: torch.Tensor) -> torch.Tensor:
         """Rows longer than allowed, scaled back; entries in [−1, 1]."""
         import torch
 

@@ -1,6 +1,6 @@
 """Moments: noisy sums of bounded vectors and of their outer products, per class or pooled.
 
-Vectors are rounded to an integer grid; the rounding is inside the sensitivity, so the sum is an exact integer
+GroupedVectors are rounded to an integer grid; the rounding is inside the sensitivity, so the sum is an exact integer
 and the noise an exact discrete Gaussian. Claim, proof and tests: docs/mechanisms/moments.md.
 """
 
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 _LARGEST_RADIUS = 2**12
 
 
-class Vectors(NamedTuple):
+class GroupedVectors(NamedTuple):
     """Private contributions: one row per record."""
 
     values: Floats
@@ -34,7 +34,7 @@ class Vectors(NamedTuple):
     """(records,) identity of each record's unit; of one unit, `records_per_unit` records count at most."""
 
 
-class BoundedSum(Mechanism[Vectors, Floats]):
+class BoundedSum(Mechanism[GroupedVectors, Floats]):
     """What first and second moments share: the grid and its radius."""
 
     num_groups: int = Field(ge=1, description="Classes that are summed apart; 1 = pooled.")
@@ -51,6 +51,10 @@ class BoundedSum(Mechanism[Vectors, Floats]):
         """A release is one query."""
         return 1
 
+    def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
+        """A record enters one block of the sum, so the number of classes does not matter."""
+        return self.records_per_unit == records_per_unit
+
     def on_grid(self, values: Floats) -> Floats:
         """Rows as whole numbers (held in float64) with L2 norm at most `radius`."""
         finite = np.isfinite(values).all(axis=1, keepdims=True)
@@ -61,21 +65,21 @@ class BoundedSum(Mechanism[Vectors, Floats]):
         squared = np.einsum("ij,ij->i", rounded, rounded)
         return np.asarray(np.where(squared[:, None] <= float(self.radius**2), rounded, 0.0))
 
-    def _parts(self, contributions: Vectors) -> list[Floats]:
+    def _parts(self, contributions: GroupedVectors) -> list[Floats]:
         """Rows on the grid per group, of the first `records_per_unit` records of every unit."""
-        kept = place_in_unit(contributions.units) < self.records_per_unit
+        counted = position_in_unit(contributions.units) < self.records_per_unit
         rows = self.on_grid(contributions.values)
-        return [rows[kept & (contributions.groups == group)] for group in range(self.num_groups)]
+        return [rows[counted & (contributions.groups == group)] for group in range(self.num_groups)]
 
 
-def place_in_unit(units: Integers) -> Integers:
+def position_in_unit(units: Integers) -> Integers:
     """For each record, how many of its unit come before it."""
     order = np.argsort(units, kind="stable")
     ordered = units[order]
     first = np.searchsorted(ordered, ordered, side="left")
-    places = np.empty(len(units), dtype=np.int64)
-    places[order] = np.arange(len(units)) - first
-    return places
+    positions = np.empty(len(units), dtype=np.int64)
+    positions[order] = np.arange(len(units)) - first
+    return positions
 
 
 @final
@@ -101,7 +105,7 @@ class VectorSum(BoundedSum):
             return self.records_per_unit**2 * Fraction(4 * self.radius**2 + 2 * self.count_weight**2)
         return self.records_per_unit**2 * Fraction(self.radius**2 + self.count_weight**2)
 
-    def total(self, contributions: Vectors) -> Integers:
+    def exact_sum(self, contributions: GroupedVectors) -> Integers:
         """int64 array (num_groups, 1 + dimensions): weighted count, then the vector sum."""
         parts = self._parts(contributions)
         counts = np.array([[self.count_weight * len(part)] for part in parts], dtype=np.int64)
@@ -134,7 +138,7 @@ class OuterProductSum(BoundedSum):
         factor = 2 if relation == NeighboringRelation.REPLACE_ONE else 1
         return Fraction(factor * self.records_per_unit**2 * self.radius**4)
 
-    def total(self, contributions: Vectors) -> Integers:
+    def exact_sum(self, contributions: GroupedVectors) -> Integers:
         """int64 array (num_groups, d(d+1)/2)."""
         upper = np.triu_indices(self.dimensions)
         products = [part.T @ part for part in self._parts(contributions)]

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from datalens_service.mechanisms.base import Integers
-from datalens_service.mechanisms.votes import Directions, Threshold, VoteMechanism, finite_and_clipped
+from datalens_service.mechanisms.votes import Directions, Threshold, VoteMechanism, clip_and_sanitize
 
 if TYPE_CHECKING:
     import torch
@@ -72,7 +72,7 @@ def sign_votes(gradients: torch.Tensor, top_k: int, clip: float, coins: torch.Ge
     """
     import torch
 
-    clipped = finite_and_clipped(gradients, clip)
+    clipped = clip_and_sanitize(gradients, clip)
     magnitudes = clipped.abs()
     largest = magnitudes.amax(dim=-1, keepdim=True)
     if coins is None:
@@ -91,23 +91,23 @@ def _largest(magnitudes: torch.Tensor, count: int) -> torch.Tensor:
     if count >= magnitudes.shape[-1]:
         return torch.ones_like(magnitudes, dtype=torch.bool)
     bar = _order_statistic(magnitudes, count)
-    kept = magnitudes >= bar
-    surplus = kept.view(torch.uint8).sum(dim=-1, keepdim=True, dtype=torch.int32) - count
+    selected = magnitudes >= bar
+    surplus = selected.view(torch.uint8).sum(dim=-1, keepdim=True, dtype=torch.int32) - count
     if not surplus.any():
-        return kept
+        return selected
     equal = magnitudes == bar
-    places = equal.cumsum(dim=-1, dtype=torch.int32)
-    return kept & ~(equal & (places > places[..., -1:] - surplus))
+    rank = equal.cumsum(dim=-1, dtype=torch.int32)
+    return selected & ~(equal & (rank > rank[..., -1:] - surplus))
 
 
 def _order_statistic(magnitudes: torch.Tensor, count: int) -> torch.Tensor:
     """The `count`-th largest entry of every row (…, 1), for entries of at least 0."""
     import torch
 
-    place = magnitudes.shape[-1] - count
+    index = magnitudes.shape[-1] - count
     if magnitudes.device.type != "cpu":
-        return magnitudes.kthvalue(place + 1, dim=-1, keepdim=True).values
+        return magnitudes.kthvalue(index + 1, dim=-1, keepdim=True).values
     # Floats of at least 0 are ordered as their bits are; NumPy selects integers fastest.
     array = magnitudes.numpy()
-    bits = np.partition(array.view(f"i{array.itemsize}"), place, axis=-1)[..., place : place + 1]
+    bits = np.partition(array.view(f"i{array.itemsize}"), index, axis=-1)[..., index : index + 1]
     return torch.from_numpy(np.ascontiguousarray(bits).view(array.dtype))

@@ -20,6 +20,7 @@ from pydantic import Field
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms.base import Integers, Mechanism
 from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.strict import Number
 
 if TYPE_CHECKING:
     import torch
@@ -27,16 +28,16 @@ if TYPE_CHECKING:
 _IN_CACHE: Final = 2**18
 """Numbers."""
 
-Threshold = float | Literal["none"]
+Threshold = Number | Literal["none"]
 Directions = NDArray[np.float32]
 
 
-def _same(sums: Integers) -> Integers:
+def _unchanged(sums: Integers) -> Integers:
     return sums
 
 
-class SomeImages(NamedTuple):
-    """Gradients of teachers that vote on a part of the images only; on all others they vote zero.
+class PartialGradients(NamedTuple):
+    """Gradients of teachers that vote on a part of the images; on all others they vote zero.
 
     Attributes:
         gradients: (teachers, part of the images, dimensions).
@@ -47,25 +48,25 @@ class SomeImages(NamedTuple):
     images: slice
 
 
-Blocks = Iterable["torch.Tensor | SomeImages"]
+GradientBlocks = Iterable["torch.Tensor | PartialGradients"]
 
 
 @dataclass(frozen=True)
-class SharedVotes:
-    """Gradients of the teachers that are here, when others are elsewhere.
+class DistributedGradients:
+    """Gradients of one rank's teachers, to be summed with those of all other ranks.
 
     Attributes:
-        blocks: As `VoteMechanism.total` takes them.
-        first: Number of the first teacher that is here.
-        add_up: Called with integers once `blocks` is summed; gives the sum of what all ranks call it with.
+        blocks: As `VoteMechanism.exact_sum` takes them.
+        first_teacher: Number of the first teacher of this rank.
+        all_reduce: Called with the sum of `blocks`; gives the sum over all ranks.
     """
 
-    blocks: Blocks
-    first: int = 0
-    add_up: Callable[[Integers], Integers] = _same
+    blocks: GradientBlocks
+    first_teacher: int = 0
+    all_reduce: Callable[[Integers], Integers] = _unchanged
 
 
-class VoteMechanism(Mechanism["Blocks | SharedVotes", Directions]):
+class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Directions]):
     """Noisy sum of one row of integers per teacher and image; an image is one query.
 
     Formal guarantee: a unit lives in the shard of one teacher (of one teacher per class it has records of), whose
@@ -138,13 +139,17 @@ class VoteMechanism(Mechanism["Blocks | SharedVotes", Directions]):
         return min(self.images, self.images_per_teacher * self.classes_per_unit * moved)
 
     @final
-    def total(self, contributions: Blocks | SharedVotes) -> Integers:
+    def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
+        """All records of a unit have one teacher; with class-pure shards, one for each of its classes."""
+        return self.classes_voted_apart == 1 or self.classes_per_unit == classes_per_unit
+
+    @final
+    def exact_sum(self, contributions: GradientBlocks | DistributedGradients) -> Integers:
         """Sum of all teachers' rows.
 
         Args:
-            contributions: Blocks of gradients, each (teachers, images, dimensions) or a part of the images, any
-                float dtype; a teacher belongs to one block. Shared with other ranks, each of which calls this with
-                its own.
+            contributions: GradientBlocks of gradients, each (teachers, images, dimensions) or a part of the images, any
+                float dtype; a teacher belongs to one block. When distributed, every rank calls this with its own.
 
         Returns:
             int64 array (images, coordinates).
@@ -152,28 +157,28 @@ class VoteMechanism(Mechanism["Blocks | SharedVotes", Directions]):
         Raises:
             InvalidInput: More than `num_teachers` teachers voted.
         """
-        if not isinstance(contributions, SharedVotes):
-            contributions = SharedVotes(contributions)
-        own, voters = self._own_total(contributions)
-        sums = contributions.add_up(np.append(own, voters))
+        if not isinstance(contributions, DistributedGradients):
+            contributions = DistributedGradients(contributions)
+        local, voters = self._local_sum(contributions)
+        sums = contributions.all_reduce(np.append(local, voters))
         self._check_voters(int(sums[-1]))
-        return sums[:-1].reshape(own.shape)
+        return sums[:-1].reshape(local.shape)
 
-    def _own_total(self, contributions: SharedVotes) -> tuple[Integers, int]:
-        """Sum and number of the teachers that are here."""
+    def _local_sum(self, contributions: DistributedGradients) -> tuple[Integers, int]:
+        """Sum and number of this rank's teachers."""
         import torch
 
         total, voters = torch.zeros((self.images, self.coordinates), dtype=torch.int64), 0
         for block in contributions.blocks:
-            gradients, rows = block if isinstance(block, SomeImages) else (block, slice(None))
+            gradients, rows = block if isinstance(block, PartialGradients) else (block, slice(None))
             # By where the block begins, not by who sums it.
-            seed = self.seed + contributions.first + voters
+            seed = self.seed + contributions.first_teacher + voters
             coins = torch.Generator(gradients.device).manual_seed(seed % 2**63)
             voters += len(gradients)
             self._check_voters(voters)
             total = total.to(gradients.device)
             for part in torch.split(gradients, _teachers_at_once(gradients)):
-                total[rows] += self.within_bound(self.encode(part, coins)).sum(dim=0, dtype=torch.int64)
+                total[rows] += self.zero_out_of_bound_rows(self.encode(part, coins)).sum(dim=0, dtype=torch.int64)
         return total.cpu().numpy(), voters
 
     def _check_voters(self, voters: int) -> None:
@@ -181,7 +186,7 @@ class VoteMechanism(Mechanism["Blocks | SharedVotes", Directions]):
             raise InvalidInput(f"More than {self.num_teachers} teachers voted in one release.")
 
     @final
-    def within_bound(self, votes: torch.Tensor) -> torch.Tensor:
+    def zero_out_of_bound_rows(self, votes: torch.Tensor) -> torch.Tensor:
         """Zero every row that is too long, and every teacher that votes on too many images.
 
         The proved bound thus holds even if `encode` were wrong.
@@ -198,8 +203,8 @@ class VoteMechanism(Mechanism["Blocks | SharedVotes", Directions]):
         squared = torch.linalg.vecdot(wide, wide)
         few_images = (squared > 0).sum(dim=1, keepdim=True) <= self.images_per_teacher
         inside = (squared <= self.row_bound_squared) & few_images
-        kept: torch.Tensor = votes * inside[..., None]
-        return kept
+        guarded: torch.Tensor = votes * inside[..., None]
+        return guarded
 
     def direction(self, sums: NDArray[np.float64] | Integers) -> Directions:
         """Threshold the sums: the sign where a sum reaches β·N, or the plain mean without threshold.
@@ -220,7 +225,7 @@ def _teachers_at_once(gradients: torch.Tensor) -> int:
     return max(1, _IN_CACHE // max(1, gradients[0].numel()))
 
 
-def finite_and_clipped(gradients: torch.Tensor, clip: float) -> torch.Tensor:
+def clip_and_sanitize(gradients: torch.Tensor, clip: float) -> torch.Tensor:
     """Clip every coordinate to [−clip, clip]; a row that is not finite becomes 0."""
     import torch
 

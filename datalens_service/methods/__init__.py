@@ -1,11 +1,11 @@
 """The methods; this union is the registry that REST, CLI, contract tests and documentation walk through."""
 
-from datalens_service.methods.base import Loop, Method, Place, Plan
+from datalens_service.methods.base import ExecutionOptions, Method, Plan, TrainingRun
+from datalens_service.methods.datalens.method import DataLens
 from datalens_service.methods.guided import Guided
 from datalens_service.methods.mixture import Mixture
 from datalens_service.methods.moments import Moments
-from datalens_service.methods.teacher_gradients import DataLens
 
 AnyMethod = DataLens | Moments | Mixture | Guided
 
-__all__ = ["AnyMethod", "DataLens", "Guided", "Loop", "Method", "Mixture", "Moments", "Place", "Plan"]
+__all__ = ["AnyMethod", "DataLens", "ExecutionOptions", "Guided", "Method", "Mixture", "Moments", "Plan", "TrainingRun"]

@@ -1,4 +1,4 @@
-"""What a method is: a plan that says what will be charged, and a loop that does exactly that."""
+"""What a method is: a plan that says what will be charged, and a run that does exactly that."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import Account, AnyMechanism
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
-from datalens_service.ranks import ALONE, Ranks
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 
 if TYPE_CHECKING:
     import numpy as np
 
     from datalens_service.data.dataset import Dataset
-    from datalens_service.models.generator import Generator
+    from datalens_service.models.generators.generator import Generator
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a run computes; it changes speed.
+class ExecutionOptions:
+    """Where a run computes: it changes speed, not results.
 
     Attributes:
         device: "cpu", "cuda", "cuda:1", …
         folder: Private to the job and on a disk, for what does not fit into memory; None takes the system's folder for
             temporary files.
-        ranks: Processes that share its teachers; this one is number 0.
+        group: Processes that share its teachers; this one is rank 0.
     """
 
     device: str = "cpu"
     folder: Path | None = None
-    ranks: Ranks = ALONE
+    group: ProcessGroup = SINGLE_PROCESS
 
 
 class PlannedRelease(BaseModel):
@@ -73,12 +73,12 @@ class Plan(BaseModel):
         return sum(release.units(relation) for release in self.releases)
 
 
-class Loop(Protocol):
+class TrainingRun(Protocol):
     """A run in progress. Its state is private until `generator` hands out the released part."""
 
     @property
     def steps(self) -> int:
-        """Number of releases this loop will make."""
+        """Number of releases this run will make."""
 
     def may_stop_before(self, step: int) -> bool:
         """Whether a generator exists without `step` and all later ones."""
@@ -89,8 +89,8 @@ class Loop(Protocol):
     def generator(self) -> Generator:
         """The released artefact after the steps made so far."""
 
-    def start_generator(self) -> Generator | None:
-        """What a warm start released, before any vote refined it; None without one."""
+    def initial_generator(self) -> Generator | None:
+        """The released model that training started from; None without a warm start."""
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything the next step needs; private, may be empty if replaying is cheap."""
@@ -119,5 +119,7 @@ class Method(BaseModel, ABC):
         """
 
     @abstractmethod
-    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place) -> Loop:
-        """A loop that makes the releases of `plan` on `dataset`."""
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> TrainingRun:
+        """A run that makes the releases of `plan` on `dataset`."""

@@ -16,23 +16,23 @@ from pydantic import Field
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
-from datalens_service.mechanisms.moments import Vectors
-from datalens_service.methods.base import Method, Place, Plan, PlannedRelease
-from datalens_service.methods.moments import (
+from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.methods.base import ExecutionOptions, Method, Plan, PlannedRelease
+from datalens_service.methods.moments import Moments, MomentsRun
+from datalens_service.methods.record_sums import (
     COUNT_WEIGHT,
-    Moment,
-    Moments,
-    MomentsLoop,
-    SumsLoop,
+    GroupedSum,
+    StatelessRun,
     calibrated,
-    seen_dimensions,
-    sums_of,
+    list_sums,
+    summed_dimensions,
 )
-from datalens_service.models.mixture import MixtureFit, nearest
+from datalens_service.models.generators.mixture import MixtureFit, nearest
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
+from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
-    from datalens_service.models.generator import Generator
+    from datalens_service.models.generators.generator import Generator
 
 _RELEASES_OF_MOMENTS = 3
 
@@ -41,22 +41,22 @@ class Mixture(Method):
     """Parameters of the mixture method; constants were chosen on MNIST (docs/methods.md)."""
 
     name: Literal["mixture"] = "mixture"
-    components: int = Field(default=10, ge=2, le=64, description="K, Gaussians per class.")
-    iterations: int = Field(default=4, ge=1, le=20, description="How often the centres move.")
-    subspace_dimensions: int = Field(default=60, ge=1, le=512)
-    clip_norm: float = Field(
+    components: Integer = Field(default=10, ge=2, le=64, description="K, Gaussians per class.")
+    iterations: Integer = Field(default=4, ge=1, le=20, description="How often the centres move.")
+    subspace_dimensions: Integer = Field(default=60, ge=1, le=512)
+    clip_norm: Number = Field(
         default=0.35, gt=0, le=1, description="Largest length of an image, as a fraction of an all-white one."
     )
-    residual_norm: float = Field(
+    residual_norm: Number = Field(
         default=0.65, gt=0, le=1, description="Largest distance from the class mean, as a fraction of clip_norm."
     )
-    component_norm: float = Field(
+    component_norm: Number = Field(
         default=0.55, gt=0, le=1, description="Largest distance from a centre, as a fraction of clip_norm."
     )
-    pooling: float = Field(default=150.0, ge=0, description="Records' worth of the class in a component's covariance.")
-    subspace_share: float = Field(default=0.25, gt=0, lt=1, description="Share of μ² for the subspace.")
-    means_share: float = Field(default=0.30, gt=0, lt=1, description="Share of μ² for counts and means.")
-    start_share: float = Field(
+    pooling: Number = Field(default=150.0, ge=0, description="Records' worth of the class in a component's covariance.")
+    subspace_share: Number = Field(default=0.25, gt=0, lt=1, description="Share of μ² for the subspace.")
+    means_share: Number = Field(default=0.30, gt=0, lt=1, description="Share of μ² for counts and means.")
+    start_share: Number = Field(
         default=0.20, gt=0, lt=1, description="Part of the shares for means and covariances that places the centres."
     )
 
@@ -74,7 +74,7 @@ class Mixture(Method):
         rest, rank = 1 - self.start_share, self.rank(schema)
         return Plan(
             releases=(
-                self._products(schema, 1, seen_dimensions(schema), self.subspace_share * units),
+                self._products(schema, 1, summed_dimensions(schema), self.subspace_share * units),
                 self._means(schema, classes, self.means_share * self.start_share * units),
                 self._products(schema, classes, rank, covariances_share * self.start_share * units),
                 self._means(schema, components, self.means_share * rest * units, self.iterations),
@@ -82,9 +82,11 @@ class Mixture(Method):
             )
         )
 
-    def start(self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, place: Place) -> MixtureLoop:
-        """A loop over the releases; beside noise, only the first centres are random, and they are public."""
-        return MixtureLoop(self, plan, dataset, randomness)
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> MixtureRun:
+        """A run of the releases; beside noise, only the first centres are random, and they are public."""
+        return MixtureRun(self, plan, dataset, randomness)
 
     def rank(self, schema: Schema) -> int:
         """Dimensions of the subspace."""
@@ -110,13 +112,13 @@ class Mixture(Method):
         return calibrated(mechanism, units)
 
 
-class MixtureLoop(SumsLoop):
+class MixtureRun(StatelessRun):
     """The releases of a run: those of moments, then those of the components."""
 
     def __init__(self, parameters: Mixture, plan: Plan, dataset: Dataset, randomness: TrainingRandomness) -> None:
         lengths = Moments(clip_norm=parameters.clip_norm, residual_norm=parameters.residual_norm)
-        self._start = MomentsLoop(lengths, Plan(releases=plan.releases[:_RELEASES_OF_MOMENTS]), dataset)
-        self._mechanisms = sums_of(plan)[self._start.steps :]
+        self._start = MomentsRun(lengths, Plan(releases=plan.releases[:_RELEASES_OF_MOMENTS]), dataset)
+        self._mechanisms = list_sums(plan)[self._start.steps :]
         self._parameters = parameters
         self._schema = dataset.schema
         self._rng = randomness.numpy("mixture.centres")
@@ -136,17 +138,17 @@ class MixtureLoop(SumsLoop):
         released = mechanism.release(lambda: self._contributions(mechanism), step=step, account=account, noise=noise)
         if isinstance(mechanism, VectorSum):
             stddev = mechanism.noise_stddev
-            self._components.learn_centres(released, stddev / mechanism.count_weight, stddev / mechanism.grid)
+            self._components.estimate_centres(released, stddev / mechanism.count_weight, stddev / mechanism.grid)
         else:
             scale = self._parameters.component_norm**2
-            self._components.learn_covariances(released * scale, mechanism.noise_stddev / mechanism.grid**2 * scale)
+            self._components.estimate_covariances(released * scale, mechanism.noise_stddev / mechanism.grid**2 * scale)
 
     def generator(self) -> Generator:
         """The class-conditional mixture."""
-        from datalens_service.models.generator import Generator
+        from datalens_service.models.generators.generator import Generator
 
         records = self._start.records
-        tensors = records.lifted(self._components.tensors(records.clip_norm))
+        tensors = records.lift(self._components.tensors(records.clip_norm))
         return Generator("mixture", self._schema, {}, tensors)
 
     @property
@@ -157,7 +159,7 @@ class MixtureLoop(SumsLoop):
             self._fit = MixtureFit(self._start.fit, parameters.components, parameters.pooling, self._rng)
         return self._fit
 
-    def _contributions(self, mechanism: Moment) -> Vectors:
+    def _contributions(self, mechanism: GroupedSum) -> GroupedVectors:
         """What every record adds to the sums of the component next to it."""
         records, centres = self._start.records, self._components.centres
         coordinates = records.coordinates(self._start.fit.basis)

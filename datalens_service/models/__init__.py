@@ -1,1 +1,1 @@
-"""Models: teachers, which stay private, and generators, which are released."""
+"""Models: private teachers, released generators, and what trains a generator on released numbers."""

@@ -15,21 +15,21 @@ _BETA2: Final = 0.999
 _EPSILON: Final = 1e-8
 
 
-class Slots(NamedTuple):
-    """Parameters and their moments, under the same names."""
+class AdamState(NamedTuple):
+    """Parameters with their first and second moments, under the same names."""
 
     parameters: dict[str, Tensor]
     first: dict[str, Tensor]
     second: dict[str, Tensor]
 
     @classmethod
-    def of(cls, parameters: dict[str, Tensor]) -> Slots:
+    def from_parameters(cls, parameters: dict[str, Tensor]) -> AdamState:
         """Moments of 0 beside `parameters`, which are kept, not copied."""
         zeros = [{name: torch.zeros_like(value) for name, value in parameters.items()} for _ in range(2)]
         return cls(parameters, *zeros)
 
     @classmethod
-    def zeros(cls, shapes: Mapping[str, tuple[int, ...]], make: Callable[[tuple[int, ...]], Tensor]) -> Slots:
+    def zeros(cls, shapes: Mapping[str, tuple[int, ...]], make: Callable[[tuple[int, ...]], Tensor]) -> AdamState:
         """Parameters and moments of 0, each tensor from `make`, parameters first."""
         return cls(*({name: make(shape) for name, shape in shapes.items()} for _ in cls._fields))
 
@@ -37,27 +37,29 @@ class Slots(NamedTuple):
         """All tensors by part and name."""
         return {f"{part}/{name}": value for part, named in self._asdict().items() for name, value in named.items()}
 
-    def block(self, rows: slice) -> Slots:
+    def block(self, rows: slice) -> AdamState:
         """Views of some rows of every tensor."""
-        return Slots(*({name: value[rows] for name, value in part.items()} for part in self))
+        return AdamState(*({name: value[rows] for name, value in part.items()} for part in self))
 
 
-def adam_step(slots: Slots, gradients: dict[str, Tensor], steps: int, learning_rate: float, beta1: float) -> None:
+def adam_step(
+    adam_state: AdamState, gradients: dict[str, Tensor], steps: int, learning_rate: float, beta1: float
+) -> None:
     """One step in place; elementwise, so entries of a tensor never meet.
 
     Args:
-        slots: Contiguous tensors.
+        adam_state: Contiguous tensors.
         gradients: Of every parameter.
         steps: Taken before this one.
         learning_rate: Step size.
         beta1: Decay of the first moment.
     """
     adam(
-        [slots.parameters[name] for name in gradients],
+        [adam_state.parameters[name] for name in gradients],
         # The fused kernel reads memory in order and takes no strides into account.
         [value.contiguous() for value in gradients.values()],
-        [slots.first[name] for name in gradients],
-        [slots.second[name] for name in gradients],
+        [adam_state.first[name] for name in gradients],
+        [adam_state.second[name] for name in gradients],
         [],
         [torch.full((), float(steps), device=value.device) for value in gradients.values()],
         fused=True,

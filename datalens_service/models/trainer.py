@@ -1,4 +1,4 @@
-"""Moves a generator network along released directions (algorithms.md, section 1, step 7).
+"""Moves a generator network along released directions.
 
 All of it is post-processing of what a mechanism handed out: it may be repeated, averaged and replayed.
 """
@@ -16,8 +16,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.errors import CheckpointMismatch, InvalidSpec, StateConflict
-from datalens_service.models.adam import Slots, adam_step
-from datalens_service.models.image_network import ImageNetwork, Tensors
+from datalens_service.models.adam import AdamState, adam_step
+from datalens_service.models.generators.image_network import ImageNetwork, Tensors
 
 State = dict[str, NDArray[np.generic]]
 
@@ -60,15 +60,17 @@ class StudentTrainer:
         self._network = network.to(device)
         self._schema = schema
         self._device = torch.device(device)
-        self._slots = Slots.of({name: value.detach() for name, value in network.named_parameters()})
+        self._adam_state = AdamState.from_parameters(
+            {name: value.detach() for name, value in network.named_parameters()}
+        )
         self._learning_rate, self._beta1 = learning_rate, beta1
         self._updates = updates
         self._averaging = averaging
-        self._average = {name: value.clone() for name, value in self._slots.parameters.items()}
+        self._average = {name: value.clone() for name, value in self._adam_state.parameters.items()}
         self._directions = 0
         self._proposal: _Proposal | None = None
 
-    def begin(self, released: Tensors) -> None:
+    def load_initial(self, released: Tensors) -> None:
         """Put released tensors, such as a Gaussian's, into the network before the first direction.
 
         Raises:
@@ -116,8 +118,10 @@ class StudentTrainer:
         for number in range(self._updates):
             distance = torch.square(self._network(inputs, labels) - targets).sum()
             gradients = torch.autograd.grad(distance, list(self._network.parameters()))
-            named = dict(zip(self._slots.parameters, gradients, strict=True))
-            adam_step(self._slots, named, self._directions * self._updates + number, self._learning_rate, self._beta1)
+            named = dict(zip(self._adam_state.parameters, gradients, strict=True))
+            adam_step(
+                self._adam_state, named, self._directions * self._updates + number, self._learning_rate, self._beta1
+            )
         self._proposal = None
         self._include_in_average()
 
@@ -157,8 +161,8 @@ class StudentTrainer:
         parts = {
             "network": self._network.state_dict(),
             "average": self._average,
-            "first": self._slots.first,
-            "second": self._slots.second,
+            "first": self._adam_state.first,
+            "second": self._adam_state.second,
         }
         return {f"{part}/{name}": value for part, named in parts.items() for name, value in named.items()}
 
@@ -173,7 +177,7 @@ class StudentTrainer:
     def _include_in_average(self) -> None:
         self._directions += 1
         decay = min(self._averaging, (1 + self._directions) / (10 + self._directions))
-        for name, value in self._slots.parameters.items():
+        for name, value in self._adam_state.parameters.items():
             self._average[name].lerp_(value, 1 - decay)
 
 

@@ -1,7 +1,8 @@
 """Two sources of randomness of two types that cannot be exchanged.
 
-`NoiseSource` is for privacy: discrete Gaussian noise, exact, from the operating system's entropy. It has no
-seed, no state and therefore nothing to copy on fork, to store in a checkpoint or to repeat on resume.
+`NoiseSource` is for privacy: discrete Gaussian noise, and the secret coins of Poisson sampling, exact, from the
+operating system's entropy. It has no seed, no state and therefore nothing to copy on fork, to store in a checkpoint
+or to repeat on resume.
 
 `TrainingRandomness` is for everything the guarantee does not rest on (initial weights, batches, stochastic
 rounding): seeded, addressed by purpose and step, so that a resumed run repeats it without stored state.
@@ -28,6 +29,9 @@ _LARGEST_ROUND: Final = 2**8
 # Multiples of σ in |Y| beyond this have probability e^-512 and would leave the range of int64.
 _LARGEST_MULTIPLE: Final = 512
 _CHUNK: Final = 2**18
+
+COIN_BITS: Final = 53
+"""Probabilities of coins are whole multiples of 2^-53."""
 
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
@@ -58,6 +62,25 @@ class NoiseSource:
             stop = min(start + _CHUNK, size)
             draws[start:stop] = _discrete_gaussian(stop - start, noise_stddev)
         return draws.reshape(shape)
+
+    def coins(self, count: int, numerator: int) -> Booleans:
+        """Independent coins, one for each privacy unit: who is in a Poisson-sampled batch.
+
+        Amplification by sampling rests on these coins: whoever draws them must neither store nor show them.
+
+        Args:
+            count: How many.
+            numerator: Each is True with a probability of exactly numerator / 2^53.
+
+        Returns:
+            bool array (count,).
+
+        Raises:
+            InvalidSpec: The probability is not within 0 and 1.
+        """
+        if not 0 <= numerator <= 2**COIN_BITS:
+            raise InvalidSpec("The probability of a coin must lie between 0 and 1.")
+        return (_words(count) >> np.uint64(64 - COIN_BITS)) < np.uint64(numerator)
 
 
 def _discrete_gaussian(size: int, stddev: int) -> Integers:

@@ -9,13 +9,16 @@ was in a batch. Shuffled batches are not Poisson samples: counting them as such 
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
 from datalens_service.errors import InvalidDelta, InvalidSpec
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.recomputation import pld_accountant
 
 POISSON: Final = "poisson"
+
+LOSS_INTERVAL: Final = 1e-4
+"""Privacy losses are rounded up to multiples of it."""
 
 # Zero-out puts a contribution of zero in the place of a unit's own.
 _RELATIONS: Final = {
@@ -50,15 +53,44 @@ def poisson_sampled_epsilon(
         WorkerUnavailable: dp_accounting is not installed.
     """
     _check_sampling(sampling, sampling_probability)
+    if not 0 < delta < 1:
+        raise InvalidDelta("delta must lie strictly between 0 and 1.")
+    losses = poisson_sampled_losses(noise_multiplier, sampling_probability, steps, relation)
+    return float(losses.get_epsilon_for_delta(delta))
+
+
+def poisson_sampled_losses(
+    noise_multiplier: float, sampling_probability: float, steps: int, relation: NeighboringRelation
+) -> Any:
+    """The same as dp_accounting's privacy loss distribution: every δ(ε) of it is at least the true one.
+
+    Args:
+        noise_multiplier: σ/C for contributions of L2 norm at most C.
+        sampling_probability: q in (0, 1], public.
+        steps: Batches, at least 1.
+        relation: Which data sets are neighbours.
+
+    Returns:
+        `PrivacyLossDistribution` with losses at multiples of `LOSS_INTERVAL`.
+
+    Raises:
+        InvalidSpec: An argument is out of its range.
+        WorkerUnavailable: dp_accounting is not installed.
+    """
+    _check_sampling(POISSON, sampling_probability)
     if not (noise_multiplier > 0 and math.isfinite(noise_multiplier)):
         raise InvalidSpec("noise_multiplier must be a finite number above 0.")
     if steps < 1:
         raise InvalidSpec("steps must be at least 1.")
-    if not 0 < delta < 1:
-        raise InvalidDelta("delta must lie strictly between 0 and 1.")
-    dp_accounting, accountant = pld_accountant(_RELATIONS[relation])
-    batch = dp_accounting.PoissonSampledDpEvent(sampling_probability, dp_accounting.GaussianDpEvent(noise_multiplier))
-    return float(accountant.compose(dp_accounting.SelfComposedDpEvent(batch, steps)).get_epsilon(delta))
+    dp_accounting, _ = pld_accountant(_RELATIONS[relation])
+    from dp_accounting.pld import privacy_loss_distribution
+
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        noise_multiplier,
+        value_discretization_interval=LOSS_INTERVAL,
+        sampling_prob=sampling_probability,
+        neighboring_relation=dp_accounting.NeighboringRelation[_RELATIONS[relation]],
+    ).self_compose(steps)
 
 
 def _check_sampling(sampling: str, probability: float) -> None:

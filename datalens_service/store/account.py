@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy.orm import Session
 
-from datalens_service.store import aggregates, ledger
+from datalens_service.errors import InsufficientStorage
+from datalens_service.store import aggregates, ledger, recovery
 from datalens_service.store.database import Database
 from datalens_service.store.mirror import LogLine
+from datalens_service.store.tables import AccountRow
 
 Integers = NDArray[np.int64]
 
@@ -41,12 +44,25 @@ class JobAccount:
         Raises:
             BudgetExceeded: The reservation does not cover the charge; nothing was booked.
             StaleLease: Another worker holds the job; nothing was booked.
+            LedgerCorrupt: The account is frozen, or was now: the log has charges that it has forgotten.
             StoreUnavailable: Nothing may be drawn; at worst the charge is counted without a draw.
         """
-        with self._database.transaction() as session:
+        written: list[tuple[LogLine, int]] = []
+
+        def charge(session: Session) -> None:
             entry = ledger.charge(session, self._job_id, self._lease_token, step, label, units)
             if self._database.log is not None:
-                self._database.log.append(LogLine.of(entry))
+                account = session.get_one(AccountRow, entry.account_id)
+                line = LogLine.of(entry)
+                account.checked_log_bytes = self._database.log.append(line, account.checked_log_bytes)
+                written.append((line, account.checked_log_bytes))
+
+        try:
+            recovery.in_step_with_log(self._database, charge)
+        except InsufficientStorage:
+            for line, end in written:
+                recovery.withdraw(self._database, line, end)
+            raise
 
     def store(self, step: int, noisy: Integers) -> None:
         """Keep the noisy sum durably under `step`; at most one is ever accepted.

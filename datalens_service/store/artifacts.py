@@ -19,18 +19,21 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import InvalidInput, NotFound, StoreUnavailable
 from datalens_service.store import ledger
-from datalens_service.store.chain import utc_now
+from datalens_service.store.chain import entry_time
 from datalens_service.store.database import Database
+from datalens_service.store.disk import unavailable
 from datalens_service.store.files import Files, LocalFiles, files_at
 from datalens_service.store.leases import Lease
 from datalens_service.store.tables import ArtifactRow, JobRow
+
+Audience = Literal["anyone", "owner"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _DIGEST_LENGTH = 16
@@ -57,6 +60,11 @@ class Artifact:
     releasable: bool
     created_at: datetime
     locate: Callable[[], Path] = field(repr=False, compare=False)
+
+    @property
+    def audience(self) -> Audience:
+        """For whom it is."""
+        return "anyone" if self.releasable else "owner"
 
     @property
     def path(self) -> Path:
@@ -116,7 +124,8 @@ class ArtifactStore:
             size=size,
             media_type=media_type,
             releasable=releasable,
-            created_at=utc_now(),
+            # A sample grid is replaced while the job trains.
+            created_at=entry_time(),
         )
         with self._database.transaction() as session:
             _, job = ledger.lock(session, lease.job_id)
@@ -178,7 +187,7 @@ class ArtifactStore:
             temporary, digest = _written(folder, content)
             size = temporary.stat().st_size
         except OSError as error:
-            raise StoreUnavailable("The artifact could not be written; free the disk of data_dir.") from error
+            raise unavailable(error, "The artifact could not be written; free the disk of data_dir.") from error
         path = f"{job_id}/{digest[:_DIGEST_LENGTH]}/{name}"
         try:
             files.keep(temporary, path)

@@ -17,7 +17,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import LedgerCorrupt, NotFound
-from datalens_service.store.chain import GENESIS, utc_now
+from datalens_service.store.chain import GENESIS, to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.paging import check_limit
 from datalens_service.store.service_tables import AuditEntryRow, TenantRow
@@ -83,7 +83,7 @@ def append(
     draft = AuditEntry(
         tenant_id=tenant_id,
         seq=head.audit_seq + 1,
-        at=utc_now(),
+        at=to_second(utc_now()),
         actor=actor,
         action=action,
         object_id=object_id,

@@ -1,13 +1,16 @@
-"""The bundle of a job: everything that a stranger needs to recompute what it cost. Public, JSON, one file.
+"""What a succeeded job leaves for `datalens verify`: two files, each for one audience.
 
-It holds the card, the public parameters of every planned mechanism, and the whole journal of the account up to
-that moment. No database here: the journal is handed in, and `bundle_verification.py` reads nothing but the file.
+    privacy.json         proof of one job: card, plan and the charges of that job. Anybody may have it.
+    account-proof.json   card, plan and the whole journal of the account that paid: for the owner alone, because it
+                         tells what other jobs spent, and whether another upload shares a record with this one.
+
+No database here: the journal is handed in, and `bundle_verification.py` reads nothing but a file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,17 +18,71 @@ from datalens_service.evaluation.card import Card
 from datalens_service.evaluation.report import Product, Report
 from datalens_service.evaluation.statement import Release
 from datalens_service.privacy.accounting import epsilon_of_units, round_up
-from datalens_service.store.chain import Balance, Entry, EntryKind, follow
+from datalens_service.signatures import Signature
+from datalens_service.store.chain import Balance, Entry, follow
+from datalens_service.store.charges import LARGEST_UNITS, SPENDS, Charge, chain_charges
 
-FORMAT: Final = "datalens-bundle/1"
-FILE_NAME: Final = "privacy.json"
-
-# What a database counts up to; keeps the numbers of a forged bundle printable.
-_LARGEST_UNITS: Final = 2**63 - 1
+PROOF_FORMAT: Final = "datalens-bundle/2"
+PROOF_FILE: Final = "privacy.json"
+ACCOUNT_FORMAT: Final = "datalens-bundle/1"
+ACCOUNT_FILE: Final = "account-proof.json"
 
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Payment(NamedTuple):
+    """What a job paid for one release, as either file has it.
+
+    Attributes:
+        name: Of the charge or entry, for sentences.
+        step: Of the plan.
+        label: Of the mechanism.
+        units: In 1e-15 of μ².
+    """
+
+    name: str
+    step: int | None
+    label: str
+    units: int
+
+
+class _Recomputable(_Frozen):
+    """What both files hold: whatever concerns both is added here."""
+
+    format: str
+    product: Product
+    job_id: str
+    card: Card
+    plan: tuple[Release, ...] = Field(min_length=1, description="All releases that were planned, in order.")
+    signature: Signature | None = Field(default=None, description="By the installation; None before it is handed out.")
+
+
+class JobProof(_Recomputable):
+    """`privacy.json`. A function of released values and of what the owner declared public."""
+
+    format: Literal["datalens-bundle/2"] = PROOF_FORMAT
+    charges: tuple[Charge, ...] = Field(min_length=1, description="Of this job, in order.")
+    head: str = Field(description="Hash of the last charge.")
+
+    @classmethod
+    def of(cls, account_proof: AccountProof) -> JobProof:
+        """The part of the owner's file that is about the job."""
+        charges = chain_charges(account_proof.job_id, account_proof.entries)
+        return cls(
+            product=account_proof.product,
+            job_id=account_proof.job_id,
+            card=account_proof.card,
+            plan=account_proof.plan,
+            charges=charges,
+            head=charges[-1].hash,
+        )
+
+    @property
+    def payments(self) -> tuple[Payment, ...]:
+        """Of the job, in order."""
+        return tuple(Payment(f"Charge {one.number}", one.step, one.label, one.units) for one in self.charges)
 
 
 class Head(_Frozen):
@@ -42,9 +99,9 @@ class AccountFacts(_Frozen):
     epsilon: float = Field(gt=0, description="Lifetime limit at δ.")
     delta: float = Field(gt=0, lt=1)
     epsilon_spent: float = Field(ge=0, description="Of everything charged, rounded up.")
-    limit_units: int = Field(ge=0, le=_LARGEST_UNITS)
-    reserved_units: int = Field(ge=0, le=_LARGEST_UNITS)
-    charged_units: int = Field(ge=0, le=_LARGEST_UNITS)
+    limit_units: int = Field(ge=0, le=LARGEST_UNITS)
+    reserved_units: int = Field(ge=0, le=LARGEST_UNITS)
+    charged_units: int = Field(ge=0, le=LARGEST_UNITS)
     head: Head
 
     @classmethod
@@ -62,28 +119,28 @@ class AccountFacts(_Frozen):
         )
 
 
-class Bundle(_Frozen):
-    """What `datalens verify` reads."""
+class AccountProof(_Recomputable):
+    """`account-proof.json`, and `privacy.json` of earlier versions. For the owner alone."""
 
-    format: Literal["datalens-bundle/1"] = FORMAT
-    product: Product
-    job_id: str
-    card: Card
-    plan: tuple[Release, ...] = Field(min_length=1, description="All releases that were planned, in order.")
+    format: Literal["datalens-bundle/1"] = ACCOUNT_FORMAT
     account: AccountFacts
     entries: tuple[Entry, ...] = Field(min_length=1, description="The whole journal up to now, oldest first.")
 
     @property
-    def releasable(self) -> bool:
-        """Whether nothing in it depends on private records.
-
-        A `join` does: it says that two uploads share one (docs/decisions/0003-one-account-per-content.md).
-        """
-        return all(entry.kind != EntryKind.JOIN for entry in self.entries)
+    def payments(self) -> tuple[Payment, ...]:
+        """Of the job, in order."""
+        spends = (entry for entry in self.entries if entry.job_id == self.job_id and entry.kind in SPENDS)
+        return tuple(Payment(f"Entry {entry.seq}", entry.step, entry.label, entry.units) for entry in spends)
 
 
-def bundle_of(job_id: str, report: Report, entries: Iterable[Entry], epsilon: float, delta: float) -> Bundle:
-    """Put the bundle of a job together.
+Proof = JobProof | AccountProof
+"""Whatever `datalens verify` reads."""
+
+
+def account_proof_of(
+    job_id: str, report: Report, entries: Iterable[Entry], epsilon: float, delta: float
+) -> AccountProof:
+    """Put the owner's file of a job together; `JobProof.of` makes the other one from it.
 
     Args:
         job_id: The job; it has made all its releases.
@@ -96,7 +153,7 @@ def bundle_of(job_id: str, report: Report, entries: Iterable[Entry], epsilon: fl
         LedgerCorrupt: The journal does not add up.
     """
     journal = tuple(entries)
-    return Bundle(
+    return AccountProof(
         product=report.product,
         job_id=job_id,
         card=Card.of(report),

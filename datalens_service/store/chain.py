@@ -4,7 +4,7 @@
 
 So nothing can be altered, removed from the middle, inserted or reordered without breaking a link, and whoever
 holds an earlier head (`seq`, `hash`) can tell that the chain was not rewritten since. No database here: the same
-code checks an exported bundle.
+code checks an exported journal.
 """
 
 from __future__ import annotations
@@ -208,9 +208,15 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def entry_time() -> datetime:
-    """The present minute, for `Entry.at`; entries are ordered by `seq`.
+def to_second(at: datetime) -> datetime:
+    """An instant as it may leave: the database orders rows and ends leases by finer times, nobody else needs them."""
+    return at.replace(microsecond=0)
 
-    The journal leaves the house (store/bundle.py). Finer times would tell how long each step on private records took.
+
+def entry_time() -> datetime:
+    """The present minute, for whatever is dated while private records are read; journals are ordered by `seq`.
+
+    Charges leave in the proof of a job (store/charges.py). Finer times would tell how long each step on private records
+    took (docs/privacy.md, "Times").
     """
     return utc_now().replace(second=0, microsecond=0)

@@ -9,6 +9,7 @@ the connection breaks in the middle of the commit nobody can tell; that is Store
 from __future__ import annotations
 
 import functools
+import sqlite3
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 import migrations
-from datalens_service.errors import InvalidInput, StoreUnavailable
+from datalens_service.errors import InsufficientStorage, InvalidInput, StoreUnavailable
 from datalens_service.store.mirror import LedgerLog
 
 _BUSY_SECONDS = 30
@@ -34,6 +35,7 @@ _SQLITE_CONNECTIONS = 40
 _POSTGRESQL_OPTIONS = "-c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
 _MIGRATION_LOCK = 0x646C_6D69
 _BEGIN = "datalens_begin"
+_DISK_FULL = "53100"
 
 TRIGGERS = frozenset(
     {
@@ -101,7 +103,8 @@ class Database:
         """All or nothing; durable when the block has been left without an exception.
 
         Raises:
-            StoreUnavailable: The database does not answer, is locked or its disk is full.
+            InsufficientStorage: The disk of the database is full.
+            StoreUnavailable: The database does not answer or is locked.
         """
         with self._alone(), _translated(), Session(self._engine, expire_on_commit=False) as session, session.begin():
             yield session
@@ -166,9 +169,21 @@ def _translated() -> Generator[None]:
             ) from error
         if not isinstance(error, OperationalError | InterfaceError):
             raise
+        if _is_full(error.orig):
+            raise InsufficientStorage(
+                "The disk of the database is full or over its quota, so nothing happened; free it, then repeat."
+            ) from error
         raise StoreUnavailable(
             "The database did not take the operation, so it did not happen; check its disk and connection, then repeat."
         ) from error
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Both databases undo the whole transaction then."""
+    if isinstance(error, sqlite3.Error):
+        # A quota comes as the second: SQLite knows ENOSPC only.
+        return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+    return getattr(error, "sqlstate", None) == _DISK_FULL
 
 
 def _checked(url: str) -> URL:

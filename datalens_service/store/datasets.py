@@ -3,7 +3,7 @@
 Records that were uploaded before bring their account with them (docs/decisions/0003-one-account-per-content.md):
 
     no record is known        a new account with the named ε and δ
-    one account knows some    that account pays for this data set too; naming another ε or δ is refused
+    one account knows some    that account pays for this data set too; another ε or δ is refused, also a default δ
     several accounts do       the upload is refused: two budgets cannot be made one after the fact
 
 An upload may name a data set whose account pays for it, too (docs/decisions/0012-data-that-grows.md): it is treated as
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from uuid import uuid4
@@ -31,7 +31,7 @@ from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.errors import InvalidDataset, InvalidSpec, NotFound, StateConflict
 from datalens_service.privacy.accounting import check_delta, default_delta
 from datalens_service.store import ledger
-from datalens_service.store.chain import utc_now
+from datalens_service.store.chain import to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.fingerprints import (
     KnownRecord,
@@ -42,6 +42,7 @@ from datalens_service.store.fingerprints import (
     tenant_key,
 )
 from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.recovery import check_log_before_upload
 from datalens_service.store.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow
 
 _KEY_BYTES = 32
@@ -71,6 +72,8 @@ class StoredDataset:
     Attributes:
         records_path: Where the private records lie; for the training process only.
         partition_key: Secret of the assignment of records to shards; None once deleted.
+        known_records: Different records of it that had an account already. Private, and counted when the data set is
+            created; None when it is read later.
     """
 
     id: str
@@ -85,6 +88,7 @@ class StoredDataset:
     partition_key: bytes | None
     created_at: datetime
     deleted_at: datetime | None
+    known_records: int | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"StoredDataset({self.id}, {self.state})"
@@ -103,8 +107,8 @@ class StoredDataset:
             has_test=row.has_test,
             records_path=row.records_path,
             partition_key=row.partition_key,
-            created_at=row.created_at,
-            deleted_at=row.deleted_at,
+            created_at=to_second(row.created_at),
+            deleted_at=row.deleted_at and to_second(row.deleted_at),
         )
 
 
@@ -143,18 +147,20 @@ def create(
         has_test: Whether the owner's hold-out lies beside the training records.
         records_path: Where the caller has put the records.
         epsilon: Lifetime budget; needed unless the records have an account already.
-        delta: Of the lifetime budget; None takes the default for n, or the account's.
+        delta: Of the lifetime budget; None takes the default for n, or that of `account`. Known records need the δ of
+            their account.
         account: Id of a data set of this tenant, deleted or not, whose account pays for this one, too.
         tenant_id: Whose records they are.
         notices: Collects which records an account knew already. Private.
 
     Raises:
         InvalidSpec: ε is missing or cannot be counted.
-        InvalidDelta: δ, named or inherited, is not below 1/n.
+        InvalidDelta: δ, named or of the account, is not below 1/n.
         NotFound: The tenant has no data set `account`.
         StateConflict: The records have an account with another ε or δ, or share nothing but images of a single colour
             with one that was not named.
         InvalidDataset: The records belong to several accounts, or came with other units before.
+        LedgerCorrupt: The database has forgotten data sets that the log knows; these may be their records.
     """
     with database.session() as session:
         key = tenant_key(installation_key(session, lock=False), tenant_id)
@@ -162,14 +168,18 @@ def create(
     constant = fingerprints(key, images[constant_rows(images)]).keys()
     with database.transaction() as session:
         installation_key(session, lock=True)
+        checked_log_bytes = check_log_before_upload(session, database.log)
         known = known_records(session, prints)
         _check_same_units(prints, known)
         accounts = {record.account_id for record in known.values()}
         if account is not None:
-            accounts.add(_account_id(session, account, tenant_id))
+            named = _named_account(session, account, tenant_id)
+            accounts.add(named.id)
+            # Named by the owner, not found by a record: its δ tells nothing of the records.
+            delta = named.delta if delta is None else delta
         elif epsilon is not None and known and known.keys() < prints.keys() and known.keys() <= constant:
             raise StateConflict(_CONSTANT_LINK)
-        payer = _account(session, dataset_id, accounts, schema, epsilon, delta)
+        payer = _account(session, dataset_id, accounts, schema, epsilon, delta, checked_log_bytes)
         remember(session, {item: prints[item] for item in prints.keys() - known.keys()}, payer.id)
         row = DatasetRow(
             id=dataset_id,
@@ -186,7 +196,7 @@ def create(
         )
         session.add(row)
         session.flush()
-        stored = StoredDataset.of(row)
+        stored = replace(StoredDataset.of(row), known_records=len(known))
     if notices is not None:
         notices.count(NoticeCode.SHARES_RECORDS, len(known))
         notices.count(NoticeCode.SHARES_CONSTANT_IMAGES, len(known.keys() & constant))
@@ -222,7 +232,7 @@ def list_datasets(
     """
     query = select(DatasetRow).order_by(DatasetRow.created_at.desc(), DatasetRow.id.desc())
     if cursor is not None:
-        query = query.where(after(cursor, DatasetRow.created_at, DatasetRow.id))
+        query = query.where(after(cursor, (DatasetRow.created_at, DatasetRow.id)))
     if tenant_id is not None:
         query = query.where(DatasetRow.tenant_id == tenant_id)
     with database.session() as session:
@@ -306,12 +316,12 @@ def _row(session: Session, dataset_id: str) -> DatasetRow:
     return row
 
 
-def _account_id(session: Session, dataset_id: str, tenant_id: str) -> str:
+def _named_account(session: Session, dataset_id: str, tenant_id: str) -> AccountRow:
     """The account of a data set that an upload names; that of another tenant does not exist."""
     row = _row(session, dataset_id)
     if row.tenant_id != tenant_id:
         raise NotFound("There is no such data set.")
-    return row.account_id
+    return session.get_one(AccountRow, row.account_id)
 
 
 def _check_same_units(prints: Mapping[bytes, bytes | None], known: Mapping[bytes, KnownRecord]) -> None:
@@ -325,7 +335,13 @@ def _check_same_units(prints: Mapping[bytes, bytes | None], known: Mapping[bytes
 
 
 def _account(
-    session: Session, dataset_id: str, known: set[str], schema: Schema, epsilon: float | None, delta: float | None
+    session: Session,
+    dataset_id: str,
+    known: set[str],
+    schema: Schema,
+    epsilon: float | None,
+    delta: float | None,
+    checked_log_bytes: int,
 ) -> AccountRow:
     if len(known) > 1:
         raise InvalidDataset(
@@ -340,20 +356,22 @@ def _account(
         raise InvalidSpec("Name epsilon: the lifetime privacy budget of this data set.")
     delta = default_delta(schema.num_units) if delta is None else delta
     check_delta(delta, schema.num_units)
-    return ledger.open_account(session, dataset_id, epsilon, delta)
+    return ledger.open_account(session, dataset_id, epsilon, delta, checked_log_bytes)
 
 
 def _joined(
     session: Session, dataset_id: str, account_id: str, schema: Schema, epsilon: float | None, delta: float | None
 ) -> AccountRow:
     account = ledger.lock_account(session, account_id)
-    if epsilon not in (None, account.epsilon) or delta not in (None, account.delta):
+    check_delta(account.delta, schema.num_units)
+    # What jobs state is a function of what was declared and of n: a δ taken over from the account would tell of it.
+    delta = default_delta(schema.num_units) if delta is None else delta
+    if epsilon not in (None, account.epsilon) or delta != account.delta:
         raise StateConflict(
-            f"Records of this upload have a budget already: epsilon {account.epsilon:g} at delta {account.delta:g}; "
-            "leave both out to go on with what remains of it.",
+            f"Records of this upload have a budget already: epsilon {account.epsilon:g} at delta {account.delta!r}; "
+            "leave epsilon out and name this delta to go on with what remains of it.",
             extra={"epsilon": account.epsilon, "delta": account.delta},
         )
-    check_delta(account.delta, schema.num_units)
     ledger.join(session, account, dataset_id)
     return account
 

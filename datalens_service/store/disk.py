@@ -1,9 +1,24 @@
-"""What a rename or a new file needs to survive a power cut."""
+"""Disks: what a rename or a new file needs to survive a power cut, and what it means when one is full."""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import shutil
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+
+from datalens_service.errors import InsufficientStorage, StoreUnavailable
+
+RESERVED_BYTES = 2**24
+"""A disk with less room than this counts as full before it is (16 MiB)."""
+
+_PROBE_BYTES = 4096
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_QUOTED = re.compile(r"\(os error (\d+)\)")
 
 
 def sync_folder(folder: Path) -> None:
@@ -13,3 +28,60 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a disk or a quota is used up."""
+    if isinstance(error, OSError):
+        return error.errno in _FULL
+    # safetensors quotes the operating system in an error of its own.
+    quoted = _QUOTED.search(str(error))
+    return quoted is not None and int(quoted[1]) in _FULL
+
+
+def unavailable(error: OSError, detail: str) -> StoreUnavailable:
+    """The error to raise instead of `error`: of its own type where the disk is full.
+
+    Args:
+        error: What the operating system said.
+        detail: What did not happen, and what to do.
+    """
+    return InsufficientStorage(detail) if is_full(error) else StoreUnavailable(detail)
+
+
+@contextmanager
+def translated(detail: str) -> Generator[None]:
+    """Raise what `unavailable` makes of an error of the disk.
+
+    Raises:
+        InsufficientStorage: The disk is full.
+        StoreUnavailable: Something else.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise unavailable(error, detail) from error
+
+
+def check_writable(folder: Path, name: str) -> None:
+    """Refuse a disk that is full, or about to be: less than `RESERVED_BYTES` free, or no durable write.
+
+    Args:
+        folder: On it; one that is not there yet counts as the folder it will be made in.
+        name: What the operator calls it.
+
+    Raises:
+        InsufficientStorage: It is full.
+        StoreUnavailable: It cannot be written for another reason.
+    """
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    with translated(f"The disk of {name} is full or cannot be written; look at it."):
+        if shutil.disk_usage(existing).free < RESERVED_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        _write_durably(existing)
+
+
+def _write_durably(folder: Path) -> None:
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        file.write(bytes(_PROBE_BYTES))
+        os.fsync(file.fileno())

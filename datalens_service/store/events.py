@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from datalens_service.store import webhooks
-from datalens_service.store.chain import utc_now
+from datalens_service.store.chain import entry_time, to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.paging import check_limit
 from datalens_service.store.service_tables import JobEventRow
@@ -30,6 +30,8 @@ class EventType(StrEnum):
     """A worker holds its lease."""
     PROGRESS = "job.progress"
     """A phase began, ended or came a percent further."""
+    RELEASED = "job.released"
+    """Images, generator and proof can be downloaded; the evaluation may still go on."""
     PAUSE_REQUESTED = "job.pause_requested"
     """Somebody asked for a pause; the worker looks between two steps."""
     PAUSED = "job.paused"
@@ -64,7 +66,8 @@ class Event:
         type: What it tells.
         state: Of the job, after it.
         charged_units: Ledger units that the job had charged.
-        created_at: To the second: finer times would tell how long steps on private records take.
+        created_at: To the second; of progress to the minute: finer times would tell how long steps on private records
+            take.
     """
 
     seq: int
@@ -103,7 +106,7 @@ def record(session: Session, job: JobRow, kind: EventType) -> None:
         value=job.progress_value,
         maximum=job.progress_maximum,
         charged_units=job.charged_units,
-        created_at=utc_now().replace(microsecond=0),
+        created_at=entry_time() if kind is EventType.PROGRESS else to_second(utc_now()),
     )
     session.add(row)
     session.flush()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from datalens_service.errors import NotFound, StoreUnavailable
-from datalens_service.store.disk import sync_folder
+from datalens_service.store.disk import sync_folder, translated
 
 _KEPT_COPIES = 64
 
@@ -55,13 +55,11 @@ class LocalFiles:
     def keep(self, source: Path, name: str) -> None:
         """Rename it into place, and have the name survive a power cut."""
         target = self._root / name
-        try:
+        with translated("The artifact could not be written; free the disk of data_dir."):
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             source.replace(target)
             sync_folder(target.parent)
             sync_folder(target.parent.parent)
-        except OSError as error:
-            raise StoreUnavailable("The artifact could not be written; free the disk of data_dir.") from error
 
     def path(self, name: str, sha256: str) -> Path:
         """As it lies; local files are not read again to be compared."""

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import NotFound
-from datalens_service.store.chain import utc_now
+from datalens_service.store.chain import to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.paging import Page, after, check_limit, cursor_of
 from datalens_service.store.service_tables import GeneratorRow
@@ -48,7 +48,7 @@ class StoredGenerator:
     @classmethod
     def of(cls, row: GeneratorRow) -> StoredGenerator:
         """A copy of the row."""
-        return cls(row.id, row.tenant_id, row.job_id, row.name, row.card, row.sha256, row.created_at)
+        return cls(row.id, row.tenant_id, row.job_id, row.name, row.card, row.sha256, to_second(row.created_at))
 
 
 def new_id() -> str:
@@ -106,7 +106,7 @@ def list_generators(
     """
     query = select(GeneratorRow).where(GeneratorRow.tenant_id == tenant_id)
     if cursor is not None:
-        query = query.where(after(cursor, GeneratorRow.created_at, GeneratorRow.id))
+        query = query.where(after(cursor, (GeneratorRow.created_at, GeneratorRow.id)))
     query = query.order_by(GeneratorRow.created_at.desc(), GeneratorRow.id.desc())
     with database.session() as session:
         rows = session.scalars(query.limit(check_limit(limit) + 1)).all()

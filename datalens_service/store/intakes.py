@@ -17,10 +17,11 @@ from sqlalchemy import literal, select, union_all
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import NotFound
-from datalens_service.store import datasets, uploads
-from datalens_service.store.chain import utc_now
+from datalens_service.store import datasets, joining, uploads
+from datalens_service.store.chain import to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState, StoredDataset
+from datalens_service.store.joining import Joined
 from datalens_service.store.paging import Page, after, check_limit, cursor_of
 from datalens_service.store.tables import ApiKeyRow, DatasetRow, IntakeRow
 
@@ -59,8 +60,8 @@ class Intake:
             state=DatasetState(row.state),
             form=row.form,
             report=row.report,
-            created_at=row.created_at,
-            finished_at=row.finished_at,
+            created_at=to_second(row.created_at),
+            finished_at=row.finished_at and to_second(row.finished_at),
         )
 
 
@@ -105,6 +106,18 @@ def get(database: Database, dataset_id: str) -> Intake:
         return Intake.of(_row(session, dataset_id))
 
 
+def joined(database: Database, dataset_id: str) -> Joined | None:
+    """The account that an upload joined, for its owner; None if it opened its own, or was deleted."""
+    with database.session() as session:
+        row = session.get(IntakeRow, dataset_id)
+        state, report = (row.state, row.report) if row is not None else (None, None)
+    if state == DatasetState.VALIDATING:
+        # Registered a moment ago; its report is about to be noted.
+        return joining.joined(database, dataset_id)
+    noted = (report or {}).get("joined")
+    return None if noted is None else Joined.model_validate(noted)
+
+
 def validating(database: Database) -> tuple[Intake, ...]:
     """All that wait or are being read, oldest first."""
     query = select(IntakeRow).where(IntakeRow.state == DatasetState.VALIDATING).order_by(IntakeRow.created_at)
@@ -139,8 +152,9 @@ def listed(
         IntakeRow.key_id.in_(select(ApiKeyRow.id).where(ApiKeyRow.tenant_id == tenant_id)),
     )
     if cursor is not None:
-        registered = registered.where(after(cursor, DatasetRow.created_at, DatasetRow.id))
-        unregistered = unregistered.where(after(cursor, IntakeRow.created_at, IntakeRow.dataset_id))
+        rows = (DatasetRow.created_at, DatasetRow.id), (IntakeRow.created_at, IntakeRow.dataset_id)
+        registered = registered.where(after(cursor, rows[0], *rows))
+        unregistered = unregistered.where(after(cursor, rows[1], *rows))
     both = union_all(registered, unregistered).subquery()
     query = select(both).order_by(both.c.created_at.desc(), both.c.id.desc()).limit(check_limit(limit) + 1)
     with database.session() as session:

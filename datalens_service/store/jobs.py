@@ -10,7 +10,8 @@
              └─────────────── d ────────────────────────▶ cancelled
 
     a  a worker claimed it and holds a lease
-    b  the generator is stored; the rest of the reservation returned
+    b  images, generator and proof are stored; the rest of the reservation returned. Evaluation goes on behind them,
+       and whatever ends it from then on (an error, a cancel request, a lost worker), the job has succeeded
     c  an error ended it, or the last allowed worker was lost; the steps made stay charged
     d  cancelled while no worker held it; the rest of the reservation returned
     e  the cancel request was seen between two steps; the steps made stay charged
@@ -26,7 +27,7 @@ The database is the truth; a message to a worker carries the id and nothing else
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import MAXYEAR, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import uuid4
@@ -37,11 +38,12 @@ from sqlalchemy.orm import Session
 
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.store import events, generators, ledger
-from datalens_service.store.chain import utc_now
+from datalens_service.store.chain import to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.events import EventType
 from datalens_service.store.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
 from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.recovery import check_log, in_step_with_log
 from datalens_service.store.tables import DatasetRow, JobRow
 
 DEFAULT_MAX_ATTEMPTS = 3
@@ -59,7 +61,7 @@ class JobState(StrEnum):
     PAUSED = "paused"
     """No worker holds it until it is resumed; reservation and checkpoint stay."""
     SUCCEEDED = "succeeded"
-    """Generator, report and card are there."""
+    """Images, generator, proof and report are there."""
     FAILED = "failed"
     """The error is on the job; what was charged stays charged."""
     CANCELLED = "cancelled"
@@ -119,6 +121,7 @@ class Job:
     started_at: datetime | None
     finished_at: datetime | None
     queue: str | None = None
+    released_at: datetime | None = None
 
     @classmethod
     def of(cls, row: JobRow) -> Job:
@@ -140,10 +143,11 @@ class Job:
                 row.phase, row.progress_value, row.progress_maximum, row.phase_start, row.phase_started_at
             ),
             error=row.error,
-            created_at=row.created_at,
-            started_at=row.started_at,
-            finished_at=row.finished_at,
+            created_at=to_second(row.created_at),
+            started_at=row.started_at and to_second(row.started_at),
+            finished_at=row.finished_at and to_second(row.finished_at),
             queue=row.queue,
+            released_at=row.released_at,
         )
 
 
@@ -174,22 +178,26 @@ def create(
         BudgetExceeded: Less remains; nothing was kept.
         NotFound: No such data set.
         StateConflict: The data set was deleted, or the key belongs to another request.
-        LedgerCorrupt: The account is frozen.
+        LedgerCorrupt: The account is frozen, or was now: the log has charges that it has forgotten.
     """
     fingerprint = request_fingerprint(dataset_id, spec)
+
+    def submit(session: Session) -> Job:
+        dataset = _dataset(session, dataset_id)
+        account = ledger.lock_account(session, dataset.account_id)
+        key = scoped(idempotency_key, dataset.tenant_id)
+        if (known := earlier_job(session, key, fingerprint)) is not None:
+            return Job.of(known)
+        _check_ready(session, dataset)
+        check_log(database.log, account)
+        row = _new_row(dataset, spec, plan, max_attempts, key, fingerprint, queue)
+        session.add(row)
+        ledger.reserve(session, account, row, units)
+        events.record(session, row, EventType.CREATED)
+        return Job.of(row)
+
     try:
-        with database.transaction() as session:
-            dataset = _dataset(session, dataset_id)
-            account = ledger.lock_account(session, dataset.account_id)
-            idempotency_key = scoped(idempotency_key, dataset.tenant_id)
-            if (known := earlier_job(session, idempotency_key, fingerprint)) is not None:
-                return Job.of(known)
-            _check_ready(session, dataset)
-            row = _new_row(dataset, spec, plan, max_attempts, idempotency_key, fingerprint, queue)
-            session.add(row)
-            ledger.reserve(session, account, row, units)
-            events.record(session, row, EventType.CREATED)
-            return Job.of(row)
+        return in_step_with_log(database, submit)
     except IntegrityError as error:
         # Only the key can clash: two first uses at once, on data sets of different accounts.
         raise key_conflict() from error
@@ -227,8 +235,8 @@ def list_jobs(
         cursor: Of the portion before.
         dataset_id: Only jobs on this data set.
         state: Only jobs in this state.
-        created_after: Only jobs created at this instant or later.
-        created_before: Only jobs created before this instant.
+        created_after: Only jobs whose second of creation is this instant or later.
+        created_before: Only jobs whose second of creation is before this instant.
         tenant_id: Only jobs of this tenant.
 
     Raises:
@@ -237,15 +245,15 @@ def list_jobs(
     query = select(JobRow).where(JobRow.measured_job_id.is_(None)).limit(check_limit(limit) + 1)
     query = query.order_by(JobRow.created_at.desc(), JobRow.id.desc())
     if cursor is not None:
-        query = query.where(after(cursor, JobRow.created_at, JobRow.id))
+        query = query.where(after(cursor, (JobRow.created_at, JobRow.id)))
     if dataset_id is not None:
         query = query.where(JobRow.dataset_id == dataset_id)
     if state is not None:
         query = query.where(JobRow.state == state)
     if created_after is not None:
-        query = query.where(JobRow.created_at >= created_after)
+        query = query.where(JobRow.created_at >= _whole(created_after))
     if created_before is not None:
-        query = query.where(JobRow.created_at < created_before)
+        query = query.where(JobRow.created_at < _whole(created_before))
     if tenant_id is not None:
         query = query.where(JobRow.tenant_id == tenant_id)
     with database.session() as session:
@@ -257,8 +265,16 @@ def list_jobs(
     )
 
 
+def _whole(at: datetime) -> datetime:
+    """The first whole second from `at` on: finer filters would tell the exact time of a job."""
+    last = at.year == MAXYEAR
+    return to_second(at) if last or not at.microsecond else to_second(at) + timedelta(seconds=1)
+
+
 def request_cancel(database: Database, job_id: str) -> Job:
     """Cancel a queued or paused job at once (d), or ask the worker of a running one to stop between two steps.
+
+    A job whose images are ready keeps them: only its evaluation stops, and it ends as succeeded.
 
     Raises:
         StateConflict: The job has ended.
@@ -277,7 +293,12 @@ def request_cancel(database: Database, job_id: str) -> Job:
 
 
 def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | None) -> None:
-    """Give a job (locked) its last state and settle its account, in the caller's transaction."""
+    """Give a job (locked) its last state and settle its account, in the caller's transaction.
+
+    What was released stays released: from then on a job succeeds, whatever ended its evaluation.
+    """
+    if row.released_at is not None:
+        state, error = JobState.SUCCEEDED, None
     ledger.settle(session, row.id, None)
     row.state = state
     row.error = error
@@ -285,8 +306,17 @@ def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | 
     row.lease_owner = None
     row.lease_until = None
     if state == JobState.SUCCEEDED:
-        generators.add_made(session, row)
+        release(session, row)
     events.record(session, row, EventType(f"job.{state}"))
+
+
+def release(session: Session, row: JobRow) -> None:
+    """Note that the images of a job (locked) are ready, if it is not noted yet; it may go on being evaluated."""
+    # What a job pays for a figure elsewhere makes no images.
+    if row.released_at is not None or row.measured_job_id is not None:
+        return
+    row.released_at = utc_now().replace(microsecond=0)
+    generators.add_made(session, row)
 
 
 def _dataset(session: Session, dataset_id: str) -> DatasetRow:

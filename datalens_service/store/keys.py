@@ -18,14 +18,14 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, bindparam, exists, select
+from sqlalchemy import Connection, bindparam, delete, exists, select
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import NotFound, StateConflict, Unauthorized
-from datalens_service.store.chain import utc_now
+from datalens_service.store.chain import to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.roles import Role, Scope, checked_scopes
-from datalens_service.store.service_tables import TenantRow
+from datalens_service.store.service_tables import BrowserSessionRow, TenantRow
 from datalens_service.store.tables import DEFAULT_TENANT, ApiKeyRow
 
 _ALPHABET = string.digits + string.ascii_letters
@@ -77,9 +77,9 @@ class ApiKey:
             scopes=checked_scopes(role, named),
             requests_per_minute=row.requests_per_minute,
             concurrent_requests=row.concurrent_requests,
-            created_at=row.created_at,
-            expires_at=row.expires_at,
-            revoked_at=row.revoked_at,
+            created_at=to_second(row.created_at),
+            expires_at=row.expires_at and to_second(row.expires_at),
+            revoked_at=row.revoked_at and to_second(row.revoked_at),
         )
 
 
@@ -179,6 +179,7 @@ def revoke(database: Database, key_id: str) -> ApiKey:
         if row is None:
             raise NotFound("There is no such API key.")
         row.revoked_at = row.revoked_at or utc_now()
+        session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.key_id == key_id))
         return ApiKey.of(row)
 
 

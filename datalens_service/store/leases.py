@@ -15,7 +15,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import InvalidInput
-from datalens_service.store import events, ledger
+from datalens_service.store import events, jobs, ledger
 from datalens_service.store.chain import utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.events import EventType
@@ -114,8 +114,22 @@ def progress(database: Database, lease: Lease, phase: str, value: int, maximum: 
             events.record(session, row, EventType.PROGRESS)
 
 
+def mark_released(database: Database, lease: Lease) -> None:
+    """Say that everything is stored that the job was paid for; its evaluation may go on. Repeatable.
+
+    Raises:
+        StaleLease: Another worker holds the job, or it has ended.
+    """
+    with database.transaction() as session:
+        _, row = ledger.lock(session, lease.job_id)
+        ledger.check_lease(row, lease.token)
+        if row.released_at is None:
+            jobs.release(session, row)
+            events.record(session, row, EventType.RELEASED)
+
+
 def finish(database: Database, lease: Lease, state: JobState, error: dict[str, Any] | None = None) -> Job:
-    """End the job (b, c or e) and return what it did not spend, in one transaction.
+    """End the job (b, c or e; always b once its images are ready) and return what it did not spend, in one transaction.
 
     Raises:
         StaleLease: Another worker holds the job, or it has ended.

@@ -41,7 +41,9 @@ NO_ROOM = (
 """Why an account is frozen although its journal adds up."""
 
 
-def open_account(session: Session, dataset_id: str, epsilon: float, delta: float) -> AccountRow:
+def open_account(
+    session: Session, dataset_id: str, epsilon: float, delta: float, checked_log_bytes: int = 0
+) -> AccountRow:
     """Open the account of records that no account knows yet.
 
     Args:
@@ -49,6 +51,7 @@ def open_account(session: Session, dataset_id: str, epsilon: float, delta: float
         dataset_id: The data set that brings them.
         epsilon: Lifetime budget.
         delta: Fixed for the lifetime of the account.
+        checked_log_bytes: Length of the ledger log, which has no charge of this account.
 
     Raises:
         InvalidSpec: ε holds less than one unit or more than a BIGINT.
@@ -65,6 +68,8 @@ def open_account(session: Session, dataset_id: str, epsilon: float, delta: float
         charged_units=0,
         head_seq=0,
         head_hash=GENESIS,
+        checked_log_bytes=checked_log_bytes,
+        unbooked_units=0,
         created_at=utc_now(),
     )
     session.add(account)

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from sqlalchemy import exists, select
+from sqlalchemy.orm import Session
 
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.store import ledger
@@ -18,6 +19,7 @@ from datalens_service.store.chain import utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.leases import Lease
+from datalens_service.store.recovery import check_log, in_step_with_log
 from datalens_service.store.tables import AggregateRow, DatasetRow, JobRow
 
 
@@ -35,8 +37,10 @@ def begin(database: Database, measured: Job, dataset_id: str, units: int, lease:
         BudgetExceeded: The account does not pay for it; nothing was kept.
         NotFound: No such data set.
         StateConflict: The data set was deleted.
+        LedgerCorrupt: The account is frozen.
     """
-    with database.transaction() as session:
+
+    def reserve(session: Session) -> Lease:
         dataset = session.get(DatasetRow, dataset_id)
         if dataset is None:
             raise NotFound("There is no such data set.")
@@ -44,10 +48,13 @@ def begin(database: Database, measured: Job, dataset_id: str, units: int, lease:
         session.refresh(dataset)
         if dataset.state != "ready":
             raise StateConflict("The data set that was set aside was deleted.")
+        check_log(database.log, account)
         row = _row(dataset, measured, lease)
         session.add(row)
         ledger.reserve(session, account, row, units)
         return Lease(row.id, row.lease_token, lease.owner, lease.seconds, _until(lease))
+
+    return in_step_with_log(database, reserve)
 
 
 def stored(database: Database, measured_job_id: str, dataset_id: str) -> str | None:

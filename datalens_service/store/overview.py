@@ -19,6 +19,7 @@ from datalens_service.store.statement import Statement, of_account
 from datalens_service.store.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow
 
 _MINUTE = timedelta(minutes=1)
+_SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def _by_state(session: Session) -> dict[str, int]:
 def _waiting(session: Session, now: datetime) -> tuple[Waiting, ...]:
     query = select(JobRow.queue, func.count(), func.min(JobRow.created_at)).where(JobRow.state == JobState.QUEUED)
     rows = session.execute(query.group_by(JobRow.queue).order_by(JobRow.queue))
-    return tuple(Waiting(queue or "", count, max(0.0, (now - oldest).total_seconds())) for queue, count, oldest in rows)
+    return tuple(Waiting(queue or "", count, max(0.0, (now - oldest) // _SECOND)) for queue, count, oldest in rows)
 
 
 def _charges_of_minute(session: Session, moment: datetime) -> int:

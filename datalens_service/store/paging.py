@@ -1,20 +1,28 @@
-"""Lists in portions: newest first, with a cursor that stays right while rows are added."""
+"""Lists in portions: newest first, with a cursor that stays right while rows are added.
+
+Rows are ordered by their exact times, which do not leave: a cursor names a row and its second, and the database looks
+up the rest. If the row is gone, the portion begins with the whole second, so that nothing is left out.
+"""
 
 from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import MAXYEAR, datetime, timedelta
 from typing import Generic, TypeVar
 
-from sqlalchemy import ColumnElement, tuple_
+from sqlalchemy import ColumnElement, func, literal, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute
 
 from datalens_service.errors import InvalidInput
+from datalens_service.store.chain import to_second
 
 MAXIMUM_LIMIT = 200
+_UNKNOWN = "The cursor is not one that this list handed out; start again without it."
 
 Item = TypeVar("Item")
+Row = tuple[InstrumentedAttribute[datetime], InstrumentedAttribute[str]]
+"""When a row was created, and its id."""
 
 
 @dataclass(frozen=True)
@@ -43,22 +51,35 @@ def check_limit(limit: int) -> int:
 
 def cursor_of(created_at: datetime, identifier: str) -> str:
     """The cursor that continues after this row."""
-    return base64.urlsafe_b64encode(f"{created_at.isoformat()}|{identifier}".encode()).decode()
+    return base64.urlsafe_b64encode(f"{to_second(created_at).isoformat()}|{identifier}".encode()).decode()
 
 
-def after(
-    cursor: str, created_at: InstrumentedAttribute[datetime], identifier: InstrumentedAttribute[str]
-) -> ColumnElement[bool]:
+def after(cursor: str, row: Row, *elsewhere: Row) -> ColumnElement[bool]:
     """Condition that selects the rows behind `cursor`.
+
+    Args:
+        cursor: From `cursor_of`.
+        row: Columns of the list.
+        elsewhere: Where the row of the cursor may be as well, in the order of looking; without any, it is in the list.
 
     Raises:
         InvalidInput: Not a cursor of ours.
     """
+    second, last = _parsed(cursor)
+    exact = [
+        select(at).where(identifier == last).correlate(None).scalar_subquery() for at, identifier in elsewhere or (row,)
+    ]
+    # The row is gone: all of its second comes again rather than not at all.
+    at = func.coalesce(*exact, literal(second + timedelta(seconds=1), row[0].type))
+    return tuple_(*row) < tuple_(at, literal(last))
+
+
+def _parsed(cursor: str) -> tuple[datetime, str]:
     try:
         instant, _, last = base64.urlsafe_b64decode(cursor.encode()).decode().partition("|")
-        key = (datetime.fromisoformat(instant), last)
+        second = datetime.fromisoformat(instant)
     except ValueError as error:
-        raise InvalidInput("The cursor is not one that this list handed out; start again without it.") from error
-    if key[0].tzinfo is None:
-        raise InvalidInput("The cursor is not one that this list handed out; start again without it.")
-    return tuple_(created_at, identifier) < tuple_(*key)
+        raise InvalidInput(_UNKNOWN) from error
+    if second.tzinfo is None or second.year == MAXYEAR:
+        raise InvalidInput(_UNKNOWN)
+    return second, last

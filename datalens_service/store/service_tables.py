@@ -42,6 +42,17 @@ class TenantRow(Base):
     created_at: Mapped[datetime]
 
 
+class BrowserSessionRow(Base):
+    """A signed-in browser: the SHA-256 of its token, never the token. Deleted when it signs out."""
+
+    __tablename__ = "browser_sessions"
+    __table_args__ = (Index(None, "key_id"),)
+
+    token_sha256: Mapped[str] = mapped_column(String(HASH_LENGTH), primary_key=True)
+    key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"))
+    expires_at: Mapped[datetime]
+
+
 class AuditEntryRow(Base):
     """Who did what to which object, and what came of it. `hash` covers all other columns."""
 

@@ -1,31 +1,32 @@
-"""Sessions of a browser: a signed token in place of the key, so that the key itself is sent once and never kept.
+"""Sessions of a browser: a random token in place of the key, so that the key itself is sent once and never kept.
 
-    token = key id . expiry . nonce . HMAC-SHA256(hash of the key, "session" and all of these)
-
-There is no table: a token is as good as its key, for at most twelve hours, and ends with it. Its form token, a second
-HMAC, is in the pages alone: who makes a browser send the cookie does not know it.
+The table has the token's SHA-256, whose key it stands for and when it ends. Without its row a token is worth nothing,
+in every API process at once: signing out deletes the row, and a key that no longer works ends all of its sessions. The
+form token is an HMAC under the token and is in the pages alone: who makes a browser send the cookie does not know it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 import secrets
-import time
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
+
+from sqlalchemy import delete
 
 from datalens_service.errors import Unauthorized
 from datalens_service.store import keys
 from datalens_service.store.chain import utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.keys import ApiKey
+from datalens_service.store.service_tables import BrowserSessionRow
 from datalens_service.store.tables import ApiKeyRow
 
 LIFETIME_SECONDS: Final = 12 * 3600
 
-_FORM: Final = re.compile(r"(?P<key>key_[0-9a-f]{32})\.(?P<expires>[0-9]{1,12})\.[A-Za-z0-9_-]{22}\.[0-9a-f]{64}")
+_TOKEN_BYTES: Final = 32
 
 
 @dataclass(frozen=True)
@@ -47,45 +48,52 @@ class Session:
 
 
 def sign_in(database: Database, plain: str) -> Session:
-    """A new session for whoever has a key.
+    """A new session for whoever has a key; rows of sessions that have ended by themselves go.
 
     Raises:
         Unauthorized: The key is malformed, unknown or revoked.
     """
     with database.connection() as connection:
         key = keys.verify(connection, plain)
-    expires = int(time.time()) + LIFETIME_SECONDS
-    claim = f"{key.id}.{expires}.{secrets.token_urlsafe(16)}"
-    secret = _secret(database, key.id)
-    return _session(key, f"{claim}.{_seal(secret, 'session', claim)}", secret)
+    token, now = secrets.token_urlsafe(_TOKEN_BYTES), utc_now()
+    ends_at = now + timedelta(seconds=LIFETIME_SECONDS)
+    with database.transaction() as session:
+        session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.expires_at <= now))
+        session.add(BrowserSessionRow(token_sha256=_digest(token), key_id=key.id, expires_at=ends_at))
+    return _session(key, token)
 
 
 def resume(database: Database, token: str) -> Session:
     """The session that a token stands for.
 
     Raises:
-        Unauthorized: Altered, too old, or its key was revoked.
+        Unauthorized: Unknown, signed out, too old, or its key was revoked.
     """
-    form = _FORM.fullmatch(token)
-    secret = _secret(database, form["key"]) if form else b""
-    claim, _, seal = token.rpartition(".")
-    # Compared also without a key, so that time does not tell a known one from an unknown one.
-    same = hmac.compare_digest(seal.encode(), _seal(secret, "session", claim).encode())
-    if not form or not secret or not same or int(form["expires"]) <= time.time():
-        raise Unauthorized("Your session has ended: sign in again.")
-    return _session(keys.get(database, form["key"]), token, secret)
-
-
-def _session(key: ApiKey, token: str, secret: bytes) -> Session:
-    return Session(key, token, _seal(secret, "form", token))
-
-
-def _secret(database: Database, key_id: str) -> bytes:
-    """What is known of a key that works; empty for all others."""
+    now = utc_now()
     with database.session() as session:
-        row = session.get(ApiKeyRow, key_id)
-        return row.sha256.encode() if row is not None and keys.works(row, utc_now()) else b""
+        # Found by its hash: how long that takes tells nothing about a token.
+        row = session.get(BrowserSessionRow, _digest(token))
+        key = session.get(ApiKeyRow, row.key_id) if row is not None and now < row.expires_at else None
+        if key is None or not keys.works(key, now):
+            raise Unauthorized("Your session has ended: sign in again.")
+        return _session(ApiKey.of(key), token)
 
 
-def _seal(secret: bytes, purpose: str, text: str) -> str:
-    return hmac.new(secret, f"datalens {purpose} {text}".encode(), hashlib.sha256).hexdigest()
+def sign_out(database: Database, token: str) -> None:
+    """End the session of a token. Repeatable; a token that stands for nothing changes nothing."""
+    with database.transaction() as session:
+        session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.token_sha256 == _digest(token)))
+
+
+def sign_out_everywhere(database: Database, key_id: str) -> None:
+    """End all sessions that were signed in with a key. Repeatable."""
+    with database.transaction() as session:
+        session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.key_id == key_id))
+
+
+def _session(key: ApiKey, token: str) -> Session:
+    return Session(key, token, hmac.new(token.encode(), b"datalens form", hashlib.sha256).hexdigest())
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -16,7 +16,10 @@ from datalens_service.store.tables import AccountRow, DatasetRow, LedgerEntryRow
 
 @dataclass(frozen=True)
 class Statement:
-    """What an account holds, in units and as ε at its δ: spends rounded up, what remains rounded down."""
+    """What an account holds, in units and as ε at its δ: spends rounded up, what remains rounded down.
+
+    A frozen account states what the ledger log knows as spent, also beyond its limit, and that nothing remains.
+    """
 
     account_id: str
     epsilon: float
@@ -27,16 +30,24 @@ class Statement:
     entries: int
     head_hash: str
     frozen_reason: str | None
+    unbooked_units: int = 0
+
+    @property
+    def spent_units(self) -> int:
+        """Units charged in the journal, and those that only the ledger log knows."""
+        return self.charged_units + self.unbooked_units
 
     @property
     def remaining_units(self) -> int:
         """Units that a new job may reserve."""
+        if self.frozen_reason is not None:
+            return 0
         return self.limit_units - self.reserved_units - self.charged_units
 
     @property
     def epsilon_spent(self) -> float:
-        """ε of everything charged, over all jobs and data sets of the account, deleted ones included."""
-        return self.epsilon_of(self.charged_units)
+        """ε of everything spent, over all jobs and data sets of the account, deleted ones included."""
+        return self.epsilon_of(self.spent_units)
 
     @property
     def epsilon_reserved(self) -> float:
@@ -121,6 +132,7 @@ def of_account(account: AccountRow) -> Statement:
         limit_units=account.limit_units,
         reserved_units=account.reserved_units,
         charged_units=account.charged_units,
+        unbooked_units=account.unbooked_units,
         entries=account.head_seq,
         head_hash=account.head_hash,
         frozen_reason=account.frozen_reason,

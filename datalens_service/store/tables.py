@@ -81,6 +81,8 @@ class InstallationRow(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     fingerprint_key: Mapped[bytes]
+    checked_log_bytes: Mapped[int] = mapped_column(default=0)
+    """Length of the ledger log whose data sets are known here."""
 
 
 class AccountRow(Base):
@@ -106,6 +108,10 @@ class AccountRow(Base):
     head_seq: Mapped[int] = mapped_column(default=0)
     head_hash: Mapped[str] = mapped_column(String(HASH_LENGTH))
     frozen_reason: Mapped[str | None]
+    checked_log_bytes: Mapped[int] = mapped_column(default=0)
+    """Length of the ledger log whose charges of this account are in its journal."""
+    unbooked_units: Mapped[int] = mapped_column(default=0)
+    """What the log knows as spent beyond `charged_units`; 0 unless the account is frozen."""
     created_at: Mapped[datetime]
 
 
@@ -233,6 +239,7 @@ class JobRow(Base):
     error: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
+    released_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
 
 

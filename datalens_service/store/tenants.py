@@ -16,7 +16,7 @@ from sqlalchemy import BindParameter, Connection, Select, bindparam, select
 from sqlalchemy.exc import IntegrityError
 
 from datalens_service.errors import NotFound, StateConflict
-from datalens_service.store.chain import GENESIS, utc_now
+from datalens_service.store.chain import GENESIS, to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.service_tables import DeliveryRow, GeneratorRow, TenantRow, WebhookRow
 from datalens_service.store.tables import ApiKeyRow, DatasetRow, IntakeRow, JobRow, UploadRow
@@ -57,7 +57,7 @@ class Tenant:
     @classmethod
     def of(cls, row: TenantRow) -> Tenant:
         """A copy of the row."""
-        return cls(row.id, row.name, row.created_at)
+        return cls(row.id, row.name, to_second(row.created_at))
 
 
 def create(database: Database, name: str) -> Tenant:

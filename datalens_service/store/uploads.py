@@ -10,7 +10,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import InvalidInput, NotFound, StateConflict
-from datalens_service.store.chain import utc_now
+from datalens_service.store.chain import to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.tables import UploadRow
 
@@ -41,7 +41,8 @@ class PartialUpload:
     @classmethod
     def of(cls, row: UploadRow) -> PartialUpload:
         """A copy of the row."""
-        return cls(row.id, row.key_id, row.length, row.received, row.created_at, row.expires_at)
+        created, expires = to_second(row.created_at), to_second(row.expires_at)
+        return cls(row.id, row.key_id, row.length, row.received, created, expires)
 
 
 def create(database: Database, key_id: str, length: int, lifetime: timedelta) -> PartialUpload:

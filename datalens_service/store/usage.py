@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from sqlalchemy import func, select
 
-from datalens_service.store.chain import utc_now
+from datalens_service.store.chain import to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.service_tables import GeneratorRow
 from datalens_service.store.tables import ApiKeyRow, ArtifactRow, DatasetRow, JobRow
@@ -31,7 +31,7 @@ class Usage(TypedDict):
 
 
 def _seconds(times: Iterable[tuple[datetime | None, datetime | None]]) -> float:
-    return round(sum((end - start).total_seconds() for start, end in times if start and end), 3)
+    return sum((to_second(end) - to_second(start)).total_seconds() for start, end in times if start and end)
 
 
 def of_tenant(database: Database, tenant_id: str) -> Usage:

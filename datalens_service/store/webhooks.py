@@ -19,7 +19,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import NotFound
-from datalens_service.store.chain import utc_now
+from datalens_service.store.chain import to_second, utc_now
 from datalens_service.store.database import Database
 from datalens_service.store.paging import Page, after, check_limit, cursor_of
 from datalens_service.store.service_tables import DeliveryRow, WebhookRow
@@ -51,7 +51,7 @@ class Webhook:
     @classmethod
     def of(cls, row: WebhookRow) -> Webhook:
         """A copy of the row, without the secret."""
-        return cls(row.id, row.tenant_id, row.url, tuple(row.events.split()), row.enabled, row.created_at)
+        return cls(row.id, row.tenant_id, row.url, tuple(row.events.split()), row.enabled, to_second(row.created_at))
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,12 @@ class Delivery:
     @classmethod
     def of(cls, row: DeliveryRow) -> Delivery:
         """A copy of the row."""
-        return cls(**{name: getattr(row, name) for name in cls.__dataclass_fields__})
+        times = {
+            "next_attempt_at": to_second(row.next_attempt_at),
+            "created_at": to_second(row.created_at),
+            "delivered_at": row.delivered_at and to_second(row.delivered_at),
+        }
+        return cls(**{name: getattr(row, name) for name in cls.__dataclass_fields__} | times)
 
 
 @dataclass(frozen=True)
@@ -206,7 +211,7 @@ def list_deliveries(
     """
     query = select(DeliveryRow).where(DeliveryRow.webhook_id == webhook_id)
     if cursor is not None:
-        query = query.where(after(cursor, DeliveryRow.created_at, DeliveryRow.id))
+        query = query.where(after(cursor, (DeliveryRow.created_at, DeliveryRow.id)))
     query = query.order_by(DeliveryRow.created_at.desc(), DeliveryRow.id.desc())
     with database.session() as session:
         rows = session.scalars(query.limit(check_limit(limit) + 1)).all()
@@ -264,7 +269,7 @@ def _row(session: Session, webhook_id: str) -> WebhookRow:
 
 
 def _message(hook: WebhookRow, event: str, data: dict[str, Any], at: datetime) -> DeliveryRow:
-    payload = {"type": event, "timestamp": at.isoformat().replace("+00:00", "Z"), "data": data}
+    payload = {"type": event, "timestamp": to_second(at).isoformat().replace("+00:00", "Z"), "data": data}
     return DeliveryRow(
         id=f"msg_{uuid4().hex}",
         tenant_id=hook.tenant_id,

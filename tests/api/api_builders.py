@@ -12,7 +12,7 @@ import numpy as np
 from api.deps import Services
 from datalens_service.data.export import WRITERS
 from datalens_service.evaluation.report import owner_view, releasable_view
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.store import datasets, jobs, leases
 from datalens_service.store.jobs import JobState
 from tests.evaluation.conftest import report as finished_report
@@ -68,7 +68,8 @@ def succeed(services: Services, job_id: str, folder: Path, card: dict[str, Any] 
         "synthetic.npz": (stock, True, "application/octet-stream"),
         "generator.safetensors": (folder / "generator.safetensors", True, "application/octet-stream"),
         "samples.png": (b"\x89PNG grid", True, "image/png"),
-        "privacy.json": (b'{"format": "datalens-bundle/1"}', False, "application/json"),
+        "privacy.json": (b'{"format": "datalens-bundle/2"}', True, "application/json"),
+        "account-proof.json": (b'{"format": "datalens-bundle/1"}', False, "application/json"),
         "card.json": (json.dumps(card or {"job": job_id}).encode(), True, "application/json"),
         "report.json": (report("owner"), False, "application/json"),
         "report.html": (b"<p>owner</p>", False, "text/html"),

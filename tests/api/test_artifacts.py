@@ -47,6 +47,17 @@ def test_list_says_what_the_bytes_are(client: TestClient, job_id: str) -> None:
         assert reply.headers["Repr-Digest"] == f"sha-256=:{digest}:"
 
 
+def test_every_file_and_address_says_for_whom_it_is(client: TestClient, job_id: str) -> None:
+    items = client.get(f"/v1/jobs/{job_id}/artifacts").json()["items"]
+    owners = {item["name"] for item in items if item["audience"] == "owner"}
+    assert owners == {"report.json", "report.html", "account-proof.json"}
+    assert all((item["audience"] == "anyone") == item["releasable"] for item in items)
+    address = signed(client, job_id).json()
+    granted = urlsplit(address["url"]).path.rpartition("/")[2]
+    claims = json.loads(base64.urlsafe_b64decode(granted + "=" * (-len(granted) % 4)))
+    assert (address["audience"], claims["audience"]) == ("anyone", "anyone")
+
+
 def test_parts_and_conditions(client: TestClient, job_id: str) -> None:
     url = f"/v1/jobs/{job_id}/artifacts/{NAME}"
     whole = client.get(url)
@@ -73,13 +84,13 @@ def test_a_signed_address_needs_no_key_and_is_noted(client: TestClient, job_id: 
     assert noted.count("getDownload") == 2
 
 
-@pytest.mark.parametrize("name", ["report.json", "privacy.json"])
+@pytest.mark.parametrize("name", ["report.json", "account-proof.json"])
 def test_what_is_for_the_owner_is_never_signed(client: TestClient, job_id: str, name: str) -> None:
     reply = signed(client, job_id, name)
     assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")
 
 
-@pytest.mark.parametrize("field", ["tenant_id", "key_id", "job_id", "name", "sha256", "method", "until"])
+@pytest.mark.parametrize("field", ["tenant_id", "key_id", "job_id", "name", "sha256", "audience", "method", "until"])
 def test_whatever_is_changed_in_an_address_breaks_it(client: TestClient, job_id: str, field: str) -> None:
     url = urlsplit(signed(client, job_id).json()["url"])
     granted = url.path.rpartition("/")[2]

@@ -112,9 +112,16 @@ def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) ->
         assert job.wait().state == job.refresh().state == "succeeded"
         assert job.download(tmp_path / "a.parquet", format="parquet").read_bytes()[:4] == b"PAR1"
         assert client.download_bundle(job.id, tmp_path / "b.zip", license="CC0-1.0").read_bytes()[:2] == b"PK"
+        audiences = {found.name: found.audience for found in client.files(job.id)}
+        assert (audiences["privacy.json"], audiences["account-proof.json"]) == ("anyone", "owner")
+        assert client.download_file(job.id, "card.json", tmp_path / "d.json").read_bytes()[:1] == b"{"
         assert [found.id for found in client.jobs()] == [job.id]
         assert dataset.notices == client.validation(dataset.id).notices
         assert [notice.code for notice in dataset.notices] == ["ignored_arrays"]
+        again = client.upload_dataset(file)
+        assert again.joined is not None
+        assert again.joined.dataset_ids == (dataset.id,)
+        assert client.dataset(again.id).joined == client.validation(again.id).joined == again.joined
         assert client.validation(dataset.id).counts is not None
         assert client.download_preview(dataset.id, tmp_path / "c.png").read_bytes()[1:4] == b"PNG"
         receipt = client.delete_dataset(dataset.id)
@@ -156,6 +163,8 @@ def test_the_same_for_asyncio(service: Service, file: Path, tmp_path: Path) -> N
             assert (await job.wait()).state == (await job.refresh()).state == "succeeded"
             path = await job.download(tmp_path / "a.npz", format="npz")
             assert path.read_bytes()[:2] == b"PK"
+            assert len(await client.files(job.id)) == 10
+            assert (await client.download_file(job.id, "card.json", tmp_path / "d.json")).exists()
             assert [found.id async for found in client.jobs()] == [job.id]
             assert [found.id async for found in client.datasets()] == [dataset.id]
             with pytest.raises(ClientError, match="no such"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -106,16 +107,22 @@ def test_shares_never_leave_the_gauge() -> None:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (job(JobState.QUEUED), ["current", "todo", "todo", "todo"]),
-        (job(JobState.RUNNING), ["done", "current", "todo", "todo"]),
-        (job(JobState.RUNNING, "training", 1, 4), ["done", "current", "todo", "todo"]),
-        (job(JobState.RUNNING, "packaging", 1, 4), ["done", "done", "done", "current"]),
-        (job(JobState.PAUSED, "training", 1, 4), ["done", "paused", "todo", "todo"]),
-        (job(JobState.PAUSED, started_at=None), ["paused", "todo", "todo", "todo"]),
-        (job(JobState.FAILED, "evaluating", 1, 4), ["done", "done", "stopped", "todo"]),
-        (job(JobState.CANCELLED, started_at=None), ["stopped", "todo", "todo", "todo"]),
-        (job(JobState.SUCCEEDED, "packaging", 4, 4), ["done"] * 4),
+        (job(JobState.QUEUED), ["current", "todo", "todo", "todo", "todo"]),
+        (job(JobState.RUNNING), ["done", "current", "todo", "todo", "todo"]),
+        (job(JobState.RUNNING, "training", 1, 4), ["done", "current", "todo", "todo", "todo"]),
+        (job(JobState.RUNNING, "packaging", 1, 4), ["done", "done", "current", "todo", "todo"]),
+        (job(JobState.RUNNING, "evaluating", 1, 4), ["done", "done", "done", "current", "todo"]),
+        (job(JobState.PAUSED, "training", 1, 4), ["done", "paused", "todo", "todo", "todo"]),
+        (job(JobState.PAUSED, started_at=None), ["paused", "todo", "todo", "todo", "todo"]),
+        (job(JobState.FAILED, "packaging", 1, 4), ["done", "done", "stopped", "todo", "todo"]),
+        (job(JobState.CANCELLED, started_at=None), ["stopped", "todo", "todo", "todo", "todo"]),
+        (job(JobState.SUCCEEDED, "reporting", 4, 4), ["done"] * 5),
     ],
 )
 def test_a_job_is_in_one_stage(found: Job, expected: list[str]) -> None:
     assert [stage.state for stage in stages.stages(found)] == expected
+
+
+def test_a_job_that_measures_nothing_has_no_stage_for_it() -> None:
+    found = replace(job(JobState.RUNNING, "packaging", 1, 4), spec={"evaluation": {"enabled": False}})
+    assert [stage.title for stage in stages.stages(found)] == ["Waiting", "Training", "Packing"]

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 from api_builders import report, succeed, training
+from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.examples import ANSWERS
 from datalens_service.data.export import WRITERS
+from datalens_service.store.tables import ArtifactRow
 
 
 @pytest.fixture
@@ -44,9 +46,18 @@ def test_what_is_for_the_owner_stays_out(client: TestClient, job_id: str) -> Non
     assert contents["report.json"] == report("releasable")
     assert report("owner") not in contents.values()
     assert b"<p>owner</p>" not in contents.values()
-    # The proof of this job is for the owner (as after a join): the card stands for it.
-    assert json.loads(contents["privacy.json"])["privacy"]["mechanisms"]
+    assert json.loads(contents["privacy.json"])["format"] == "datalens-bundle/2"
+    assert "account-proof.json" not in contents
     assert "generator.safetensors" not in contents
+
+
+def test_an_archive_without_a_proof_is_not_made(client: TestClient, services: Services, job_id: str) -> None:
+    """A card under the name of the proof, as earlier versions packed it, is worse than none."""
+    with services.database.transaction() as session:
+        chosen = (ArtifactRow.job_id == job_id, ArtifactRow.name == "privacy.json")
+        session.execute(update(ArtifactRow).where(*chosen).values(releasable=False))
+    reply = client.get(f"/v1/jobs/{job_id}/dataset")
+    assert (reply.status_code, reply.json()["code"]) == (404, "not-found")
 
 
 def test_title_and_number(client: TestClient, job_id: str) -> None:

@@ -87,7 +87,7 @@ def test_zip_of_class_folders(client: TestClient) -> None:
 def test_same_records_again_keep_their_budget(client: TestClient, dataset_id: str) -> None:
     refused = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "20"})
     assert (refused.status_code, refused.json()["code"]) == (409, "state-conflict")
-    assert "leave both out" in refused.json()["detail"]
+    assert "leave epsilon out" in refused.json()["detail"]
     again = client.post("/v1/datasets", files={"file": npz()}).json()
     assert client.post("/v1/jobs", json=training(again["id"], epsilon=8)).status_code == 202
     first = client.get(f"/v1/datasets/{dataset_id}/privacy").json()

@@ -71,7 +71,7 @@ def test_what_was_released_and_what_was_spent_stay(client: TestClient, dataset_i
     assert follow(Entry.model_validate(entry) for entry in (*earlier, last)).limit == spent["units"]["limit"]
 
 
-@pytest.mark.parametrize("path", ["report", "report?format=html", "bundle"])
+@pytest.mark.parametrize("path", ["report", "report?format=html", "artifacts/account-proof.json"])
 def test_what_was_for_the_owner_is_not_found(client: TestClient, dataset_id: str, job_id: str, path: str) -> None:
     assert client.get(f"/v1/jobs/{job_id}/{path}").status_code == 200
     client.delete(f"/v1/datasets/{dataset_id}")

@@ -20,6 +20,9 @@ from api.deps import Services
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.document import seal_of
 from datalens_service.evaluation.fields import FIELDS
+from datalens_service.store import keys
+from datalens_service.store.keys import KeyRequest
+from datalens_service.store.roles import Role
 
 PACKED = 50
 
@@ -53,7 +56,7 @@ def test_nothing_to_download_before_success(client: TestClient, dataset_id: str,
 def test_links_lead_to_the_files(client: TestClient, job_id: str) -> None:
     links = client.get(f"/v1/jobs/{job_id}").json()["links"]
     assert links["cancel"] is None
-    for name in ("report", "bundle", "samples", "synthetic", "generator"):
+    for name in ("report", "bundle", "samples", "synthetic", "generator", "files"):
         assert client.get(links[name]).status_code == 200
 
 
@@ -92,9 +95,17 @@ def test_a_report_without_a_field_is_not_handed_out(
         assert (reply.status_code, reply.json()["code"]) == (500, "report-incomplete"), path
 
 
-def test_bundle_comes_to_its_owner_also_if_it_is_not_for_others(client: TestClient, job_id: str) -> None:
-    reply = client.get(f"/v1/jobs/{job_id}/bundle")
-    assert (reply.status_code, reply.json()) == (200, {"format": "datalens-bundle/1"})
+def test_the_proof_of_the_job_is_for_anybody_and_the_journal_for_the_owner(
+    client: TestClient, services: Services, job_id: str
+) -> None:
+    _, plain = keys.create(services.database, KeyRequest("partner", role=Role.CONSUMER))
+    partner = {"Authorization": f"Bearer {plain}"}
+    for headers in ({}, partner):
+        reply = client.get(f"/v1/jobs/{job_id}/bundle", headers=headers)
+        assert (reply.status_code, reply.json()) == (200, {"format": "datalens-bundle/2"})
+    journal = f"/v1/jobs/{job_id}/artifacts/account-proof.json"
+    assert client.get(journal).json() == {"format": "datalens-bundle/1"}
+    assert client.get(journal, headers=partner).status_code == 404
     assert reply.headers["content-type"].startswith("application/json")
     assert f'filename="{job_id}-privacy.json"' in reply.headers["content-disposition"]
 

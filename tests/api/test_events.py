@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import timedelta
 from typing import Any
 
 from api_builders import training
@@ -12,6 +13,7 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from datalens_service.store import jobs, leases, ledger
 from datalens_service.store.jobs import JobState
+from datalens_service.store.tables import JobRow
 
 STREAM = {"Accept": "text/event-stream"}
 
@@ -133,8 +135,10 @@ def test_clone_is_the_same_request_with_changes(client: TestClient, dataset_id: 
     assert client.post("/v1/jobs/job_of_nobody:clone").status_code == 404
 
 
-def test_list_is_narrowed(client: TestClient, dataset_id: str) -> None:
+def test_list_is_narrowed(client: TestClient, services: Services, dataset_id: str) -> None:
     first, second = submitted(client, dataset_id), submitted(client, dataset_id)
+    with services.database.transaction() as session:
+        session.get_one(JobRow, first["id"]).created_at -= timedelta(seconds=1)
     client.post(first["links"]["cancel"])
 
     def found(**params: str) -> list[str]:

@@ -46,6 +46,7 @@ def test_job_is_accepted_with_its_budget_reserved(client: TestClient, dataset_id
         "pause": f"{base}:pause",
         "resume": None,
         "clone": f"{base}:clone",
+        "files": f"{base}/artifacts",
         "report": None,
         "samples": None,
         "synthetic": None,

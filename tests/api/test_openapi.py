@@ -24,7 +24,7 @@ from datalens_service.store.jobs import JobState
 
 ROOT = Path(__file__).parents[2]
 VERBS = "append|create|list|get|update|delete|cancel|pause|resume|clone|rotate|revoke|raise|import|redeliver|test"
-OPEN = {"getLiveness", "getReadiness", "getProblemType", "getDownload"}
+OPEN = {"getLiveness", "getReadiness", "getProblemType", "getDownload", "getSigningKey"}
 
 Operation = dict[str, Any]
 

@@ -116,7 +116,7 @@ def test_a_price_above_the_budget_cannot_be_submitted(visitor: TestClient, datas
     ("form", "sentence"),
     [
         ({"epsilon": "0"}, "epsilon: Must be greater than 0."),
-        ({"epsilon": ""}, "epsilon: Must be a number."),
+        ({"epsilon": ""}, "epsilon: Must be a finite number."),
         ({"preset": "wonderful"}, "There is no preset"),
         ({"method": "{"}, "not valid JSON"),
         ({"method": '{"name": "nothing"}'}, "The name must be one of"),
@@ -286,11 +286,11 @@ def test_a_consumer_begins_with_the_releases_and_sees_nothing_else(
     page = first.text
     assert released in page
     assert '">' not in text_of(page), "markup within an attribute"
-    hidden = ("Patients of Dr. Holm", dataset_id, waiting, "ccuracy", "Owner", "/bundle", *_private_names(services))
+    hidden = ("Patients of Dr. Holm", dataset_id, waiting, "ccuracy", "Owner", "Journal", *_private_names(services))
     assert [found for found in hidden if found in page] == []
     addresses = set(re.findall(r'(?:href|action|formaction|src)="([^"]+)"', page))
     offered = sorted(html.unescape(address) for address in addresses if address.startswith("/v1/"))
-    assert len(offered) == 5
+    assert len(offered) == 6
     for address in offered:
         assert visitor.get(address).status_code == 200, address
     for path in ("/jobs", f"/datasets/{dataset_id}", f"/jobs/{released}", "/keys", f"/jobs/{released}/report"):
@@ -308,17 +308,40 @@ def _private_names(services: Services) -> list[str]:
     return names
 
 
-def test_the_proof_is_offered_to_a_consumer_if_it_may_be_passed_on(
+def test_no_page_offers_a_file_for_the_owner_to_be_passed_on(
     visitor: TestClient, services: Services, dataset_id: str, tmp_path: Path
 ) -> None:
     job_id = submit(visitor, dataset_id, synthetic_images=40)
     succeed(services, job_id, tmp_path)
-    address = f'href="/v1/jobs/{job_id}/bundle"'
-    assert address not in visitor.get("/releases").text
+    proof = f'href="/v1/jobs/{job_id}/bundle"'
+    page = visitor.get(f"/jobs/{job_id}").text
+    assert proof in page
+    [offered] = re.findall(r"<li><a href=\"[^\"]*account-proof.json\">.*?</li>", page)
+    assert "For you alone, not to be passed on" in offered
+    assert proof in visitor.get("/releases").text
+    assert "account-proof" not in visitor.get("/releases").text
     with services.database.transaction() as session:
         chosen = (ArtifactRow.job_id == job_id, ArtifactRow.name == "privacy.json")
-        session.execute(update(ArtifactRow).where(*chosen).values(releasable=True))
-    assert address in visitor.get("/releases").text
+        session.execute(update(ArtifactRow).where(*chosen).values(releasable=False))
+    for path in (f"/jobs/{job_id}", "/releases"):
+        assert proof not in visitor.get(path).text, "of a job of an earlier version"
+
+
+def test_the_page_of_a_data_set_says_to_its_owner_whose_budget_it_shares(
+    visitor: TestClient, services: Services, dataset_id: str
+) -> None:
+    again = visitor.post("/v1/datasets", files={"file": npz()}, data={}).json()
+    assert (again["joined"]["known_records"], again["joined"]["dataset_ids"]) == (200, [dataset_id])
+    page = visitor.get(f"/datasets/{again['id']}").text
+    assert "200 of these images were known" in text_of(page)
+    assert f'href="/datasets/{dataset_id}"' in page
+    assert 'id="joined"' not in visitor.get(f"/datasets/{dataset_id}").text
+    _, plain = keys.create(services.database, KeyRequest("hands", role=Role.OPERATOR))
+    visitor.post("/sign-in", data={"key": plain})
+    for shown in (again["id"], dataset_id):
+        page = visitor.get(f"/datasets/{shown}").text
+        assert 'id="joined"' not in page
+        assert "Shares this budget with" not in page
 
 
 def test_errors_are_pages_with_a_way_back(visitor: TestClient) -> None:

@@ -226,14 +226,14 @@ def test_a_full_disk_keeps_what_was_there(
         monkeypatch.setattr(tus.Piece, "write", part_of_it)
     reply = client.patch(place, headers=piece(1000), content=CONTENT[1000:])
     monkeypatch.undo()
-    assert (reply.status_code, reply.json()["code"]) == (507, "insufficient-storage")
+    assert (reply.status_code, reply.json()["code"]) == (503, "insufficient-storage")
     assert (offset(client, place), stored(settings, place)) == (1000, CONTENT[:1000])
 
 
 def test_no_room_is_known_before_the_first_byte(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tus.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 2**30})())
     reply = client.post("/v1/uploads", headers={**TUS, "Upload-Length": "1000"})
-    assert (reply.status_code, reply.json()["code"]) == (507, "insufficient-storage")
+    assert (reply.status_code, reply.json()["code"]) == (503, "insufficient-storage")
 
 
 @pytest.fixture

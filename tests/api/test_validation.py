@@ -61,12 +61,31 @@ def folder(*damaged: int, images: int = 8) -> bytes:
     return buffer.getvalue()
 
 
+def validated(client: TestClient, dataset_id: str) -> dict[str, Any]:
+    """What the owner may know of an upload, once it is noted: a moment after the data set is there."""
+    while (report := client.get(f"/v1/datasets/{dataset_id}/validation").json())["state"] == "validating":
+        time.sleep(0.05)
+    return dict(report)
+
+
+def test_an_upload_in_pieces_says_which_account_it_joins(client: TestClient) -> None:
+    first = register(client, npz())
+    assert settled(client, first)["joined"] is None
+    again = register(client, npz(), epsilon=None)
+    settled(client, again)
+    report = validated(client, again)
+    assert (report["joined"]["known_records"], report["joined"]["dataset_ids"]) == (200, [first])
+    assert client.get(f"/v1/datasets/{again}").json()["joined"] == report["joined"]
+    client.delete(f"/v1/datasets/{again}")
+    assert client.get(f"/v1/datasets/{again}").json()["joined"] is None
+
+
 def test_a_good_upload_becomes_a_data_set(client: TestClient, settings: Settings) -> None:
     dataset_id = register(client, npz(), name="Digits", classes=["a", "b", "c", "d"])
     found = settled(client, dataset_id)
     assert (found["state"], found["name"], found["format"]) == ("ready", "Digits", "npz")
     assert found["privacy"]["epsilon_limit"] == 10
-    report = client.get(f"/v1/datasets/{dataset_id}/validation").json()
+    report = validated(client, dataset_id)
     assert report["counts"] == {"train": 200, "test": 0, "classes": dict.fromkeys("abcd", 50), "duplicates": 0}
     assert report["audience"] == "owner"
     assert list(tus.folder_of(settings.data_dir).iterdir()) == []

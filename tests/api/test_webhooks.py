@@ -131,7 +131,7 @@ def test_a_message_that_failed_is_repeated_with_growing_pauses_and_given_up(
     webhooks.change(services.database, hook["webhook"]["id"], url=receiver.url)
     client.post(f"/v1/webhooks/{hook['webhook']['id']}:test")
     receiver.status = status
-    now = datetime.now(UTC)
+    now = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
     pauses = []
     for _ in webhooks.BACK_OFF_SECONDS:
         _send(services, now)

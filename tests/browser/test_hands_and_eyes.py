@@ -157,7 +157,7 @@ def test_what_is_private_comes_when_it_is_opened(owner: Visitor, upload: Path) -
     page = owner.page
     page.goto(f"/datasets/{owner.upload(upload)}")
     expect(page.locator("#private-facts")).to_be_empty()
-    page.get_by_text("For you alone:").click()
+    page.locator("#private").get_by_text("For you alone:").click()
     expect(page.locator("#private-facts")).to_contain_text("1,438")
     owner.shows("18-private")
 

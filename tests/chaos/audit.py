@@ -59,8 +59,11 @@ def _under_counts(stack: Stack, job: Job) -> int:
 
 def _recomputes(stack: Stack, job: Job) -> bool:
     headers = {"Authorization": f"Bearer {stack.key}"}
-    reply = httpx2.get(f"{stack.url}/v1/jobs/{job.id}/bundle", headers=headers, timeout=60)
-    return reply.status_code == 200 and verify(reply.content).holds
+    for path in ("bundle", "artifacts/account-proof.json"):
+        reply = httpx2.get(f"{stack.url}/v1/jobs/{job.id}/{path}", headers=headers, timeout=60)
+        if reply.status_code != 200 or not verify(reply.content).holds:
+            return False
+    return True
 
 
 def _charges(stack: Stack, job: Job) -> list[tuple[int | None, int]]:

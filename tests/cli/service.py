@@ -26,7 +26,7 @@ def free_port() -> int:
 class RunningService:
     """Starts the service and waits until it has said where it is."""
 
-    def __init__(self, data_dir: Path, port: int | None = None) -> None:
+    def __init__(self, data_dir: Path, port: int | None = None, umask: int = -1) -> None:
         self.data_dir = data_dir
         self.port = port or free_port()
         data_dir.parent.mkdir(parents=True, exist_ok=True)
@@ -37,6 +37,7 @@ class RunningService:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=data_dir.parent,
+                umask=umask,
             )
         self.said = self._said()
 

@@ -20,7 +20,7 @@ from datalens_service.cli.exits import HELP, ExitCode, exit_code_of
 Run = Callable[..., Result]
 COMMANDS = {
     (): ("serve", "demo", "train", "plan", "verify", "version", "jobs", "datasets", "keys", "tenants"),
-    ("jobs",): ("submit", "watch", "show", "list", "cancel", "download", "report"),
+    ("jobs",): ("submit", "watch", "show", "list", "cancel", "files", "download", "report"),
     ("datasets",): ("upload", "list", "show", "delete"),
     ("keys",): ("create", "list", "revoke"),
     ("tenants",): ("create", "list"),

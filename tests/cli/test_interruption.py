@@ -24,7 +24,7 @@ Run = Callable[..., Result]
 
 STEPS = 12
 VOTES = (
-    *("--method", "datalens", "--images", "50", "--no-evaluate", "--epsilon", "2", "--out", "out"),
+    *("--method", "datalens", "--images", "50", "--no-evaluation", "--epsilon", "2", "--out", "out"),
     *("--set", "num_teachers=8", "--set", "images_per_step=4", "--set", "top_k=8", "--set", "threshold=none"),
     *("--set", "teacher_batch=4", "--set", "teacher_warmup_steps=2", "--set", f"steps={STEPS}"),
 )

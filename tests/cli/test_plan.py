@@ -103,3 +103,38 @@ def test_a_file_that_is_no_image_set(datalens: Run, tmp_path: Path) -> None:
     result = datalens("plan", "--data", path, "--epsilon", 1, "--json")
     assert result.exit_code == 2
     assert json.loads(result.stdout)["error"]["code"] == "dataset-invalid"
+
+
+@pytest.mark.parametrize("text", ["1_0", " 1", "inf", "0x1", "١", "+1"])
+@pytest.mark.parametrize("option", ["--epsilon", "--delta", "--top-k", "--noise-stddev"])
+def test_a_number_is_in_plain_notation(datalens: Run, option: str, text: str) -> None:
+    values = {"--epsilon": "1", "--delta": "1e-5", "--top-k": "200", "--noise-stddev": "5000", option: text}
+    result = datalens("plan", *(part for pair in values.items() for part in pair))
+    assert result.exit_code == 2
+    assert option in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("subspace_dimensions=1_0", "subspace_dimensions"),
+        ('subspace_dimensions="10"', "subspace_dimensions"),
+        ("subspace_dimensions=10.0", "subspace_dimensions"),
+        ("subspace_dimensions=true", "subspace_dimensions"),
+        ("clip_norm=NaN", "finite"),
+        ("clip_norm=true", "clip_norm"),
+        ("evaluation.enabled=1", "enabled"),
+        ('evaluation={"epochs": 1, "epochs": 2}', "epochs"),
+    ],
+)
+def test_a_setting_is_a_number_only_if_it_is_written_as_one(datalens: Run, npz: Path, setting: str, says: str) -> None:
+    result = datalens("plan", "--data", npz, "--epsilon", 2, "--method", "moments", "--set", setting)
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+def test_of_two_equal_settings_none_wins(datalens: Run, npz: Path) -> None:
+    options = ("plan", "--data", npz, "--epsilon", 2, "--method", "moments")
+    result = datalens(*options, "--set", "subspace_dimensions=5", "--set", "subspace_dimensions=6")
+    assert result.exit_code == 2
+    assert "subspace_dimensions twice" in result.stderr

@@ -21,7 +21,7 @@ from datalens_service.store.chain import EntryKind
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 VOTES = (
-    *("--method", "datalens", "--images", "50", "--no-evaluate", "--epsilon", "2", "--out", "out"),
+    *("--method", "datalens", "--images", "50", "--no-evaluation", "--epsilon", "2", "--out", "out"),
     *("--set", "num_teachers=128", "--set", "images_per_step=4", "--set", "top_k=8", "--set", "threshold=none"),
     *("--set", "teacher_batch=2", "--set", "teacher_warmup_steps=2", "--set", "steps=40"),
 )

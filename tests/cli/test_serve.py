@@ -91,7 +91,18 @@ def _check_downloads(client: Client, job_id: str, folder: Path) -> None:
 
 def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalens: Run, datalens_json: Json) -> None:
     dataset = datalens_json("datasets", "upload", npz, "--epsilon", 2, *service.access)["id"]
-    wanted = ("--epsilon", 0.5, "--preset", "fast", "--images", 30, "--no-evaluate", "--device", "cpu", *service.access)
+    wanted = (
+        "--epsilon",
+        0.5,
+        "--preset",
+        "fast",
+        "--images",
+        30,
+        "--no-evaluation",
+        "--device",
+        "cpu",
+        *service.access,
+    )
     plan = datalens_json("jobs", "submit", dataset, "--dry-run", *wanted)
     assert plan["fits"] is True
     submitted = datalens("jobs", "submit", dataset, "--wait", "--json", *wanted)
@@ -103,7 +114,19 @@ def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalen
     assert job["id"] in {item["id"] for item in datalens_json("jobs", "list", *service.access)["items"]}
     file = datalens_json("jobs", "download", job["id"], "--format", "parquet", *service.access)
     assert pq.read_table(file["path"]).num_rows == 30
+    assert file["audience"] == "anyone"
     assert datalens_json("jobs", "report", job["id"], "--releasable", *service.access)["privacy"]
+    listed = datalens_json("jobs", "files", job["id"], *service.access)["items"]
+    audiences = {item["name"]: item["audience"] for item in listed}
+    assert (audiences["privacy.json"], audiences["account-proof.json"]) == ("anyone", "owner")
+    for name, audience in (("privacy.json", "anyone"), ("account-proof.json", "owner")):
+        one = datalens_json("jobs", "download", job["id"], "--file", name, *service.access)
+        assert (Path(one["path"]).name, one["audience"]) == (f"{job['id']}-{name}", audience)
+        assert (Path(one["path"]).stat().st_mode & 0o077 == 0) == (audience == "owner")
+        assert datalens("verify", one["path"]).exit_code == 0
+    again = datalens("datasets", "upload", npz, *service.access).stdout
+    assert "were uploaded before" in again
+    assert dataset in again
     shown = datalens("datasets", "show", dataset, *service.access)
     assert f"{job['privacy']['epsilon_spent']} spent" in shown.stdout
 

@@ -25,6 +25,7 @@ from datalens_service.cli import options
 from datalens_service.cli.local import Workbench, workbench
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
+from datalens_service.evaluation.evaluate import Evaluation
 from datalens_service.spec import Device
 from datalens_service.store import jobs, statement, verification
 from datalens_service.store.chain import Entry, EntryKind
@@ -33,10 +34,10 @@ from datalens_service.store.tables import RecordFingerprintRow
 Run = Callable[..., Result]
 Json = Callable[..., Any]
 
-FAST = ("--method", "moments", "--set", "subspace_dimensions=8", "--images", "50", "--no-evaluate")
+FAST = ("--method", "moments", "--set", "subspace_dimensions=8", "--images", "50", "--no-evaluation")
 # Many short steps: long enough to be killed in the middle, short enough for a test.
 VOTES = (
-    *("--method", "datalens", "--images", "50", "--no-evaluate"),
+    *("--method", "datalens", "--images", "50", "--no-evaluation"),
     *("--set", "num_teachers=8", "--set", "images_per_step=4", "--set", "top_k=8", "--set", "threshold=none"),
     *("--set", "teacher_batch=4", "--set", "teacher_warmup_steps=2", "--set", "steps=120"),
 )
@@ -85,12 +86,27 @@ def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path
     assert (found["state"], found["method"], found["error"]) == ("succeeded", "moments", None)
     assert 1.99 < found["privacy"]["epsilon_spent"] <= 2
     assert found["measures"] == []
+    owners = {name for name, audience in found["audiences"].items() if audience == "owner"}
+    assert owners == {"report.json", "report.html", "account-proof.json"}
+    assert found["audiences"].keys() == found["files"].keys()
     for path in found["files"].values():
         assert (tmp_path / path).stat().st_size > 0
     with np.load(tmp_path / found["files"]["synthetic.npz"], allow_pickle=False) as synthetic:
         assert synthetic["train_images"].shape == (50, 8, 8)
     assert pq.read_table(tmp_path / found["files"]["synthetic.parquet"]).num_rows == 50
     assert {"samples.png", "report.html", "report-releasable.html", "card.json"} <= set(found["files"])
+    report = json.loads((tmp_path / found["files"]["report.json"]).read_text())
+    key = tmp_path / found["files"]["signing-key.pem"]
+    for name in ("privacy.json", "report-releasable.json", "report.json"):
+        checked = datalens_json("verify", "--key", key, tmp_path / found["files"][name])
+        assert checked["holds"]
+        assert [line["status"] for line in checked["lines"] if line["check"] == "signature"] == ["holds"]
+    reads = {row["access"]: row["status"] for row in report["privacy"]["data_accesses"]}
+    assert (reads["training"], reads["pictures of the upload"], reads["reading the upload"]) == (
+        "charged",
+        "none",
+        "none",
+    )
 
 
 def test_private_state_is_for_its_owner_alone(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
@@ -127,6 +143,23 @@ def test_people_see_where_everything_is(datalens: Run, npz: Path) -> None:
     for part in ("Trained on the synthetic images", "Floor A", "Ceiling", "private: owner only"):
         assert part in result.stdout
     assert "evaluating" in result.stderr
+
+
+def test_images_are_in_the_folder_before_they_are_measured(
+    datalens: Run, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early: set[str] = set()
+
+    def look(*_: Any, **__: Any) -> Evaluation:
+        early.update(path.name for path in (tmp_path / "out").iterdir())
+        return Evaluation()
+
+    monkeypatch.setattr("workers.measuring.evaluate", look)
+    measured = [option for option in FAST if option != "--no-evaluation"]
+    result = datalens("train", "--data", npz, "--epsilon", 2, "--out", "out", *measured)
+    assert result.exit_code == 0, result.output
+    assert {"synthetic.npz", "synthetic.parquet", "generator.safetensors", "samples.png", "privacy.json"} <= early
+    assert "The synthetic images are ready in out" in result.stderr
 
 
 def test_the_same_command_again_spends_nothing(datalens: Run, datalens_json: Json, npz: Path) -> None:

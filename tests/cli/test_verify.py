@@ -1,4 +1,4 @@
-"""`datalens verify` on the bundle that `datalens train` left, and on copies of it."""
+"""`datalens verify` on the proofs that `datalens train` left, and on copies of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from datalens_service.cli.app import app
-from datalens_service.store.bundle_verification import NOT_VERIFIED
+from datalens_service.store.bundle_verification import NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_JOB
 
 Run = Callable[..., Result]
 
@@ -25,7 +25,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     npz, out = folder / "noise.npz", folder / "out"
     rng = np.random.default_rng(4)
     np.savez(npz, train_images=rng.integers(0, 256, (80, 8, 8), dtype=np.uint8), train_labels=np.arange(80) % 2)
-    options = ["--epsilon", "1", "--method", "moments", "--images", "10", "--no-evaluate", "--json"]
+    options = ["--epsilon", "1", "--method", "moments", "--images", "10", "--no-evaluation", "--json"]
     result = CliRunner().invoke(app, ["train", "--data", str(npz), "--out", str(out), *options])
     assert result.exit_code == 0, result.output
     path = Path(json.loads(result.stdout)["files"]["privacy.json"])
@@ -42,16 +42,56 @@ def tampered(trained: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_says_line_by_line_what_holds_and_what_nobody_can_show(datalens: Run, trained: Path) -> None:
-    result = datalens("verify", trained)
+OF_JOB = ["form", "chain", "card", "charges", "job", "replace one"]
+OF_ACCOUNT = ["form", "chain", "totals", "card", "charges", "job", "replace one", "lifetime"]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "checks", "cannot"),
+    [
+        ("privacy.json", "proof of one job, publishable", OF_JOB, NOT_VERIFIED_OF_JOB),
+        ("account-proof.json", "journal of an account, for the owner", OF_ACCOUNT, NOT_VERIFIED_OF_ACCOUNT),
+    ],
+)
+def test_says_what_it_was_given_what_holds_and_what_nobody_can_show(
+    datalens: Run, trained: Path, name: str, given: str, checks: list[str], cannot: tuple[str, ...]
+) -> None:
+    result = datalens("verify", trained.with_name(name))
     assert result.exit_code == 0, result.output
-    shown = result.stdout.splitlines()
-    checks = ["form", "chain", "totals", "card", "charges", "job", "replace one", "lifetime"]
+    first, _, *shown = result.stdout.splitlines()
+    assert first == f"Given: {given}."
     assert [line.split("  ")[0] for line in shown[: len(checks)]] == ["holds"] * len(checks)
     assert all(check in line for check, line in zip(checks, shown, strict=False))
-    assert "by dp_accounting" in shown[5]
-    assert [line.strip() for line in shown[-len(NOT_VERIFIED) :]] == list(NOT_VERIFIED)
+    assert "by dp_accounting" in shown[checks.index("job")]
+    assert [line.strip() for line in shown[-len(cannot) :]] == list(cannot)
     assert result.stderr == ""
+
+
+def test_a_proof_of_an_earlier_version_verifies_under_its_old_name(
+    datalens: Run, trained: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "privacy.json"
+    path.write_bytes(trained.with_name("account-proof.json").read_bytes())
+    result = datalens("verify", path)
+    assert result.exit_code == 0
+    assert "for the owner" in result.stdout.splitlines()[0]
+
+
+def test_the_folder_of_a_run_is_verified_by_the_proof_in_it(datalens: Run, trained: Path) -> None:
+    assert datalens("verify", trained.parent).exit_code == 0
+
+
+def test_the_files_of_a_run_say_for_whom_they_are(trained: Path) -> None:
+    assert trained.stat().st_mode & 0o077
+    assert trained.with_name("account-proof.json").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("name", ["card.json", "report.json", "report-releasable.json", "generator.safetensors"])
+def test_another_file_of_the_run_is_2_and_named(datalens: Run, trained: Path, name: str) -> None:
+    result = datalens("verify", trained.with_name(name), "--json")
+    error = json.loads(result.stdout)["error"]
+    assert (result.exit_code, error["code"]) == (2, "invalid-input")
+    assert "Give the job's privacy.json" in error["detail"]
 
 
 def test_a_tampered_copy_is_1_and_the_contradiction_is_named(datalens: Run, tampered: Path) -> None:
@@ -59,7 +99,7 @@ def test_a_tampered_copy_is_1_and_the_contradiction_is_named(datalens: Run, tamp
     assert result.exit_code == 1
     assert "contradiction  job " in result.stdout
     assert "Do not rely on it. job: ε of the job" in result.stdout
-    assert "not checked    lifetime" in result.stdout
+    assert "not checked    replace one" in result.stdout
 
 
 def test_shape_of_the_json(datalens: Run, trained: Path, tampered: Path) -> None:
@@ -67,9 +107,9 @@ def test_shape_of_the_json(datalens: Run, trained: Path, tampered: Path) -> None
         result = datalens("verify", path, "--json")
         found: dict[str, Any] = json.loads(result.stdout)
         assert (result.exit_code, found["holds"]) == (0 if holds else 1, holds)
-        assert set(found) == {"holds", "contradiction", "lines", "not_verified"}
+        assert set(found) == {"given", "holds", "contradiction", "lines", "not_verified"}
         assert (found["contradiction"] is None) == holds
-        assert len(found["lines"]) == 8
+        assert len(found["lines"]) == 7
         assert all(set(line) == {"check", "status", "finding"} for line in found["lines"])
 
 
@@ -91,7 +131,7 @@ def test_without_dp_accounting_it_says_what_to_install(
     assert "pip install 'datalens-service[worker]'" in result.stderr
 
 
-def test_a_bundle_sends_nothing_to_the_terminal(datalens: Run, trained: Path, tmp_path: Path) -> None:
+def test_a_proof_sends_nothing_to_the_terminal(datalens: Run, trained: Path, tmp_path: Path) -> None:
     bundle = json.loads(trained.read_text(encoding="utf-8"))
     bundle["job_id"] = "job\x1b]0;all is well\x07[bold]"
     path = tmp_path / "escape.json"

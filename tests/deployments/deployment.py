@@ -72,7 +72,17 @@ class Deployment:
 
     @property
     def settings(self) -> Settings:
-        return Settings(data_dir=self.folder, database_url=self.database.url, lease_seconds=LEASE_SECONDS)
+        return Settings(
+            data_dir=self.folder,
+            database_url=self.database.url,
+            ledger_log=self.ledger_log,
+            lease_seconds=LEASE_SECONDS,
+        )
+
+    @property
+    def ledger_log(self) -> Path:
+        """The log that the database was charged with: no other process may have another one."""
+        return self.database.log.path if self.database.log is not None else self.folder / "ledger.log"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -80,6 +90,7 @@ class Deployment:
             **os.environ,
             "DATALENS_DATA_DIR": str(self.folder),
             "DATALENS_DATABASE_URL": self.database.url,
+            "DATALENS_LEDGER_LOG": str(self.ledger_log),
             "DATALENS_LEASE_SECONDS": str(LEASE_SECONDS),
             "DATALENS_DEVICE": "cpu",
             "OMP_NUM_THREADS": "1",

@@ -12,7 +12,7 @@ from datalens_service.evaluation import Measure
 from datalens_service.evaluation.report import DatasetFacts, MethodFacts, Product, Report
 from datalens_service.evaluation.statement import Lifetime, PrivacyStatement, Release, privacy_statement
 from datalens_service.mechanisms import OuterProductSum, TopAgg
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import NeighboringRelation, limit_units
 
 CLASS_NAMES = ("left <top>", "right top", "bottom")

@@ -14,6 +14,7 @@ from datalens_service.errors import ReportIncomplete
 from datalens_service.evaluation import ClassFigure, Measure, Unavailable
 from datalens_service.evaluation.document import check, json_schema, seal_of
 from datalens_service.evaluation.fields import FIELDS
+from datalens_service.evaluation.html import releasable_html
 from datalens_service.evaluation.measures import Basis
 from datalens_service.evaluation.report import AccountFacts, Report, owner_view, releasable_view
 from tests.evaluation.conftest import report
@@ -153,17 +154,55 @@ def test_a_releasable_report_with_the_owners_figures_is_refused(member):
         check(resealed(content))
 
 
-def test_a_shared_report_names_no_other_data_set_and_no_shared_account():
-    privacy = full().privacy
-    linked = privacy.lifetime.model_copy(update={"linked": True})
-    account = full().account.model_copy(update={"linked_datasets": ("ds_other",)})
-    subject = full().model_copy(update={"privacy": privacy.model_copy(update={"lifetime": linked}), "account": account})
-    owner, shared = owner_view(subject), releasable_view(subject)
-    assert owner["privacy"]["linked_datasets"] == ["ds_other"]
-    text = json.dumps(shared)
-    for told in ("ds_other", "a" * 64, "b" * 64):
-        assert told not in text
-    check(json.dumps(shared).encode())
+def of_account(linked: bool) -> Report:
+    """The report of a job whose account another upload shares, or of one whose account is its own."""
+    lifetime = full().privacy.lifetime.model_copy(update={"linked": linked, "spent": 1.9 if linked else 1.4652})
+    account = AccountFacts.model_validate(
+        {
+            "opened_on": "2025-07-08" if linked else "2026-01-02",
+            "opening_entry": ("d" if linked else "a") * 64,
+            "entries": 12 if linked else 7,
+            "head": ("e" if linked else "b") * 64,
+            "linked_datasets": ["ds_other"] if linked else [],
+        }
+    )
+    privacy = full().privacy.model_copy(update={"lifetime": lifetime})
+    return full().model_copy(update={"privacy": privacy, "account": account})
+
+
+def test_a_report_to_pass_on_is_the_same_whoever_shares_the_account():
+    linked, alone = of_account(linked=True), of_account(linked=False)
+    assert owner_view(linked) != owner_view(alone)
+    assert owner_view(linked)["privacy"]["linked_datasets"] == ["ds_other"]
+    assert releasable_view(linked) == releasable_view(alone)
+    assert releasable_html(linked) == releasable_html(alone)
+    check(json.dumps(releasable_view(linked)).encode())
+
+
+def test_a_report_to_pass_on_says_where_the_lifetime_is():
+    privacy = SHARED["privacy"]
+    assert privacy["lifetime"] is None
+    assert "owner" in privacy["lifetime_note"]
+    assert "μ²" in privacy["lifetime_note"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("privacy", "lifetime"),
+        ("privacy", "linked_datasets"),
+        ("privacy", "policy"),
+        ("dataset", "fingerprint"),
+        ("seal", "account_entries"),
+        ("seal", "account_head"),
+    ],
+)
+def test_a_report_to_pass_on_that_tells_of_the_account_is_refused(path):
+    section, member = path
+    content = copy.deepcopy(SHARED)
+    content[section][member] = OWNER[section][member]
+    with pytest.raises(ReportIncomplete, match="account"):
+        check(resealed(content))
 
 
 def test_the_spend_ends_with_what_was_charged_and_the_curve_holds():

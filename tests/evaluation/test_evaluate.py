@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 from datalens_service.errors import JobStopped
-from datalens_service.evaluation import EvaluationSettings
+from datalens_service.evaluation import EvaluationSettings, Measure
 from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
 
 SMALL = EvaluationSettings(synthetic_images=900, epochs=3, seeds=2, fidelity=())
@@ -43,7 +43,7 @@ def test_protocols_name_classifier_epochs_counts_and_reference(generator, datase
     found = measured(generator, dataset)
     accuracy, floor, ceiling = found["accuracy"].protocol, found["floor_averages"].protocol, found["ceiling"].protocol
     assert "classifier A" in accuracy
-    assert "last epoch), 3 epochs on 900 synthetic images" in accuracy
+    assert "last epoch), 3 epochs on 900 synthetic images in batches of 128" in accuracy
     # 600 real images are passed over more often, so that the ceiling gets no fewer steps: ⌈3·900/600⌉ = 5.
     assert "5 epochs on 600 real training images" in ceiling
     assert "ε = 1 at δ = 1e-05" in floor
@@ -123,3 +123,59 @@ def test_a_figure_that_cannot_be_had_says_why_and_the_others_are_there(generator
     assert "ImageNet Inception" in missing.figure
     assert "DATALENS_INCEPTION_WEIGHTS" in missing.reason
     assert "accuracy" in {measure.name for measure in found.measures}
+
+
+def failing(*_args, **_kwargs):
+    raise RuntimeError("record 17 of class secret-diagnosis is odd")
+
+
+TINY = EvaluationSettings(synthetic_images=60, epochs=1, fidelity=("domain",))
+EVALUATE = "datalens_service.evaluation.evaluate"
+
+
+def distance(*_args, **_kwargs):
+    """In place of a fidelity that takes a minute."""
+    return [Measure(name="fid_domain", value=1.0, unit="distance", audience="public", status="covered", protocol="p")]
+
+
+@pytest.mark.parametrize(
+    ("broken", "missing"),
+    [
+        ("datalens_service.evaluation.floors.class_average_accuracy", "floor_averages"),
+        (f"{EVALUATE}._floor_moments", "floor_moments"),
+        (f"{EVALUATE}._ceiling_predictions", "ceiling"),
+        (f"{EVALUATE}.fidelity", "fid_domain"),
+    ],
+)
+def test_a_figure_that_fails_leaves_the_others_and_is_named_without_what_it_said(
+    generator, dataset, monkeypatch, capfd, broken, missing
+):
+    monkeypatch.setattr(f"{EVALUATE}.fidelity", distance)
+    monkeypatch.setattr(broken, failing)
+    found = evaluated(generator, public(dataset), TINY, floor_generator=generator)
+    names = {"accuracy", "floor_averages", "floor_moments", "ceiling", "fid_domain"}
+    assert {one.name for one in found.measures} == names - {missing}
+    assert {one.name for one in found.measures if one.releasable} == {"accuracy", "fid_domain"} - {missing}
+    (reported,) = found.unavailable
+    assert "could not be computed" in reported.reason
+    said = capfd.readouterr()
+    assert "secret" not in repr(found) + said.out + said.err
+    assert len(found.per_class) == len(dataset.schema.class_names)
+
+
+def test_the_accuracy_that_fails_leaves_the_others_and_no_table(generator, dataset, monkeypatch):
+    monkeypatch.setattr(f"{EVALUATE}._trained_on_samples", failing)
+    found = evaluated(generator, dataset, TINY.model_copy(update={"fidelity": ()}))
+    assert [one.name for one in found.measures] == ["floor_averages", "ceiling"]
+    assert [one.figure for one in found.unavailable] == ["Trained on the synthetic images"]
+    assert found.per_class == ()
+
+
+def test_whether_the_public_score_is_there_does_not_depend_on_private_images(generator, dataset, tmp_path, monkeypatch):
+    settings = TINY.model_copy(update={"fidelity": ("inception",), "floors": False, "ceiling": False})
+    score = Measure(name="score_inception", value=2.0, unit="score", audience="public", status="covered", protocol="p")
+    monkeypatch.setattr(f"{EVALUATE}.fidelity", failing)
+    monkeypatch.setattr(f"{EVALUATE}.score_alone", lambda *_, **__: [score])
+    found = evaluated(generator, dataset, settings, folder=tmp_path)
+    assert [one.name for one in found.measures if one.releasable] == ["score_inception"]
+    assert [one.figure for one in found.unavailable] == ["Fidelity, ImageNet Inception"]

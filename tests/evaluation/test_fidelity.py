@@ -16,7 +16,7 @@ from datalens_service.data.dataset import Split
 from datalens_service.errors import WorkerUnavailable
 from datalens_service.evaluation import domain_extractor, inception
 from datalens_service.evaluation import fidelity as fidelity_module
-from datalens_service.evaluation.fidelity import fidelity
+from datalens_service.evaluation.fidelity import fidelity, score_alone
 from datalens_service.evaluation.reference import Reference, halves
 from tests.evaluation.conftest import split
 
@@ -158,6 +158,10 @@ def test_inception_gets_three_channels_and_its_score_alone_is_for_everybody(tmp_
     score = found["score_inception"]
     assert (score.floor, score.ceiling, score.basis.reference, score.basis.reference_images) == (None, None, "none", 0)
     assert not set(found) & {name.replace("inception", "domain") for name in found}
+    (alone,) = score_alone(split(120, 2).images, reference, inception_weights=None, device="cpu")
+    assert alone.releasable
+    assert (alone.name, alone.floor, alone.basis.reference) == ("score_inception", None, "none")
+    assert alone.basis.synthetic_images == 120
 
 
 def torch_registry():

@@ -51,7 +51,7 @@ def test_every_status_has_a_label_and_every_metric_is_explained():
 
 
 def test_settings_refuse_unknown_fields_and_empty_work():
-    assert EvaluationSettings() == EvaluationSettings(synthetic_images=30_000, epochs=4, seeds=1)
+    assert EvaluationSettings() == EvaluationSettings(synthetic_images=30_000, epochs=2, batch_size=128, seeds=1)
     for wrong in ({"best_epoch": True}, {"epochs": 0}, {"seeds": 0}, {"synthetic_images": 0}):
         with pytest.raises(ValidationError):
             EvaluationSettings(**wrong)

@@ -119,7 +119,7 @@ def test_a_view_recomputes_from_its_own_mechanisms():
         "privacy.tier privacy.headline.membership_advantage privacy.headline.true_positive_rate_at_0_1_percent",
         "privacy.headline.true_positive_rate_at_1_percent privacy.mechanisms privacy.noise privacy.accountant",
         "privacy.scope.public privacy.scope.covered privacy.scope.not_covered privacy.scope.released",
-        "privacy.scope.never_released privacy.lifetime.spent privacy.lifetime.remaining privacy.evidence",
+        "privacy.scope.never_released privacy.lifetime_note privacy.evidence",
         "privacy.retention privacy.limit_units privacy.epsilon_limit measures summary",
     ],
 )

@@ -23,7 +23,7 @@ def test_it_costs_what_the_page_says():
 def test_the_first_record_of_a_unit_speaks_for_it():
     units = np.array([7, 7, 3, 7, 3, 9])
     right = np.array([True, False, False, True, True, True])
-    assert count(3).total(Answers(right, units)).tolist() == [2]
+    assert count(3).exact_sum(Answers(right, units)).tolist() == [2]
 
 
 def test_a_share_stays_a_share():

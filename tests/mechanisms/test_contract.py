@@ -1,4 +1,4 @@
-"""What every mechanism must keep, walked over the registry (soundness R5 to R7, R15, R17)."""
+"""What every mechanism must keep, walked over the registry."""
 
 from __future__ import annotations
 
@@ -13,10 +13,20 @@ from pydantic import TypeAdapter
 from scipy import stats
 
 from datalens_service.errors import BudgetExceeded
-from datalens_service.mechanisms import VOTES, AnyMechanism, CountSketch, Mechanism, TopAgg, VectorSum, VoteMechanism
+from datalens_service.mechanisms import (
+    VOTES,
+    AnyMechanism,
+    CountSketch,
+    GradientChunk,
+    GradientSum,
+    Mechanism,
+    TopAgg,
+    VectorSum,
+    VoteMechanism,
+)
 from datalens_service.mechanisms.accuracy import Answers
-from datalens_service.mechanisms.cross_product import Factors
-from datalens_service.mechanisms.moments import Vectors
+from datalens_service.mechanisms.cross_product import OuterProductFactors
+from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.privacy.accounting import NeighboringRelation, mu_of_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
@@ -41,7 +51,7 @@ def test_every_vote_is_registered_under_its_name():
     assert {kind.model_fields["name"].default: kind for kind in VOTES.values()} == VOTES
     assert set(VOTES.values()) == {kind for kind in REGISTERED if issubclass(kind, VoteMechanism)}
     for kind in VOTES.values():
-        for proved in ("total", "within_bound", "sensitivity_squared", "queries_per_unit"):
+        for proved in ("exact_sum", "zero_out_of_bound_rows", "sensitivity_squared", "queries_per_unit"):
             assert getattr(kind, proved) is getattr(VoteMechanism, proved)
 
 
@@ -58,6 +68,24 @@ def test_the_code_and_tests_that_proof_pages_name_exist():
         anchors = re.findall(r"`((?:datalens_service|tests)/[\w./]+\.py)`", page.read_text())
         assert anchors, page.name
         assert [anchor for anchor in anchors if not (ROOT / anchor).is_file()] == [], page.name
+
+
+@each_case
+def test_a_mechanism_says_which_units_it_is_priced_for(case):
+    fields = type(case.mechanism).model_fields
+    declared = [getattr(case.mechanism, name, 1) for name in ("records_per_unit", "classes_per_unit")]
+    assert case.mechanism.covers_whole_units(*declared)
+    apart = getattr(case.mechanism, "classes_voted_apart", 1) > 1
+    assert case.mechanism.covers_whole_units(declared[0] + 1, declared[1]) == ("records_per_unit" not in fields)
+    assert case.mechanism.covers_whole_units(declared[0], declared[1] + 1) != apart
+
+
+def test_a_mechanism_that_does_not_say_which_units_it_is_priced_for_cannot_be_made():
+    class Undeclared(Mechanism):
+        label = sensitivity_squared = queries_per_unit = total = decode = lambda self, *_: 1
+
+    with pytest.raises(TypeError, match="covers_whole_units"):
+        Undeclared(noise_stddev=100)
 
 
 @each_case
@@ -97,17 +125,23 @@ def test_rows_that_are_not_finite_contribute_nothing(case):
     elif isinstance(data, Answers):
         # A classifier has no label for such an image: never the right one.
         with_broken = Answers(np.append(data.right, [False] * 2), np.append(data.units, [-1, -2]))
-    elif isinstance(data, Factors):
+    elif isinstance(case.mechanism, GradientSum):
+        rows = torch.full((2, case.mechanism.dimensions), float("nan"))
+        rows[1, 0], rows[1, 1:] = float("inf"), 0.0
+        with_broken = [*data, GradientChunk(rows, torch.tensor([10**6, 10**6 + 1]))]
+    elif isinstance(data, OuterProductFactors):
         wild = np.full((2, data.left.shape[1]), np.nan)
         wild[1] = [np.inf, *([0.0] * (data.left.shape[1] - 1))]
         right = np.concatenate([data.right, np.ones((2, data.right.shape[1]))])
-        with_broken = Factors(np.concatenate([data.left, wild]), right, np.concatenate([data.units, [-1, -2]]))
+        with_broken = OuterProductFactors(
+            np.concatenate([data.left, wild]), right, np.concatenate([data.units, [-1, -2]])
+        )
     else:
         bad = np.full((2, data.values.shape[1]), np.nan)
         bad[1] = [np.inf, *([0.0] * (data.values.shape[1] - 1))]
         groups, units = np.concatenate([data.groups, [0, 0]]), np.concatenate([data.units, [-1, -2]])
-        with_broken = Vectors(np.concatenate([data.values, bad]), groups, units)
-    difference = np.abs(case.mechanism.total(data) - case.mechanism.total(with_broken))
+        with_broken = GroupedVectors(np.concatenate([data.values, bad]), groups, units)
+    difference = np.abs(case.mechanism.exact_sum(data) - case.mechanism.exact_sum(with_broken))
     if isinstance(case.mechanism, VectorSum):
         assert difference[0, 0] == 2 * case.mechanism.count_weight, "such a record still counts as a record"
         difference[0, 0] = 0
@@ -129,7 +163,7 @@ def test_a_row_depends_on_its_own_gradient_alone(case):
 def test_every_coordinate_gets_noise_of_the_stated_scale(case):
     noise = NoiseSource()
     data = case.make(np.random.default_rng(3))
-    exact = case.mechanism.total(data)
+    exact = case.mechanism.exact_sum(data)
     draws = []
     for step in range(max(60, 6_000 // exact.size)):
         account = MemoryAccount(case.mechanism.cost())
@@ -194,7 +228,7 @@ def test_mechanism_level_audit_of_votes(kind, parameters):
     base = torch.ones(1, images, PIXELS)
     account = MemoryAccount(mechanism.cost())
     mechanism.release(lambda: [base], step=0, account=account, noise=NoiseSource())
-    high, low = (mechanism.total([sign * base]) for sign in (1, -1))
+    high, low = (mechanism.exact_sum([sign * base]) for sign in (1, -1))
     difference = (high - low)[0].astype(np.float64)
     scores = (account.replay(0) - high) @ difference
     found = difference @ difference / scores.std()

@@ -1,4 +1,4 @@
-"""Count sketches against a plain NumPy reading of algorithms.md, section 3."""
+"""Count sketches against a plain NumPy reading of Algorithm 7 of DataLens (CCS 2021)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_agreeing_teachers_are_read_back_from_their_sum():
     mechanism = sketch(columns=200)
     one = gradients(1)[:1]
     votes = sign_votes(one, 6, 0.5, None)[0].numpy()
-    total = mechanism.total([one.expand(250, -1, -1)] * 4)
+    total = mechanism.exact_sum([one.expand(250, -1, -1)] * 4)
     assert total.shape == (IMAGES, 600)
     np.testing.assert_array_equal(mechanism.decode(total), votes.astype(np.float32))
     np.testing.assert_array_equal(mechanism.model_copy(update={"threshold": 0.9}).decode(total), votes)

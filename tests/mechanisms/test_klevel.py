@@ -1,4 +1,4 @@
-"""k-level votes against a plain NumPy reading of algorithms.md, section 2."""
+"""k-level votes against a plain NumPy reading of Algorithms 5 and 6 of DataLens (CCS 2021)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_rotation_is_undone():
     mechanism = klevel(stochastic=True, clip=5.0)
     one = gradients(2, teachers=1)
     blocks = [torch.from_numpy(one).expand(100, -1, -1) for _ in range(10)]
-    direction = mechanism.decode(mechanism.total(blocks))
+    direction = mechanism.decode(mechanism.exact_sum(blocks))
     assert direction.dtype == np.float32
     np.testing.assert_allclose(direction * 5.0, one[0], atol=0.1)
 
@@ -63,8 +63,8 @@ def test_the_rotation_is_undone():
 def test_threshold_is_a_fraction_of_the_teachers():
     mechanism = klevel(clip=5.0, threshold=0.05)
     blocks = [torch.from_numpy(gradients(2, teachers=1)).expand(1000, -1, -1)]
-    sums = mechanism.model_copy(update={"threshold": "none"}).decode(mechanism.total(blocks))
-    np.testing.assert_array_equal(mechanism.decode(mechanism.total(blocks)), np.sign(sums) * (np.abs(sums) >= 0.05))
+    sums = mechanism.model_copy(update={"threshold": "none"}).decode(mechanism.exact_sum(blocks))
+    np.testing.assert_array_equal(mechanism.decode(mechanism.exact_sum(blocks)), np.sign(sums) * (np.abs(sums) >= 0.05))
 
 
 def test_a_smaller_row_norm_costs_less_and_loses_almost_no_row():
@@ -82,7 +82,7 @@ def test_a_smaller_row_norm_costs_less_and_loses_almost_no_row():
 
 def test_a_row_norm_above_the_natural_one_changes_nothing():
     block = [torch.from_numpy(gradients(5))]
-    np.testing.assert_array_equal(klevel().total(block), klevel(row_norm_squared=10**9).total(block))
+    np.testing.assert_array_equal(klevel().exact_sum(block), klevel(row_norm_squared=10**9).exact_sum(block))
     assert klevel(row_norm_squared=10**9).cost() == klevel().cost()
 
 

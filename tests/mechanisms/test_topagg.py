@@ -79,7 +79,7 @@ def test_threshold_keeps_clear_majorities_only():
 
 def test_total_adds_blocks_without_overflow():
     block = torch.ones(300, 4, 25)
-    total = topagg(top_k=25, num_teachers=1500).total([block] * 5)
+    total = topagg(top_k=25, num_teachers=1500).exact_sum([block] * 5)
     assert total.dtype == np.int64
     assert (total == 1500).all()
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from datalens_service.errors import InvalidInput
-from datalens_service.mechanisms import CountSketch, KLevel, SomeImages, TopAgg
+from datalens_service.mechanisms import CountSketch, KLevel, PartialGradients, TopAgg
 from datalens_service.mechanisms.topagg import sign_votes
 from privacy_gate.cases import IMAGES, NUM_TEACHERS, PIXELS, vote
 
@@ -34,7 +34,7 @@ def test_the_guard_is_exact_at_the_bound(mechanism):
     votes = torch.zeros(3, IMAGES, mechanism.coordinates, dtype=torch.int32)
     votes[0, 0] = row_of_squared_length(mechanism, mechanism.row_bound_squared)
     votes[1, 0] = row_of_squared_length(mechanism, mechanism.row_bound_squared + 1)
-    guarded = mechanism.within_bound(votes)
+    guarded = mechanism.zero_out_of_bound_rows(votes)
     assert torch.equal(guarded[0], votes[0])
     assert not guarded[1].any()
 
@@ -44,17 +44,17 @@ def test_the_guard_is_exact_at_the_bound(mechanism):
 def test_the_guard_is_not_fooled_by_overflow(mechanism, dtype):
     """Squares of 64, 2^14, 2^30 and 2^62 are 0 in integers of 8, 16, 32 and 64 bits."""
     votes = torch.full((2, IMAGES, mechanism.coordinates), torch.iinfo(dtype).min, dtype=dtype)
-    assert not mechanism.within_bound(votes).any()
+    assert not mechanism.zero_out_of_bound_rows(votes).any()
     votes[:] = 0
     votes[0, 0, 0] = 2 ** (torch.iinfo(dtype).bits - 2)
     votes[1, 0, 0] = torch.iinfo(dtype).max
-    assert not mechanism.within_bound(votes).any()
+    assert not mechanism.zero_out_of_bound_rows(votes).any()
 
 
 @each_vote
 def test_the_guard_refuses_votes_that_are_no_integers(mechanism):
     with pytest.raises(InvalidInput, match="integers"):
-        mechanism.within_bound(torch.zeros(1, IMAGES, mechanism.coordinates))
+        mechanism.zero_out_of_bound_rows(torch.zeros(1, IMAGES, mechanism.coordinates))
 
 
 @pytest.mark.parametrize("kind", [TopAgg, CountSketch])
@@ -63,7 +63,7 @@ def test_a_teacher_of_one_class_cannot_vote_on_more_images_than_are_charged(kind
     mechanism = vote(kind, top_k=8, classes_voted_apart=2, **shape)
     block = torch.zeros(3, IMAGES, PIXELS)
     block[0, :2] = block[1, 1:4] = block[2] = 1.0
-    votes = mechanism.within_bound(mechanism.encode(block, torch.Generator()))
+    votes = mechanism.zero_out_of_bound_rows(mechanism.encode(block, torch.Generator()))
     assert [bool(votes[teacher].any()) for teacher in range(3)] == [True, False, False]
 
 
@@ -74,19 +74,19 @@ def test_votes_on_a_part_of_the_images_count_there_only(mechanism):
     rows = slice(IMAGES - mechanism.images_per_teacher, IMAGES)
     whole = torch.zeros(3, IMAGES, PIXELS)
     whole[:, rows] = own
-    part = mechanism.total([SomeImages(own, rows)])
-    np.testing.assert_array_equal(part, mechanism.total([whole]))
+    part = mechanism.exact_sum([PartialGradients(own, rows)])
+    np.testing.assert_array_equal(part, mechanism.exact_sum([whole]))
     assert part[rows].any()
     too_many = torch.ones(3, mechanism.images_per_teacher + 1, PIXELS)
-    assert not mechanism.total([SomeImages(too_many, slice(0, mechanism.images_per_teacher + 1))]).any()
+    assert not mechanism.exact_sum([PartialGradients(too_many, slice(0, mechanism.images_per_teacher + 1))]).any()
 
 
 def test_more_teachers_than_declared_are_refused():
     mechanism = vote(TopAgg, top_k=8)
     blocks = [torch.ones(NUM_TEACHERS, IMAGES, PIXELS), torch.ones(1, IMAGES, PIXELS)]
-    mechanism.total(blocks[:1])
+    mechanism.exact_sum(blocks[:1])
     with pytest.raises(InvalidInput, match="16 teachers"):
-        mechanism.total(blocks)
+        mechanism.exact_sum(blocks)
 
 
 def test_exactly_k_are_kept_and_the_first_among_equals():
@@ -117,7 +117,7 @@ def test_coins_and_hashes_repeat_by_seed_alone():
         vote(KLevel, levels=5, stochastic=True),
         vote(CountSketch, top_k=8, rows=2, columns=9, stochastic=True),
     ):
-        np.testing.assert_array_equal(mechanism.total(block), mechanism.total(block))
+        np.testing.assert_array_equal(mechanism.exact_sum(block), mechanism.exact_sum(block))
         other = mechanism.model_copy(update={"seed": 1})
-        assert not np.array_equal(mechanism.total(block), other.total(block))
+        assert not np.array_equal(mechanism.exact_sum(block), other.exact_sum(block))
         assert mechanism.cost() == other.cost()

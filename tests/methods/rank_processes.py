@@ -17,18 +17,18 @@ import torch
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.upload import Upload
 from datalens_service.errors import DatalensError
-from datalens_service.methods import DataLens, Place
-from datalens_service.methods.voters import assist
+from datalens_service.methods import DataLens, ExecutionOptions
+from datalens_service.methods.datalens.distributed import run_follower
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.ranks import Ranks, joined
+from datalens_service.process_group import ProcessGroup, join_process_group
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
 RECORDS, SIDE, CLASSES, TEACHERS = 400, 8, 2, 256
 SCHEMA = Schema(channels=1, height=SIDE, width=SIDE, class_names=("up", "down"), num_units=RECORDS)
 
-Before = Callable[[Ranks], None]
+Before = Callable[[ProcessGroup], None]
 
 
 def spec_of(**changes: Any) -> TrainingSpec:
@@ -88,9 +88,9 @@ def silent(draws: list[int]) -> Callable[..., np.ndarray]:
     return draw
 
 
-def lead(spec: TrainingSpec, ranks: Ranks, account: MemoryAccount) -> dict[str, np.ndarray]:
+def lead(spec: TrainingSpec, ranks: ProcessGroup, account: MemoryAccount) -> dict[str, np.ndarray]:
     dataset = Dataset(*upload(), partition_key=b"k" * 32)
-    return run(spec, dataset, account=account, place=Place(ranks=ranks)).generator.tensors
+    return run(spec, dataset, account=account, options=ExecutionOptions(group=ranks)).generator.tensors
 
 
 def _work(folder: Path, spec: TrainingSpec, environment: dict[str, str], before: Before | None, timeout: int) -> None:
@@ -102,11 +102,11 @@ def _work(folder: Path, spec: TrainingSpec, environment: dict[str, str], before:
     account = MemoryAccount(spec.limit_units(SCHEMA))
     found: dict[str, Any] = {"draws": draws, "charges": account.charges, "sums": account._stored, "error": None}
     try:
-        with joined(timeout) as ranks:
+        with join_process_group(timeout) as ranks:
             if before is not None:
                 before(ranks)
             if ranks.rank:
-                assist(ranks, upload())
+                run_follower(ranks, upload())
             else:
                 found["tensors"] = lead(spec, ranks, account)
     except DatalensError as error:

@@ -7,11 +7,11 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan
-from datalens_service.methods import Guided, Mixture, Moments, Place
-from datalens_service.methods.guided import Descent
-from datalens_service.models.generator import Generator
-from datalens_service.models.guided import propose
-from datalens_service.models.labeller import Labeller
+from datalens_service.methods import ExecutionOptions, Guided, Mixture, Moments
+from datalens_service.methods.guided import NoisyGradientDescent
+from datalens_service.models.classifier import Classifier
+from datalens_service.models.generators.generator import Generator
+from datalens_service.models.generators.guided import propose
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -44,14 +44,16 @@ def crosses(seed: int = 0, records_per_unit: int = 1) -> Dataset:
 
 
 def trained(dataset: Dataset, method: Guided, account: MemoryAccount):
-    loop = method.start(method.plan(dataset.schema, UNITS), dataset, TrainingRandomness(0), Place())
-    for step in range(loop.steps):
-        loop.step(step, account, NoiseSource())
-    return loop
+    training_run = method.create_run(
+        method.plan(dataset.schema, UNITS), dataset, TrainingRandomness(0), ExecutionOptions()
+    )
+    for step in range(training_run.steps):
+        training_run.step(step, account, NoiseSource())
+    return training_run
 
 
-def labeller_of(loop) -> Labeller:
-    return Labeller.from_tensors(crosses().schema, loop._started().tensors())
+def classifier_of(training_run) -> Classifier:
+    return Classifier.from_tensors(crosses().schema, training_run._gradient_descent().tensors())
 
 
 def test_planned_is_charged_in_order():
@@ -67,29 +69,29 @@ def test_planned_is_charged_in_order():
 def test_gradients_over_records_correct_the_classifier():
     """A last layer that knows nothing learns the classes from sums over records alone."""
     dataset = crosses()
-    labeller, weights = trained(dataset, METHOD, MemoryAccount(UNITS))._taught()
-    descent = Descent(METHOD, dataset, labeller, np.zeros_like(weights))
+    classifier, weights = trained(dataset, METHOD, MemoryAccount(UNITS))._pretrained_classifier()
+    descent = NoisyGradientDescent(METHOD, dataset, classifier, np.zeros_like(weights))
     pixels = crosses(1).train.images.transpose(0, 3, 1, 2).reshape(COUNT, -1).astype(np.float32) / 255
     truth = crosses(1).train.labels
 
     def right() -> float:
-        return (Labeller.from_tensors(dataset.schema, descent.tensors()).label(pixels) == truth).mean()
+        return (Classifier.from_tensors(dataset.schema, descent.tensors()).predict(pixels) == truth).mean()
 
     assert right() < 0.6
     for _ in range(METHOD.steps):
         left, found, _ = descent.factors()
-        descent.follow(left.T @ found)
+        descent.apply_gradient(left.T @ found)
     assert right() > 0.95
 
 
 def test_samples_carry_the_labels_that_were_asked_for():
-    loop = trained(crosses(), METHOD, MemoryAccount(UNITS))
+    training_run = trained(crosses(), METHOD, MemoryAccount(UNITS))
     wanted = np.array([1] * 30 + [0] * 10)
-    images, labels = loop.generator().sample(40, labels=wanted, seed=3)
+    images, labels = training_run.generator().sample(40, labels=wanted, seed=3)
     np.testing.assert_array_equal(labels, wanted)
-    given = labeller_of(loop).label(images.transpose(0, 3, 1, 2).reshape(40, -1).astype(np.float32) / 255)
+    given = classifier_of(training_run).predict(images.transpose(0, 3, 1, 2).reshape(40, -1).astype(np.float32) / 255)
     assert (given == wanted).mean() > 0.9
-    again, _ = loop.generator().sample(40, labels=wanted, seed=3)
+    again, _ = training_run.generator().sample(40, labels=wanted, seed=3)
     np.testing.assert_array_equal(images, again)
 
 
@@ -109,38 +111,38 @@ def test_a_class_that_is_seldom_named_still_gets_samples_that_are_named_so(monke
     def corners(seed: int) -> np.ndarray:
         return generator.sample(400, labels=wanted, seed=seed)[0][:, 0, -1, 0]
 
-    monkeypatch.setattr(Labeller, "label", lambda _, images: np.ones(len(images), dtype=np.int64))
+    monkeypatch.setattr(Classifier, "predict", lambda _, images: np.ones(len(images), dtype=np.int64))
     bright = np.quantile(corners(1), 0.8)
-    monkeypatch.setattr(Labeller, "label", lambda _, images: (255 * images[:, SIDE - 1] > bright).astype(np.int64))
+    monkeypatch.setattr(Classifier, "predict", lambda _, images: (255 * images[:, SIDE - 1] > bright).astype(np.int64))
     # A fifth of the samples of its own class will do; eight looks would leave a sixth of the places without one.
     assert (corners(3) >= np.floor(bright)).mean() > 0.95
 
 
-def test_a_budget_that_ends_early_leaves_the_labeller_of_the_last_gradient():
+def test_a_budget_that_ends_early_leaves_the_classifier_of_the_last_gradient():
     dataset, plan = crosses(), METHOD.plan(crosses().schema, UNITS)
-    loop = METHOD.start(plan, dataset, TrainingRandomness(0), Place())
+    training_run = METHOD.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
     poor = MemoryAccount(plan.units() - plan.releases[-1].mechanism.cost())
-    for step in range(loop.steps - 1):
-        loop.step(step, poor, NoiseSource())
+    for step in range(training_run.steps - 1):
+        training_run.step(step, poor, NoiseSource())
     with pytest.raises(BudgetExceeded):
-        loop.step(loop.steps - 1, poor, NoiseSource())
-    assert loop.may_stop_before(loop.steps - 1)
-    assert not loop.may_stop_before(2)
-    assert loop.generator().sample(4)[0].shape == (4, SIDE, SIDE, 1)
+        training_run.step(training_run.steps - 1, poor, NoiseSource())
+    assert training_run.may_stop_before(training_run.steps - 1)
+    assert not training_run.may_stop_before(2)
+    assert training_run.generator().sample(4)[0].shape == (4, SIDE, SIDE, 1)
 
 
 def test_a_mixture_may_be_the_start_and_the_generator_survives_its_file(tmp_path):
     start = Mixture(components=2, iterations=2, subspace_dimensions=6)
-    loop = trained(crosses(), METHOD.model_copy(update={"warm_start": start}), MemoryAccount(UNITS))
-    generator = loop.generator()
+    training_run = trained(crosses(), METHOD.model_copy(update={"warm_start": start}), MemoryAccount(UNITS))
+    generator = training_run.generator()
     generator.save(tmp_path / "generator.safetensors")
     loaded = Generator.load(tmp_path / "generator.safetensors")
     np.testing.assert_array_equal(generator.sample(20, seed=1)[0], loaded.sample(20, seed=1)[0])
-    assert loop.start_generator().kind == "mixture"
+    assert training_run.initial_generator().kind == "mixture"
 
 
 def test_a_wider_spread_leaves_the_model_s_centre():
-    start = trained(crosses(), METHOD, MemoryAccount(UNITS)).start_generator()
+    start = trained(crosses(), METHOD, MemoryAccount(UNITS)).initial_generator()
     labels = np.zeros(200, dtype=np.int64)
     narrow, wide = (
         propose(
@@ -153,7 +155,7 @@ def test_a_wider_spread_leaves_the_model_s_centre():
 
 
 def test_samples_lie_between_the_least_and_the_largest_spread():
-    start = trained(crosses(), METHOD, MemoryAccount(UNITS)).start_generator()
+    start = trained(crosses(), METHOD, MemoryAccount(UNITS)).initial_generator()
     labels = np.zeros(400, dtype=np.int64)
 
     def widths(settings):
@@ -174,7 +176,7 @@ def test_a_spread_below_the_least_one_counts_for_all():
 
 
 def test_surfaces_change_samples_and_generators_saved_without_them_draw_what_they_drew():
-    start = trained(crosses(), METHOD, MemoryAccount(UNITS)).start_generator()
+    start = trained(crosses(), METHOD, MemoryAccount(UNITS)).initial_generator()
     saved = {"start": "gaussian", "spread": 1.0, "poses": True}
     labels = np.zeros(200, dtype=np.int64)
     old, off, on = (
@@ -206,6 +208,26 @@ def test_units_of_several_records_are_priced_in_every_release():
     assert {release.mechanism.records_per_unit for release in plan.releases} == {4}
     assert 0.999 * UNITS < plan.units() <= UNITS
     trained(crosses(records_per_unit=4), METHOD, MemoryAccount(UNITS))
+
+
+def test_what_a_record_adds_does_not_depend_on_how_many_others_there_are():
+    """Bit by bit, and networks see private images in blocks of one size."""
+    dataset = crosses()
+    classifier = Classifier(dataset.schema, (64, 5), METHOD.hidden_units)
+    weights = np.random.default_rng(0).standard_normal((64 * 5**2 + METHOD.hidden_units + 1, 2)).astype(np.float32)
+    blocks, features = [], classifier.features
+    classifier.features = lambda images: (blocks.append(len(images)), features(images))[1]
+
+    def factors(rows: slice):
+        split = Split(dataset.train.images[rows], dataset.train.labels[rows], dataset.train.unit_ids[rows])
+        schema = dataset.schema.model_copy(update={"num_units": len(split)})
+        return NoisyGradientDescent(METHOD, Dataset(schema, split, None, b"k"), classifier, weights).factors()
+
+    together = factors(slice(None))
+    for start, stop in ((0, COUNT - 1), (1, COUNT), (5, 6)):
+        for array, all_of_it in zip(factors(slice(start, stop)), together, strict=True):
+            assert array.tobytes() == all_of_it[start:stop].tobytes()
+    assert set(blocks) == {512}
 
 
 def test_a_budget_too_small_for_any_gradient_is_refused():

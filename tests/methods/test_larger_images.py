@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.methods import DataLens, Place
-from datalens_service.models import student
+from datalens_service.methods import DataLens, ExecutionOptions
+from datalens_service.models.generators import architectures
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -26,8 +26,8 @@ VARIANTS = {
 @pytest.fixture(autouse=True)
 def _small_student(monkeypatch: pytest.MonkeyPatch) -> None:
     """The released network has the same shape and fewer maps; teachers and votes are what is tested here."""
-    monkeypatch.setattr(student, "_HIDDEN", 8)
-    monkeypatch.setattr(student, "_MAPS", 2)
+    monkeypatch.setattr(architectures, "HIDDEN", 8)
+    monkeypatch.setattr(architectures, "MAPS", 2)
 
 
 def dataset(side: int) -> Dataset:
@@ -39,11 +39,14 @@ def dataset(side: int) -> Dataset:
 def finished(method: DataLens, data: Dataset) -> np.ndarray:
     units = limit_units(10.0, 1e-3)
     plan = method.plan(data.schema, units)
-    loop, account = method.start(plan, data, TrainingRandomness(0), Place()), MemoryAccount(units)
-    for step in range(loop.steps):
-        loop.step(step, account, NoiseSource())
+    training_run, account = (
+        method.create_run(plan, data, TrainingRandomness(0), ExecutionOptions()),
+        MemoryAccount(units),
+    )
+    for step in range(training_run.steps):
+        training_run.step(step, account, NoiseSource())
     assert account.charged_units == plan.units()
-    return loop.generator().sample(2, seed=0)[0]
+    return training_run.generator().sample(2, seed=0)[0]
 
 
 def small(**changes: object) -> DataLens:

@@ -7,7 +7,7 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
-from datalens_service.methods import Mixture, Moments, Place
+from datalens_service.methods import ExecutionOptions, Mixture, Moments
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -34,10 +34,12 @@ def two_kinds(records_per_unit: int = 1) -> Dataset:
 
 
 def fitted(dataset: Dataset, method: Mixture | Moments, account: MemoryAccount):
-    loop = method.start(method.plan(dataset.schema, UNITS), dataset, TrainingRandomness(0), Place())
-    for step in range(loop.steps):
-        loop.step(step, account, NoiseSource())
-    return loop
+    training_run = method.create_run(
+        method.plan(dataset.schema, UNITS), dataset, TrainingRandomness(0), ExecutionOptions()
+    )
+    for step in range(training_run.steps):
+        training_run.step(step, account, NoiseSource())
+    return training_run
 
 
 def test_planned_is_charged_in_order():
@@ -74,8 +76,10 @@ def test_resume_replays_what_was_released():
 
 def test_there_is_no_generator_before_the_last_release():
     dataset = two_kinds()
-    loop = METHOD.start(METHOD.plan(dataset.schema, UNITS), dataset, TrainingRandomness(0), Place())
-    assert not any(loop.may_stop_before(step) for step in range(loop.steps))
+    training_run = METHOD.create_run(
+        METHOD.plan(dataset.schema, UNITS), dataset, TrainingRandomness(0), ExecutionOptions()
+    )
+    assert not any(training_run.may_stop_before(step) for step in range(training_run.steps))
     with pytest.raises(BudgetExceeded):
         fitted(dataset, METHOD, MemoryAccount(UNITS // 2))
 

@@ -7,7 +7,7 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
-from datalens_service.methods import Moments, Place, moments
+from datalens_service.methods import ExecutionOptions, Moments, record_sums
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -36,10 +36,10 @@ def blobs(seed: int = 0) -> Dataset:
 def fitted(dataset: Dataset, noise, method: Moments, units: int, account: MemoryAccount | None = None):
     plan = method.plan(dataset.schema, units)
     account = account or MemoryAccount(units)
-    loop = method.start(plan, dataset, TrainingRandomness(0), Place())
-    for step in range(loop.steps):
-        loop.step(step, account, noise)
-    return plan, account, loop
+    training_run = method.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+    for step in range(training_run.steps):
+        training_run.step(step, account, noise)
+    return plan, account, training_run
 
 
 def test_planned_is_charged_in_order():
@@ -55,8 +55,8 @@ def test_without_noise_the_means_are_the_class_means():
     dataset = blobs()
     rank = SIDE * SIDE
     method = Moments(subspace_dimensions=rank, clip_norm=1.0, residual_norm=1.0)
-    _, _, loop = fitted(dataset, NoNoise(), method, limit_units(50_000.0, 1e-4))
-    tensors = loop.generator().tensors
+    _, _, training_run = fitted(dataset, NoNoise(), method, limit_units(50_000.0, 1e-4))
+    tensors = training_run.generator().tensors
     pixels = dataset.train.images.reshape(COUNT, -1) / 255.0
     for label in range(CLASSES):
         own = pixels[dataset.train.labels == label]
@@ -66,8 +66,8 @@ def test_without_noise_the_means_are_the_class_means():
 
 def test_samples_look_like_their_class():
     dataset = blobs()
-    _, _, loop = fitted(dataset, NoiseSource(), Moments(subspace_dimensions=6), limit_units(10.0, 1e-4))
-    images, labels = loop.generator().sample(300, seed=1)
+    _, _, training_run = fitted(dataset, NoiseSource(), Moments(subspace_dimensions=6), limit_units(10.0, 1e-4))
+    images, labels = training_run.generator().sample(300, seed=1)
     bars = np.stack([images[:, 2 * label : 2 * label + 2].mean(axis=(1, 2, 3)) for label in range(CLASSES)], axis=1)
     assert (bars.argmax(axis=1) == labels).mean() > 0.95
 
@@ -84,8 +84,10 @@ def test_resume_replays_what_was_released():
 
 def test_there_is_no_generator_without_all_three_releases():
     dataset, method, units = blobs(), Moments(subspace_dimensions=4), limit_units(5.0, 1e-4)
-    loop = method.start(method.plan(dataset.schema, units), dataset, TrainingRandomness(0), Place())
-    assert not any(loop.may_stop_before(step) for step in range(loop.steps))
+    training_run = method.create_run(
+        method.plan(dataset.schema, units), dataset, TrainingRandomness(0), ExecutionOptions()
+    )
+    assert not any(training_run.may_stop_before(step) for step in range(training_run.steps))
     with pytest.raises(BudgetExceeded):
         fitted(dataset, NoiseSource(), method, units, MemoryAccount(units // 2))
 
@@ -99,7 +101,7 @@ def test_requests_that_cannot_work_are_refused():
 
 
 def test_large_colour_images_are_seen_through_their_lowest_frequencies(monkeypatch):
-    monkeypatch.setattr(moments, "_FREQUENCIES", 48)
+    monkeypatch.setattr(record_sums, "_FREQUENCIES", 48)
     schema = Schema(channels=3, height=64, width=64, class_names=("dark", "light"), num_units=60)
     labels = np.arange(60, dtype=np.int64) % 2
     images = np.full((60, 64, 64, 3), 40, dtype=np.uint8)
@@ -108,8 +110,8 @@ def test_large_colour_images_are_seen_through_their_lowest_frequencies(monkeypat
     method, units = Moments(subspace_dimensions=4), limit_units(90.0, 1e-3)
     plan = method.plan(schema, units)
     assert plan.releases[0].mechanism.dimensions == 48
-    _, _, loop = fitted(dataset, NoiseSource(), method, units)
-    drawn, wanted = loop.generator().sample(40)
+    _, _, training_run = fitted(dataset, NoiseSource(), method, units)
+    drawn, wanted = training_run.generator().sample(40)
     assert drawn.shape == (40, 64, 64, 3)
     top, bottom = drawn[wanted == 1, :32, :, 0].mean(), drawn[wanted == 1, 32:, :, 0].mean()
     assert top > bottom + 60
@@ -136,9 +138,9 @@ def test_units_of_several_records_get_more_noise_for_the_same_price():
 
 
 def test_units_of_several_records_lose_none_of_them():
-    _, account, loop = fitted(patients(4), NoNoise(), Moments(subspace_dimensions=4), limit_units(5.0, 1e-4))
+    _, account, training_run = fitted(patients(4), NoNoise(), Moments(subspace_dimensions=4), limit_units(5.0, 1e-4))
     _, _, alone = fitted(blobs(), NoNoise(), Moments(subspace_dimensions=4), limit_units(5.0, 1e-4))
-    np.testing.assert_allclose(loop.fit.means, alone.fit.means, atol=1e-6)
+    np.testing.assert_allclose(training_run.fit.means, alone.fit.means, atol=1e-6)
     assert account.charged_units <= limit_units(5.0, 1e-4)
 
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from datalens_service.errors import InvalidInput, InvalidSpec
-from datalens_service.mechanisms import SharedVotes, TopAgg
-from datalens_service.methods.voters import Voters
-from datalens_service.models.runs import RUNS, held_by, runs_of
+from datalens_service.mechanisms import DistributedGradients, TopAgg
+from datalens_service.methods.datalens.teacher_pool import TeacherPool
+from datalens_service.models.teachers.partitions import PARTITIONS, partition_teachers, partitions_for_rank
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.ranks import ALONE, Ranks, joined
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group
 
 from . import rank_processes
 from .rank_processes import SCHEMA, Before, ends, lead, silent, spec_of, together, upload, written
@@ -43,7 +43,7 @@ def test_all_ranks_together_are_one(changes: dict, count: int, tmp_path: Path, m
     draws: list[int] = []
     monkeypatch.setattr(NoiseSource, "discrete_gaussian", silent(draws))
     account = MemoryAccount(spec.limit_units(SCHEMA))
-    alone, found = lead(spec, ALONE, account), written(tmp_path)
+    alone, found = lead(spec, SINGLE_PROCESS, account), written(tmp_path)
     steps = spec.plan(SCHEMA).steps
     assert sorted(found["sums"]) == sorted(account._stored) == list(range(steps))
     for step, sums in account._stored.items():
@@ -67,15 +67,15 @@ def test_ranks_that_assist_neither_charge_nor_draw(tmp_path: Path):
 def dies(rank: int) -> Before:
     """The rank is killed when it trains for its second vote."""
 
-    def before(ranks: Ranks) -> None:
-        train = Voters.train
+    def before(ranks: ProcessGroup) -> None:
+        train = TeacherPool.train
 
-        def killed(self: Voters, *arguments: object, **named: object) -> None:
+        def killed(self: TeacherPool, *arguments: object, **named: object) -> None:
             if self._steps >= 2 and ranks.rank == rank:
                 os.kill(os.getpid(), signal.SIGKILL)
             train(self, *arguments, **named)
 
-        Voters.train = killed
+        TeacherPool.train = killed
 
     return before
 
@@ -92,7 +92,7 @@ def test_a_killed_rank_ends_all(lost: int, tmp_path: Path):
 
 
 def test_a_silent_rank_is_not_waited_for(tmp_path: Path):
-    def before(ranks: Ranks) -> None:
+    def before(ranks: ProcessGroup) -> None:
         if ranks.rank == 1:
             signal.pause()
 
@@ -105,7 +105,7 @@ def test_a_silent_rank_is_not_waited_for(tmp_path: Path):
 
 
 def test_ranks_with_other_records_are_refused(tmp_path: Path):
-    def before(ranks: Ranks) -> None:
+    def before(ranks: ProcessGroup) -> None:
         if ranks.rank == 1:
             rank_processes.upload = lambda: upload(seed=1)
 
@@ -117,24 +117,24 @@ def test_ranks_with_other_records_are_refused(tmp_path: Path):
 
 def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with joined(1) as ranks:
-        assert ranks is ALONE
-    assert (ALONE.rank, ALONE.count) == (0, 1)
+    with join_process_group(1) as ranks:
+        assert ranks is SINGLE_PROCESS
+    assert (SINGLE_PROCESS.rank, SINGLE_PROCESS.world_size) == (0, 1)
 
 
 @pytest.mark.parametrize(("teachers", "groups"), [(1, 1), (100, 1), (4000, 1), (4000, 10), (4010, 10), (130, 2)])
-def test_runs_cover_all_teachers_and_stay_in_their_group(teachers: int, groups: int):
-    runs = runs_of(teachers, groups)
-    assert [teacher for run in runs for teacher in run] == list(range(teachers))
+def test_partitions_cover_all_teachers_and_stay_in_their_group(teachers: int, groups: int):
+    partitions = partition_teachers(teachers, groups)
+    assert [teacher for partition in partitions for teacher in partition] == list(range(teachers))
     own = teachers // groups
-    assert all(run.start // own == (run.stop - 1) // own for run in runs)
-    assert len(runs) <= RUNS + groups
-    for ranks in range(1, len(runs) + 1):
-        held = [held_by(rank, ranks, runs) for rank in range(ranks)]
-        assert [run for own_runs in held for run in own_runs] == runs
-        assert all(held)
+    assert all(partition.start // own == (partition.stop - 1) // own for partition in partitions)
+    assert len(partitions) <= PARTITIONS + groups
+    for ranks in range(1, len(partitions) + 1):
+        local = [partitions_for_rank(rank, ranks, partitions) for rank in range(ranks)]
+        assert [partition for share in local for partition in share] == partitions
+        assert all(local)
     with pytest.raises(InvalidSpec, match="at most"):
-        held_by(0, len(runs) + 1, runs)
+        partitions_for_rank(0, len(partitions) + 1, partitions)
 
 
 def test_too_many_ranks_are_a_sentence(tmp_path: Path):
@@ -147,6 +147,6 @@ def test_more_teachers_than_declared_are_refused_over_all_ranks():
         num_teachers=4, images=2, dimensions=6, clip=1.0, stochastic=False, threshold="none", noise_stddev=5000, top_k=2
     )
     here = [torch.ones(3, 2, 6)]
-    mechanism.total(SharedVotes(here, 0, lambda sums: sums + np.append(np.zeros(12, dtype=np.int64), 1)))
+    mechanism.exact_sum(DistributedGradients(here, 0, lambda sums: sums + np.append(np.zeros(12, dtype=np.int64), 1)))
     with pytest.raises(InvalidInput, match="4 teachers"):
-        mechanism.total(SharedVotes(here, 0, lambda sums: 2 * sums))
+        mechanism.exact_sum(DistributedGradients(here, 0, lambda sums: 2 * sums))

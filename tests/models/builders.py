@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from datalens_service.data.dataset import Schema
-from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.models.teachers.ensemble import TeacherEnsemble
 
 Tensors = dict[str, np.ndarray]
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]

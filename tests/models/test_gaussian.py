@@ -7,8 +7,8 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidInput
-from datalens_service.models.gaussian import GaussianFit
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.gaussian import GaussianFit
+from datalens_service.models.generators.generator import Generator
 
 DIMENSIONS, COUNT = 12, 4000
 SCHEMA = Schema(channels=1, height=4, width=4, class_names=("a", "b"), num_units=100)
@@ -18,11 +18,11 @@ def fit(noise_stddev: float = 0.0) -> tuple[GaussianFit, np.ndarray]:
     rng = np.random.default_rng(0)
     data = rng.standard_normal((COUNT, DIMENSIONS)) * np.linspace(0.02, 0.2, DIMENSIONS) + 0.1
     result = GaussianFit()
-    result.learn_subspace(data.T @ data, DIMENSIONS)
+    result.estimate_subspace(data.T @ data, DIMENSIONS)
     coordinates = data @ result.basis
-    result.learn_means(np.concatenate([[COUNT], coordinates.sum(axis=0)])[None])
+    result.estimate_means(np.concatenate([[COUNT], coordinates.sum(axis=0)])[None])
     residuals = coordinates - result.means[0]
-    result.learn_covariances((residuals.T @ residuals)[None], noise_stddev)
+    result.estimate_covariances((residuals.T @ residuals)[None], noise_stddev)
     return result, data
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from datalens_service.models.adam import Slots
-from datalens_service.models.networks import Conv, Dense, Parameters
-from datalens_service.models.shards import ShardSampler
-from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.models.adam import AdamState
+from datalens_service.models.teachers.batches import ShardSampler
+from datalens_service.models.teachers.ensemble import TeacherEnsemble
+from datalens_service.models.teachers.networks import Conv, Dense, Parameters
 
 from .builders import ThreePerBlock, gradients, random_batches, schema_of
 
@@ -84,9 +84,9 @@ def sound(architecture: str) -> Make:
 class SharedMoments(ThreePerBlock):
     """The planted bug of the original: blocks take turns in one slot and share its optimiser state."""
 
-    def _move(self, slots: Slots, gradients: Parameters, idle: Tensor) -> None:
-        first = self._slots.block(slice(0, len(idle)))
-        super()._move(Slots(slots.parameters, first.first, first.second), gradients, idle)
+    def _apply_adam(self, adam_state: AdamState, gradients: Parameters, idle: Tensor) -> None:
+        first = self._adam_state.block(slice(0, len(idle)))
+        super()._apply_adam(AdamState(adam_state.parameters, first.first, first.second), gradients, idle)
 
 
 def across_teachers(network: type[Dense] | type[Conv]) -> type[Dense] | type[Conv]:

@@ -11,7 +11,7 @@ from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import JobStopped
 from datalens_service.methods import DataLens
-from datalens_service.models import memory
+from datalens_service.models.teachers import tensor_store
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.run import Observer, run
 from datalens_service.spec import TrainingSpec
@@ -40,15 +40,15 @@ def stop_before_the_third(phase: str, step: int, maximum: int) -> None:
 def test_a_stopped_job_goes_on_to_the_same_images(resumed_free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The account keeps the noisy sums, so a run that goes on and one that replays them end alike."""
     account = MemoryAccount(SPEC.limit_units(SCHEMA))
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 0)
+    monkeypatch.setattr(tensor_store, "available_bytes", lambda device: 0)
     with pytest.raises(JobStopped):
         job(account, tmp_path, stop_before_the_third)
     file = tmp_path / "checkpoint.safetensors"
     assert file.stat().st_size < 200, "nothing of the teachers"
-    monkeypatch.setattr(memory, "available_bytes", lambda device: resumed_free)
+    monkeypatch.setattr(tensor_store, "available_bytes", lambda device: resumed_free)
     resumed, charges = job(account, tmp_path), list(account.charges)
     assert len(charges) == 4
     file.unlink()
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 2**40)
+    monkeypatch.setattr(tensor_store, "available_bytes", lambda device: 2**40)
     np.testing.assert_array_equal(resumed, job(account, tmp_path))
     assert account.charges == charges, "replaying costs nothing"

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from datalens_service.errors import CheckpointMismatch
-from datalens_service.models.basis import dct_basis
-from datalens_service.models.kernel_teachers import KernelTeachers
-from datalens_service.models.runs import held_by, runs_of
-from datalens_service.models.shards import ShardBatch, ShardSampler
+from datalens_service.models.generators.dct import dct_basis
+from datalens_service.models.teachers.batches import ShardBatch, ShardSampler
+from datalens_service.models.teachers.kernel import KernelTeachers
+from datalens_service.models.teachers.partitions import partition_teachers, partitions_for_rank
 
 from .builders import Batch, random_batches
 from .test_isolation import CHANGED_TEACHER, SCHEMA, TEACHERS, emptied, other_label, other_pixels, records, removed
@@ -109,9 +109,9 @@ def test_blocks_and_ranks_change_nothing():
     whole = said(KernelTeachers, batch)
     parts = []
     for rank in range(2):
-        own = held_by(rank, 2, runs_of(256))
+        own = partitions_for_rank(rank, 2, partition_teachers(256))
         rows = slice(own[0].start, own[-1].stop)
-        teachers = KernelTeachers(256, ShardBatch(batch[0][rows], batch[1][rows]), "cpu", runs=own)
+        teachers = KernelTeachers(256, ShardBatch(batch[0][rows], batch[1][rows]), "cpu", partitions=own)
         parts += teachers.image_gradients(batch[2], batch[3])
     assert torch.equal(torch.cat(parts), whole)
     np.testing.assert_allclose(said(ThreePerBlock, batch), whole, atol=1e-6)

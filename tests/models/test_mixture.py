@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Schema
-from datalens_service.models.gaussian import GaussianFit
-from datalens_service.models.generator import Generator
-from datalens_service.models.mixture import MixtureFit, nearest
+from datalens_service.models.generators.gaussian import GaussianFit
+from datalens_service.models.generators.generator import Generator
+from datalens_service.models.generators.mixture import MixtureFit, nearest
 
 CLASSES, RANK, COUNT = 2, 3, 4000
 SCHEMA = Schema(channels=1, height=4, width=4, class_names=("a", "b"), num_units=100)
@@ -35,12 +35,12 @@ def table(fit: MixtureFit, counts: list[float], means: np.ndarray) -> np.ndarray
 def test_exact_sums_give_means_weights_and_covariances():
     fit, rng = fitted(), np.random.default_rng(1)
     means = rng.uniform(0.2, 0.8, (CLASSES, 2, RANK))
-    fit.learn_centres(table(fit, [300, 100, 50, 150], means), 0.0, 0.0)
+    fit.estimate_centres(table(fit, [300, 100, 50, 150], means), 0.0, 0.0)
     np.testing.assert_allclose(fit.centres, means)
     residuals = rng.standard_normal((4, COUNT, RANK)) * 0.05
     counts = np.array([300, 100, 50, 150])
     scatter = np.einsum("gni,gnj->gij", residuals, residuals) / COUNT * counts[:, None, None]
-    fit.learn_covariances(scatter, 0.0)
+    fit.estimate_covariances(scatter, 0.0)
     tensors = fit.tensors(clip_norm=2.0)
     np.testing.assert_allclose(tensors["weights"], [[0.75, 0.25], [0.25, 0.75]])
     np.testing.assert_allclose(tensors["means"], 2 * means, rtol=1e-5)
@@ -52,23 +52,23 @@ def test_exact_sums_give_means_weights_and_covariances():
 def test_centres_that_noise_drowns_stay_with_their_class():
     fit = fitted(width=0.1)
     means = np.full((CLASSES, 2, RANK), 0.9)
-    fit.learn_centres(table(fit, [100.0] * 4, means), 0.0, sum_stddev=1000.0)
+    fit.estimate_centres(table(fit, [100.0] * 4, means), 0.0, sum_stddev=1000.0)
     np.testing.assert_allclose(fit.centres, np.repeat(start().means[:, None], 2, axis=1), atol=1e-3)
 
 
 def test_components_that_are_all_noise_are_never_drawn():
     fit = fitted()
-    fit.learn_centres(table(fit, [300, 12, -50, 40], np.full((CLASSES, 2, RANK), 0.5)), 5.0, 0.0)
+    fit.estimate_centres(table(fit, [300, 12, -50, 40], np.full((CLASSES, 2, RANK), 0.5)), 5.0, 0.0)
     np.testing.assert_allclose(fit.tensors(1.0)["weights"], [[1, 0], [0, 1]])
-    fit.learn_centres(table(fit, [3, 1, 1, 3], np.full((CLASSES, 2, RANK), 0.5)), 5.0, 0.0)
+    fit.estimate_centres(table(fit, [3, 1, 1, 3], np.full((CLASSES, 2, RANK), 0.5)), 5.0, 0.0)
     np.testing.assert_allclose(fit.tensors(1.0)["weights"], [[0.75, 0.25], [0.25, 0.75]])
 
 
 def test_pooling_gives_a_weak_component_the_shape_of_its_class():
     fit = fitted(pooling=1e9)
-    fit.learn_centres(table(fit, [100, 100, 100, 100], np.full((CLASSES, 2, RANK), 0.5)), 0.0, 0.0)
+    fit.estimate_centres(table(fit, [100, 100, 100, 100], np.full((CLASSES, 2, RANK), 0.5)), 0.0, 0.0)
     scatter = np.stack([np.diag([1.0, 0, 0]), np.diag([0, 1.0, 0]), np.eye(RANK), np.eye(RANK)])
-    fit.learn_covariances(scatter, 0.0)
+    fit.estimate_covariances(scatter, 0.0)
     factors = fit.tensors(1.0)["factors"][0].astype(np.float64)
     for factor in factors:
         np.testing.assert_allclose(factor @ factor.T, np.diag([1, 1, 0]) / 200, atol=1e-6)
@@ -76,8 +76,8 @@ def test_pooling_gives_a_weak_component_the_shape_of_its_class():
 
 def test_directions_below_the_noise_are_dropped():
     fit = fitted()
-    fit.learn_centres(table(fit, [100] * 4, np.full((CLASSES, 2, RANK), 0.5)), 0.0, 0.0)
-    fit.learn_covariances(np.broadcast_to(np.diag([9.0, 1.0, 0.1]), (4, RANK, RANK)).copy(), 2.0)
+    fit.estimate_centres(table(fit, [100] * 4, np.full((CLASSES, 2, RANK), 0.5)), 0.0, 0.0)
+    fit.estimate_covariances(np.broadcast_to(np.diag([9.0, 1.0, 0.1]), (4, RANK, RANK)).copy(), 2.0)
     assert {np.linalg.matrix_rank(factor) for factor in fit.tensors(1.0)["factors"].reshape(4, RANK, RANK)} == {1}
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from datalens_service.models.networks import ARCHITECTURES, Conv, Dense
-from datalens_service.models.patches import fold, unfold
-from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.models.teachers.ensemble import TeacherEnsemble
+from datalens_service.models.teachers.networks import ARCHITECTURES, Conv, Dense
+from datalens_service.models.teachers.unfold import fold, unfold
 
 from .builders import random_batches, schema_of
 
@@ -36,7 +36,7 @@ def test_activations_cover_what_is_kept_for_the_backward_pass(architecture: str,
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         ensemble.train_step(*batch)
-    weights = {value.untyped_storage().data_ptr() for value in ensemble._slots.parameters.values()}
+    weights = {value.untyped_storage().data_ptr() for value in ensemble._adam_state.parameters.values()}
     activations = sum(storage.nbytes() for place, storage in kept.items() if place not in weights)
     estimate = 4 * 3 * 30 * network.activations()
     # The rest of the estimate is for gradients during the backward pass.

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from datalens_service.data.dataset import Schema
-from datalens_service.models import gaussian as gaussian_model
-from datalens_service.models import student
-from datalens_service.models.refiner import RefinedGaussian, Refiner
+from datalens_service.models.generators import architectures
+from datalens_service.models.generators import gaussian as gaussian_model
+from datalens_service.models.generators.refiner import RefinedGaussian, Refiner
 
 from .builders import Tensors, schema_of
 
@@ -21,7 +21,7 @@ def refined(schema: Schema, gaussian: Tensors) -> RefinedGaussian:
 def test_starts_as_the_gaussian_itself(schema: Schema, gaussian: Tensors):
     network = refined(schema, gaussian)
     labels = np.arange(30) % 3
-    images = student.draw(network.tensors(), network.settings(), schema, labels, np.random.default_rng(5))
+    images = architectures.draw(network.tensors(), network.settings(), schema, labels, np.random.default_rng(5))
     expected = gaussian_model.draw(gaussian, {}, schema, labels, np.random.default_rng(5))
     np.testing.assert_array_equal(images, expected)
     assert 0.1 < (images == 0).mean() < 0.9, "the comparison must include clipped pixels"
@@ -33,7 +33,7 @@ def test_a_changed_refiner_changes_the_images(schema: Schema, gaussian: Tensors)
     tensors["refiner.biases.2"] += 0.1
     labels = np.zeros(4, dtype=np.int64)
     draws = [
-        student.draw(weights, network.settings(), schema, labels, np.random.default_rng(5))
+        architectures.draw(weights, network.settings(), schema, labels, np.random.default_rng(5))
         for weights in (network.tensors(), tensors)
     ]
     assert (draws[1] >= draws[0]).all()

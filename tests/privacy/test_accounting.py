@@ -1,4 +1,4 @@
-"""Golden values (algorithms.md, section 1; anchors 1.2), an independent accountant, and directed rounding."""
+"""Golden values, an independent accountant, and directed rounding."""
 
 from __future__ import annotations
 

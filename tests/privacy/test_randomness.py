@@ -90,3 +90,37 @@ def test_training_randomness_is_addressed_by_purpose_and_step():
     first, again, other = TrainingRandomness(3), TrainingRandomness(3), TrainingRandomness(4)
     assert first.seed("votes", 5) == again.seed("votes", 5)
     assert len({first.seed("votes", 5), first.seed("votes", 6), first.seed("z", 5), other.seed("votes", 5)}) == 4
+
+
+@pytest.mark.parametrize("numerator", [1, 2**53 // 117, 2**52, 2**53 - 1])
+def test_coins_fall_with_the_stated_probability(numerator):
+    count = 400_000
+    heads = int(NoiseSource().coins(count, numerator).sum())
+    assert stats.binomtest(heads, count, numerator / 2**53).pvalue > 1e-6
+
+
+def test_coins_of_probability_0_and_1_are_certain():
+    assert not NoiseSource().coins(1000, 0).any()
+    assert NoiseSource().coins(1000, 2**53).all()
+
+
+def test_coins_of_two_units_are_independent_and_never_repeat():
+    pairs = np.array([NoiseSource().coins(2, 2**52) for _ in range(4000)])
+    table = [[int((pairs == (first, second)).all(axis=1).sum()) for second in (0, 1)] for first in (0, 1)]
+    assert stats.chi2_contingency(table).pvalue > 1e-6
+    first, second = (NoiseSource().coins(256, 2**52) for _ in range(2))
+    assert not np.array_equal(first, second)
+
+
+def test_a_coin_compares_all_of_its_bits(monkeypatch):
+    """The smallest probability is one word in 2^53, not none and not one in 2^32."""
+    words = np.array([0, 2**11 - 1, 2**11, 2**64 - 1], dtype=np.uint64)
+    monkeypatch.setattr(randomness, "_words", lambda size: words[:size])
+    assert NoiseSource().coins(4, 1).tolist() == [True, True, False, False]
+    assert NoiseSource().coins(4, 2**53 - 1).tolist() == [True, True, True, False]
+
+
+@pytest.mark.parametrize("numerator", [-1, 2**53 + 1])
+def test_coins_of_no_probability_are_refused(numerator):
+    with pytest.raises(InvalidSpec, match="probability"):
+        NoiseSource().coins(3, numerator)

@@ -1,4 +1,4 @@
-"""The three pairs of soundness.md, section 3.2, the limit without sampling, and what is refused."""
+"""Three known pairs, the limit without sampling, and what is refused."""
 
 from __future__ import annotations
 

@@ -46,8 +46,9 @@ def main() -> int:
 def _run_all() -> list[tuple[Finding | None, float]]:
     """Plants, then clean runs; a fresh process for each, so that no patch can outlive its run."""
     torch.set_num_threads(1)
-    # Made before the forks, so that they share it.
+    # Made, and imported by torch, before the forks, so that they share it.
     migrated()
+    torch.optim.Adam([torch.zeros(1)])
     context = multiprocessing.get_context("fork")
     with context.Pool(len(os.sched_getaffinity(0)), maxtasksperchild=1) as pool:
         return pool.map(_one, range(len(PLANTS) + CLEAN_RUNS), chunksize=1)

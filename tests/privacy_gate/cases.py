@@ -14,6 +14,8 @@ from datalens_service.mechanisms import (
     AccuracyCount,
     CountSketch,
     CrossProductSum,
+    GradientChunk,
+    GradientSum,
     KLevel,
     Mechanism,
     OuterProductSum,
@@ -22,8 +24,8 @@ from datalens_service.mechanisms import (
     VoteMechanism,
 )
 from datalens_service.mechanisms.accuracy import Answers
-from datalens_service.mechanisms.cross_product import Factors
-from datalens_service.mechanisms.moments import Vectors
+from datalens_service.mechanisms.cross_product import OuterProductFactors
+from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.privacy.accounting import NeighboringRelation
 
 ZERO_OUT, REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
@@ -56,7 +58,7 @@ class Case:
     def name(self) -> str:
         """What distinguishes the case, for test reports."""
         told = {"stochastic", "classes_voted_apart", "classes_per_unit", "levels", "row_norm_squared", "rows"}
-        told |= {"num_groups", "records_per_unit"}
+        told |= {"num_groups", "records_per_unit", "clip_norm"}
         parameters = self.mechanism.model_dump(include=told, exclude_none=True)
         return " ".join([self.mechanism.label(), *(f"{key}={value}" for key, value in parameters.items())])
 
@@ -101,22 +103,22 @@ def relabelled(rng: np.random.Generator, data: list[torch.Tensor]) -> list[torch
     return [changed]
 
 
-def vectors(groups: int, dimensions: int, records_per_unit: int = 1) -> Callable[[np.random.Generator], Vectors]:
+def vectors(groups: int, dimensions: int, records_per_unit: int = 1) -> Callable[[np.random.Generator], GroupedVectors]:
     """Records of all lengths, most too long."""
 
-    def draw(rng: np.random.Generator) -> Vectors:
+    def draw(rng: np.random.Generator) -> GroupedVectors:
         values = rng.standard_normal((UNITS, dimensions)) * rng.choice([1e-3, 0.3, 5.0], size=(UNITS, 1))
-        return Vectors(values, rng.integers(groups, size=UNITS), np.arange(UNITS) // records_per_unit)
+        return GroupedVectors(values, rng.integers(groups, size=UNITS), np.arange(UNITS) // records_per_unit)
 
     return draw
 
 
-def factors(left: int, right: int, records_per_unit: int = 1) -> Callable[[np.random.Generator], Factors]:
+def factors(left: int, right: int, records_per_unit: int = 1) -> Callable[[np.random.Generator], OuterProductFactors]:
     """Pairs of vectors of all lengths, most too long."""
 
-    def draw(rng: np.random.Generator) -> Factors:
+    def draw(rng: np.random.Generator) -> OuterProductFactors:
         pairs = (vectors(1, size, records_per_unit)(rng) for size in (left, right))
-        return Factors(*(pair.values for pair in pairs), np.arange(UNITS) // records_per_unit)
+        return OuterProductFactors(*(pair.values for pair in pairs), np.arange(UNITS) // records_per_unit)
 
     return draw
 
@@ -127,7 +129,7 @@ def emptied(rng: np.random.Generator, data: Any) -> Any:
     return type(data)(*(array[keep] for array in data))
 
 
-def other_factors(rng: np.random.Generator, data: Factors) -> Factors:
+def other_factors(rng: np.random.Generator, data: OuterProductFactors) -> OuterProductFactors:
     """One factor of a unit's records turns round, or both become arbitrary and long."""
     left, right = data.left.copy(), data.right.copy()
     rows = np.flatnonzero(data.units == rng.choice(data.units))
@@ -138,10 +140,10 @@ def other_factors(rng: np.random.Generator, data: Factors) -> Factors:
             50 * rng.standard_normal(left[rows].shape),
             50 * rng.standard_normal(right[rows].shape),
         )
-    return Factors(left, right, data.units)
+    return OuterProductFactors(left, right, data.units)
 
 
-def replaced(rng: np.random.Generator, data: Vectors) -> Vectors:
+def replaced(rng: np.random.Generator, data: GroupedVectors) -> GroupedVectors:
     """Other records, often of another class, longer or the other way round, sometimes many more of them."""
     values, groups, units = data.values.copy(), data.groups.copy(), data.units
     unit = rng.choice(units)
@@ -151,7 +153,54 @@ def replaced(rng: np.random.Generator, data: Vectors) -> Vectors:
         groups[rows] = rng.integers(groups.max() + 1)
     more = np.full(int(rng.choice([0, 9])), rows[0])
     together = (np.concatenate([array, array[more]]) for array in (values, groups, units))
-    return Vectors(*together)
+    return GroupedVectors(*together)
+
+
+def gradient_rows(dimensions: int, records_per_unit: int = 1) -> Callable[[np.random.Generator], list[GradientChunk]]:
+    """Gradients of all lengths, most too long, in two chunks of whole units."""
+
+    def draw(rng: np.random.Generator) -> list[GradientChunk]:
+        values = rng.standard_normal((UNITS, dimensions)) * rng.choice([1e-3, 0.3, 5.0], size=(UNITS, 1))
+        units = torch.arange(UNITS) // records_per_unit
+        rows, half = torch.tensor(values, dtype=torch.float32), UNITS // 2
+        return [GradientChunk(rows[:half], units[:half]), GradientChunk(rows[half:], units[half:])]
+
+    return draw
+
+
+def gradient_emptied(rng: np.random.Generator, data: list[GradientChunk]) -> list[GradientChunk]:
+    """The rows of a unit vanish."""
+    unit = int(rng.choice(torch.cat([chunk.units for chunk in data]).numpy()))
+    remaining = [chunk.units != unit for chunk in data]
+    return [GradientChunk(*(part[keep] for part in chunk)) for chunk, keep in zip(data, remaining, strict=True)]
+
+
+def gradient_replaced(rng: np.random.Generator, data: list[GradientChunk]) -> list[GradientChunk]:
+    """A unit's gradients turn round or become arbitrary, and sometimes it has many more records."""
+    chunk = data[0]
+    rows = torch.nonzero(chunk.units == int(rng.choice(chunk.units.numpy()))).squeeze(1)
+    other = -chunk.gradients[rows] * float(rng.choice([1.0, 100.0]))
+    if rng.random() < 0.5:
+        other = 50 * torch.tensor(rng.standard_normal(other.shape), dtype=torch.float32)
+    before, after = int(rows[0]), int(rows[-1]) + 1
+    repeats = int(rng.choice([1, 9]))
+    gradients = torch.cat([chunk.gradients[:before], other.repeat(repeats, 1), chunk.gradients[after:]])
+    units = torch.cat([chunk.units[:before], chunk.units[rows].repeat(repeats), chunk.units[after:]])
+    return [GradientChunk(gradients, units), *data[1:]]
+
+
+def one_long_gradient(
+    dimensions: int, records_per_unit: int = 1
+) -> Callable[[], tuple[list[GradientChunk], list[GradientChunk]]]:
+    """A unit of gradients that are too long and alike, and its absence."""
+
+    def build() -> tuple[list[GradientChunk], list[GradientChunk]]:
+        rows = torch.zeros(1 + records_per_unit, dimensions)
+        rows[1:, 0] = 7.0
+        units = torch.arange(len(rows)).clamp(max=1)
+        return [GradientChunk(rows, units)], [GradientChunk(rows[:1], units[:1])]
+
+    return build
 
 
 def all_votes_flip(dimensions: int = PIXELS) -> Callable[[], tuple[list[torch.Tensor], list[torch.Tensor]]]:
@@ -166,26 +215,26 @@ def all_votes_flip(dimensions: int = PIXELS) -> Callable[[], tuple[list[torch.Te
     return build
 
 
-def one_long_vector(dimensions: int, records_per_unit: int = 1) -> Callable[[], tuple[Vectors, Vectors]]:
+def one_long_vector(dimensions: int, records_per_unit: int = 1) -> Callable[[], tuple[GroupedVectors, GroupedVectors]]:
     """A unit of records that are too long and alike, and its absence."""
 
-    def build() -> tuple[Vectors, Vectors]:
+    def build() -> tuple[GroupedVectors, GroupedVectors]:
         values = np.zeros((1 + records_per_unit, dimensions))
         values[1:, 0] = 7.0
         groups, units = np.zeros(len(values), dtype=np.int64), np.minimum(np.arange(len(values)), 1)
-        return Vectors(values, groups, units), Vectors(values[:1], groups[:1], units[:1])
+        return GroupedVectors(values, groups, units), GroupedVectors(values[:1], groups[:1], units[:1])
 
     return build
 
 
-def one_long_pair(mechanism: CrossProductSum) -> Callable[[], tuple[Factors, Factors]]:
+def one_long_pair(mechanism: CrossProductSum) -> Callable[[], tuple[OuterProductFactors, OuterProductFactors]]:
     """The same for two factors."""
 
-    def build() -> tuple[Factors, Factors]:
+    def build() -> tuple[OuterProductFactors, OuterProductFactors]:
         sizes = (mechanism.left_dimensions, mechanism.right_dimensions)
         pairs = [one_long_vector(size, mechanism.records_per_unit)() for size in sizes]
         (left, bare_left), (right, bare_right) = pairs
-        return Factors(left.values, right.values, left.units), Factors(
+        return OuterProductFactors(left.values, right.values, left.units), OuterProductFactors(
             bare_left.values, bare_right.values, bare_left.units
         )
 
@@ -251,6 +300,13 @@ def _moments(mechanism: VectorSum | OuterProductSum) -> Case:
     return Case(mechanism, make, {ZERO_OUT: emptied, REPLACE_ONE: replaced}, worst, Fraction(99, 100))
 
 
+def _gradients(mechanism: GradientSum, records_per_unit: int = 1) -> Case:
+    neighbors: dict[NeighboringRelation, Neighbor] = {ZERO_OUT: gradient_emptied, REPLACE_ONE: gradient_replaced}
+    make = gradient_rows(mechanism.dimensions, records_per_unit)
+    worst = one_long_gradient(mechanism.dimensions, records_per_unit)
+    return Case(mechanism, make, neighbors, worst, Fraction(99, 100))
+
+
 def _cross_products(mechanism: CrossProductSum) -> Case:
     make = factors(mechanism.left_dimensions, mechanism.right_dimensions, mechanism.records_per_unit)
     neighbors = {ZERO_OUT: emptied, REPLACE_ONE: other_factors}
@@ -284,12 +340,14 @@ CASES = [
     _cross_products(
         CrossProductSum(left_dimensions=9, right_dimensions=5, records_per_unit=4, noise_stddev=40_000_000)
     ),
+    _gradients(GradientSum(dimensions=9, clip_norm=0.5, noise_stddev=400_000)),
+    _gradients(GradientSum(dimensions=9, clip_norm=3.0, grid=2048, noise_stddev=20_000), records_per_unit=4),
 ]
 
 
 def distances_squared(mechanism: Mechanism, first: Any, second: Any) -> tuple[int, int]:
     """Squared L2 distance of two inputs' sums: of the query that differs most, and of the whole release."""
-    difference = mechanism.total(first) - mechanism.total(second)
+    difference = mechanism.exact_sum(first) - mechanism.exact_sum(second)
     queries = difference.reshape(mechanism.images if isinstance(mechanism, VoteMechanism) else 1, -1)
     squared = (queries.astype(object) ** 2).sum(axis=1)
     return int(squared.max()), int(squared.sum())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shutil
 import sqlite3
 import tempfile
 from collections.abc import Generator
@@ -24,6 +23,7 @@ from datalens_service.store.recovery import check_against_log
 from store.books import (
     account_of,
     by_hand,
+    charge_until_refused,
     claimed,
     images,
     journal_of,
@@ -133,18 +133,41 @@ def restored_backups_bring_no_budget_back(_rng: np.random.Generator) -> None:
     with _database() as database:
         dataset, _, account = running_job(database, units=1000)
         account.charge(0, "votes", 100)
-        path = Path(str(make_url(database.url).database))
-        copy = path.with_suffix(".backup")
-        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
-            source.backup(target)
+        copy = _copy(database)
         account.charge(1, "votes", 250)
         database.dispose()
-        for suffix in ("-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-        shutil.copy(copy, path)
+        _put_back(copy, database)
         frozen = check_against_log(database)
         known = state_of(database, dataset.id).charged_units == 350
         expect(known or frozen, "a restored backup knows again what was spent, or is frozen")
+
+
+def databases_restored_under_a_running_job_are_noticed(_rng: np.random.Generator) -> None:
+    """R49: no start comes between; all that was accepted before and after still fits into the budget."""
+    with _database() as database:
+        dataset = new_dataset(database)
+        limit = state_of(database, dataset.id).limit_units
+        account = account_of(database, claimed(database, new_job(database, dataset.id, limit).id))
+        copy, share = _copy(database), limit // 3
+        for step in range(2):
+            account.charge(step, "votes", share)
+        _put_back(copy, database)
+        drawn = 2 + charge_until_refused(lambda step: account.charge(step, "votes", share), 2)
+        expect(drawn * share <= limit, "what a running job spent before its database was restored stays spent")
+
+
+def frozen_accounts_state_what_the_log_knows(_rng: np.random.Generator) -> None:
+    """R49: where the log has charges without room, the statement is not of the journal alone."""
+    with _database() as database:
+        dataset, _, account = running_job(database, units=1000)
+        account.charge(0, "votes", 100)
+        line = database.log.read()[0]
+        lost = line.model_copy(update={"units": 2 * state_of(database, dataset.id).limit_units, "hash": "0" * 64})
+        database.log.add(lost)
+        expect(bool(check_against_log(database)), "an account without room for its charges is frozen")
+        found = state_of(database, dataset.id)
+        expect(found.figures()["spent"] >= found.epsilon_of(lost.units), "a frozen account states what was spent")
+        expect(found.figures()["remaining"] == 0, "nothing remains of a frozen account")
 
 
 def uploading_again_brings_no_fresh_budget(_rng: np.random.Generator) -> None:
@@ -203,6 +226,22 @@ def accounts_add_up_exactly(_rng: np.random.Generator) -> None:
             expect(jobs.get(database, job.id).charged_units == each, "a job knows what it spent")
         found = state_of(database, dataset.id).epsilon_spent
         expect(1.4651 < found <= 1.4653, "two jobs of ε = 1 spend 1.4652")
+
+
+def _copy(database: Database) -> Path:
+    """A backup, taken while the database is in use."""
+    path = Path(str(make_url(database.url).database))
+    copy = path.with_suffix(".backup")
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+    return copy
+
+
+def _put_back(copy: Path, database: Database) -> None:
+    """Restore it into the file that processes have open."""
+    path = str(make_url(database.url).database)
+    with closing(sqlite3.connect(copy)) as source, closing(sqlite3.connect(path)) as target:
+        source.backup(target)
 
 
 @contextmanager

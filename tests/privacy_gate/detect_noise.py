@@ -15,7 +15,7 @@ import torch
 from scipy import stats
 
 from datalens_service.mechanisms import KLevel, Mechanism, OuterProductSum, TopAgg, VectorSum
-from datalens_service.mechanisms.moments import Vectors
+from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
@@ -122,7 +122,7 @@ def _noise_of_releases(steps: int) -> np.ndarray:
     mechanism, account = _mechanism(), MemoryAccount(_NEVER)
     gradients = torch.zeros(4, _IMAGES, _PIXELS)
     gradients[:, :, :250] = torch.linspace(1, 2, 250)
-    exact = mechanism.total([gradients])
+    exact = mechanism.exact_sum([gradients])
     for step in range(steps):
         mechanism.release(lambda: [gradients], step=step, account=account, noise=NoiseSource())
     return np.array([account.replay(step) for step in range(steps)], dtype=np.float64) - exact
@@ -136,9 +136,9 @@ def _audited() -> Iterator[tuple[Mechanism, Any, Any, np.ndarray]]:
     votes = vote(KLevel, levels=101, dimensions=1, images=_BATCH, num_teachers=1, noise_stddev=200)
     up = torch.ones(1, _BATCH, 1)
     yield votes, [up], [-up], np.array([1.0])
-    everyone = Vectors(np.ones((_BATCH, 1)), np.arange(_BATCH), np.arange(_BATCH))
+    everyone = GroupedVectors(np.ones((_BATCH, 1)), np.arange(_BATCH), np.arange(_BATCH))
     none = np.zeros(0, dtype=np.int64)
-    nobody = Vectors(np.zeros((0, 1)), none, none)
+    nobody = GroupedVectors(np.zeros((0, 1)), none, none)
     means = VectorSum(num_groups=_BATCH, dimensions=1, count_weight=683, noise_stddev=2200)
     yield means, everyone, nobody, np.array([683.0, 2048.0])
     squares = OuterProductSum(num_groups=_BATCH, dimensions=1, noise_stddev=4_300_000)

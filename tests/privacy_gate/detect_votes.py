@@ -11,12 +11,13 @@ import torch
 from datalens_service.mechanisms import (
     BoundedSum,
     CrossProductSum,
+    GradientSum,
     Mechanism,
     VoteMechanism,
 )
 from datalens_service.mechanisms.accuracy import Answers
-from datalens_service.mechanisms.cross_product import Factors
-from datalens_service.mechanisms.moments import Vectors
+from datalens_service.mechanisms.cross_product import OuterProductFactors
+from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.privacy.accounting import SMOOTHING_VARIANCE, UNITS_PER_MU_SQUARED
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
@@ -45,7 +46,7 @@ def votes_are_short_integers(rng: np.random.Generator) -> None:
         too_long = squared > mechanism.row_bound_squared
         expect(too_long.double().mean() < 0.02, f"{mechanism.name}: rows are within √row_bound_squared")
         whole = mechanism.model_copy(update={"classes_voted_apart": 1})
-        guarded = whole.within_bound(votes).to(torch.float64).square().sum(dim=-1)
+        guarded = whole.zero_out_of_bound_rows(votes).to(torch.float64).square().sum(dim=-1)
         expect((guarded <= mechanism.row_bound_squared).all(), f"{mechanism.name}: no longer row passes the guard")
 
 
@@ -55,7 +56,7 @@ def the_row_guard_is_exact(_rng: np.random.Generator) -> None:
         votes = torch.zeros(2, IMAGES, mechanism.coordinates, dtype=torch.int64)
         votes[0, 0, 0] = int(np.sqrt(mechanism.row_bound_squared)) + 1
         votes[1, : mechanism.images_per_teacher + 1] = 1
-        kept = mechanism.within_bound(votes)
+        kept = mechanism.zero_out_of_bound_rows(votes)
         expect(not kept[0].any(), f"{mechanism.name}: a row that is too long is dropped")
         if mechanism.classes_voted_apart > 1:
             expect(not kept[1].any(), f"{mechanism.name}: a teacher votes on the images of one class")
@@ -106,15 +107,17 @@ def sums_are_plain_sums(rng: np.random.Generator) -> None:
     """Nothing happens between the rows and the noise: the sum of two halves is the sum of the whole (B10)."""
     for case in CASES:
         data = case.make(rng)
-        if isinstance(data, Vectors | Factors | Answers):
+        if isinstance(data, GroupedVectors | OuterProductFactors | Answers):
             half = data.units < np.median(data.units)
             parts = [type(data)(*(array[rows] for array in data)) for rows in (half, ~half)]
+        elif isinstance(case.mechanism, GradientSum):
+            parts = [[chunk] for chunk in data]
         elif case.mechanism.stochastic:
             continue
         else:
             parts = [[part] for part in data[0].split(5)]
-        total = sum(case.mechanism.total(part) for part in parts)
-        expect(np.array_equal(case.mechanism.total(data), total), f"{case.name}: what gets noise is a plain sum")
+        total = sum(case.mechanism.exact_sum(part) for part in parts)
+        expect(np.array_equal(case.mechanism.exact_sum(data), total), f"{case.name}: what gets noise is a plain sum")
 
 
 def hostile_gradients(rng: np.random.Generator, dimensions: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -145,12 +148,12 @@ def _opposite_records(mechanism: Any) -> tuple[Any, Any]:
     if isinstance(mechanism, CrossProductSum):
         left, right = np.ones((records, mechanism.left_dimensions)), np.ones((records, mechanism.right_dimensions))
         alike = np.zeros(records, dtype=np.int64)
-        return Factors(left, right, alike), Factors(left, -right, alike)
+        return OuterProductFactors(left, right, alike), OuterProductFactors(left, -right, alike)
     first, second = np.zeros((2, records, mechanism.dimensions))
     first[:, 0] = 5.0
     second[:, 0], second[:, -1] = -5.0, 1e-3
     alike = np.zeros(records, dtype=np.int64)
-    return Vectors(first, alike, alike), Vectors(second, alike, alike)
+    return GroupedVectors(first, alike, alike), GroupedVectors(second, alike, alike)
 
 
 def _charged_distance(case: Case) -> int:

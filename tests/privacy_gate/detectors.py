@@ -6,7 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import detect_ledger, detect_noise, detect_price, detect_release, detect_shards, detect_votes
+from . import (
+    detect_contributions,
+    detect_ledger,
+    detect_logs,
+    detect_noise,
+    detect_price,
+    detect_release,
+    detect_shards,
+    detect_votes,
+)
 
 Detector = Callable[[np.random.Generator], None]
 
@@ -40,6 +49,8 @@ DETECTORS: tuple[Detector, ...] = (
     detect_ledger.workers_that_were_replaced_cannot_draw,
     detect_ledger.budgets_are_never_overspent,
     detect_ledger.restored_backups_bring_no_budget_back,
+    detect_ledger.databases_restored_under_a_running_job_are_noticed,
+    detect_ledger.frozen_accounts_state_what_the_log_knows,
     detect_ledger.uploading_again_brings_no_fresh_budget,
     detect_ledger.altered_journals_are_noticed,
     detect_ledger.accounts_add_up_exactly,
@@ -48,6 +59,10 @@ DETECTORS: tuple[Detector, ...] = (
     detect_noise.forked_processes_do_not_repeat_noise,
     detect_noise.noise_has_its_scale_on_every_coordinate,
     detect_noise.noise_is_fresh_everywhere,
+    detect_logs.logs_say_nothing_of_records,
     detect_release.runs_release_what_they_charged_for,
+    detect_contributions.answers_of_others_stay_as_they_are,
+    detect_contributions.contributions_of_others_stay_as_they_are,
+    detect_contributions.contributions_stay_beyond_a_chunk_of_noise,
     detect_noise.audits_find_no_more_than_was_charged,
 )

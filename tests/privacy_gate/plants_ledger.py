@@ -10,14 +10,14 @@ import sqlalchemy
 from sqlalchemy.orm import Session
 
 from datalens_service.mechanisms import Mechanism
-from datalens_service.methods.guided import Descent
-from datalens_service.methods.mixture import MixtureLoop
-from datalens_service.methods.moments import ClippedRecords, MomentsLoop
-from datalens_service.methods.teacher_loop import TeacherLoop
-from datalens_service.models.mixture import MixtureFit
+from datalens_service.methods.datalens.training_run import DataLensRun
+from datalens_service.methods.guided import NoisyGradientDescent
+from datalens_service.methods.mixture import MixtureRun
+from datalens_service.methods.moments import ClippedRecords, MomentsRun
+from datalens_service.models.generators.mixture import MixtureFit
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.store import aggregates, chain, datasets, ledger, recovery, verification
+from datalens_service.store import aggregates, chain, datasets, ledger, mirror, recovery, verification
 from datalens_service.store.account import JobAccount
 from datalens_service.store.chain import Entry, EntryKind
 from datalens_service.store.mirror import LedgerLog
@@ -35,7 +35,7 @@ def _release(patch: pytest.MonkeyPatch, body: Any) -> None:
 
 
 def _noisy(self: Mechanism, contributions: Any, noise: NoiseSource) -> np.ndarray:
-    exact = self.total(contributions())
+    exact = self.exact_sum(contributions())
     return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
 
 
@@ -85,7 +85,7 @@ def exact_sum_handed_out(patch: pytest.MonkeyPatch) -> None:
     """The noisy sum is stored and charged for, the exact one is decoded."""
 
     def body(self: Mechanism, contributions: Any, step: int, account: Any, noise: NoiseSource) -> Any:
-        exact = self.total(contributions())
+        exact = self.exact_sum(contributions())
         account.charge(step, self.label(), self.cost())
         account.store(step, exact + noise.discrete_gaussian(exact.shape, self.noise_stddev))
         return self.decode(exact)
@@ -164,12 +164,26 @@ def reservations_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 def log_is_not_written(patch: pytest.MonkeyPatch) -> None:
     """The second record of charges stays empty."""
-    patch.setattr(LedgerLog, "append", lambda self, line: None)
+    patch.setattr(LedgerLog, "append", lambda self, line, checked: checked)
 
 
 def restored_backup_is_believed(patch: pytest.MonkeyPatch) -> None:
     """Charges that only the log knows are passed over."""
     patch.setattr(recovery, "_recover", lambda session, account, line: True)
+
+
+def log_is_audited_at_the_start_only(patch: pytest.MonkeyPatch) -> None:
+    """A charge is written behind whatever the log has gained, and nobody looks at that."""
+
+    def unseen(account_id: str, read: Any) -> Any:
+        return read()
+
+    patch.setattr(mirror, "_check_as_left", unseen)
+
+
+def frozen_accounts_state_their_journal(patch: pytest.MonkeyPatch) -> None:
+    """What the log knows beyond the journal is not in the statement."""
+    patch.setattr(recovery, "_unbooked_units", lambda session, account, lines: 0)
 
 
 def uploads_are_always_new(patch: pytest.MonkeyPatch) -> None:
@@ -216,16 +230,16 @@ def draws_are_not_audited(patch: pytest.MonkeyPatch) -> None:
 
 def exact_means_in_the_generator(patch: pytest.MonkeyPatch) -> None:
     """The generator is centred on the class means of the records."""
-    step = MomentsLoop.step
+    step = MomentsRun.step
 
-    def centred(self: MomentsLoop, number: int, account: Any, noise: NoiseSource) -> None:
+    def centred(self: MomentsRun, number: int, account: Any, noise: NoiseSource) -> None:
         step(self, number, account, noise)
         if number == 1:
             rows = self._coordinates()
             for group in np.unique(rows.groups):
                 self.fit.means[group] = rows.values[rows.groups == group].mean(axis=0)
 
-    patch.setattr(MomentsLoop, "step", centred)
+    patch.setattr(MomentsRun, "step", centred)
 
 
 def scale_from_the_records(patch: pytest.MonkeyPatch) -> None:
@@ -242,9 +256,9 @@ def scale_from_the_records(patch: pytest.MonkeyPatch) -> None:
 
 def exact_centres_in_the_generator(patch: pytest.MonkeyPatch) -> None:
     """The centres of the mixture move to the means of the records next to them, without noise."""
-    contributions = MixtureLoop._contributions
+    contributions = MixtureRun._contributions
 
-    def moved(self: MixtureLoop, mechanism: Any) -> Any:
+    def moved(self: MixtureRun, mechanism: Any) -> Any:
         rows = contributions(self, mechanism)
         if mechanism is self._mechanisms[0]:
             centres = self._components.centres.reshape(-1, self._components.centres.shape[-1])
@@ -252,32 +266,32 @@ def exact_centres_in_the_generator(patch: pytest.MonkeyPatch) -> None:
                 centres[group] = rows.values[rows.groups == group].mean(axis=0)
         return rows
 
-    patch.setattr(MixtureLoop, "_contributions", moved)
-    patch.setattr(MixtureFit, "learn_centres", lambda self, *noisy: None)
+    patch.setattr(MixtureRun, "_contributions", moved)
+    patch.setattr(MixtureFit, "estimate_centres", lambda self, *noisy: None)
 
 
-def labeller_follows_exact_gradients(patch: pytest.MonkeyPatch) -> None:
+def classifier_follows_exact_gradients(patch: pytest.MonkeyPatch) -> None:
     """The descent keeps the gradient it made for the release, and follows that."""
-    factors, follow = Descent.factors, Descent.follow
+    factors, follow = NoisyGradientDescent.factors, NoisyGradientDescent.apply_gradient
 
-    def kept(self: Descent) -> Any:
+    def kept(self: NoisyGradientDescent) -> Any:
         self.exact = factors(self)
         return self.exact
 
-    def exactly(self: Descent, released: np.ndarray) -> None:
+    def exactly(self: NoisyGradientDescent, released: np.ndarray) -> None:
         if not hasattr(self, "exact"):
             self.exact = factors(self)
         follow(self, self.exact.left.T @ self.exact.right)
 
-    patch.setattr(Descent, "factors", kept)
-    patch.setattr(Descent, "follow", exactly)
+    patch.setattr(NoisyGradientDescent, "factors", kept)
+    patch.setattr(NoisyGradientDescent, "apply_gradient", exactly)
 
 
 def labels_by_their_frequency(patch: pytest.MonkeyPatch) -> None:
     """Synthetic images are asked for with the classes of private records."""
-    init, propose = TeacherLoop.__init__, StudentTrainer.propose
+    init, propose = DataLensRun.__init__, StudentTrainer.propose
 
-    def remembered(self: TeacherLoop, parameters: Any, plan: Any, dataset: Any, *others: Any) -> None:
+    def remembered(self: DataLensRun, parameters: Any, plan: Any, dataset: Any, *others: Any) -> None:
         init(self, parameters, plan, dataset, *others)
         self._student.private_labels = dataset.train.labels
 
@@ -286,20 +300,20 @@ def labels_by_their_frequency(patch: pytest.MonkeyPatch) -> None:
         labels[:] = labels.new_tensor(self.private_labels[:count])
         return images, labels
 
-    patch.setattr(TeacherLoop, "__init__", remembered)
+    patch.setattr(DataLensRun, "__init__", remembered)
     patch.setattr(StudentTrainer, "propose", by_frequency)
 
 
 def teachers_in_the_generator(patch: pytest.MonkeyPatch) -> None:
     """Everything trainable is saved under one name."""
-    generator = TeacherLoop.generator
+    generator = DataLensRun.generator
 
-    def saved(self: TeacherLoop) -> Any:
+    def saved(self: DataLensRun) -> Any:
         released = generator(self)
-        released.tensors.update({f"d_{name}": value for name, value in self._voters.state().items()})
+        released.tensors.update({f"d_{name}": value for name, value in self._pool.state().items()})
         return released
 
-    patch.setattr(TeacherLoop, "generator", saved)
+    patch.setattr(DataLensRun, "generator", saved)
 
 
 PLANTS = (
@@ -315,6 +329,8 @@ PLANTS = (
     Plant("reservations of other jobs not counted", "R39", reservations_are_not_counted),
     Plant("ledger log not written", "R49", log_is_not_written),
     Plant("restored backup believed", "R49", restored_backup_is_believed),
+    Plant("log audited at the start only", "R49", log_is_audited_at_the_start_only),
+    Plant("frozen account states its journal alone", "R49", frozen_accounts_state_their_journal),
     Plant("uploaded again with a fresh budget", "R48", uploads_are_always_new),
     Plant("reordered upload not recognised", "R48", order_enters_the_fingerprint),
     Plant("uploaded again with other privacy units", "R48", other_units_share_an_account),
@@ -324,7 +340,7 @@ PLANTS = (
     Plant("draws left out of the audit", "R52", draws_are_not_audited),
     Plant("exact class means in the generator", "R4", exact_means_in_the_generator),
     Plant("exact centres of components in the generator", "R4", exact_centres_in_the_generator),
-    Plant("labeller follows exact gradients", "R4", labeller_follows_exact_gradients),
+    Plant("classifier follows exact gradients", "R4", classifier_follows_exact_gradients),
     Plant("clipping length taken from the records", "R4", scale_from_the_records),
     Plant("labels drawn by their private frequency", "R4", labels_by_their_frequency),
     Plant("teachers saved with the generator", "B13", teachers_in_the_generator),

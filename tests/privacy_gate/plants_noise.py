@@ -116,7 +116,7 @@ def _released(patch: pytest.MonkeyPatch, noisy: Callable[[Mechanism, np.ndarray,
     def release(self: Mechanism, contributions: Any, *, step: int, account: Any, noise: NoiseSource) -> Any:
         stored = account.replay(step)
         if stored is None:
-            exact = self.total(contributions())
+            exact = self.exact_sum(contributions())
             account.charge(step, self.label(), self.cost())
             stored = noisy(self, exact, noise)
             account.store(step, stored)
@@ -187,7 +187,7 @@ def price_looks_at_votes(patch: pytest.MonkeyPatch) -> None:
     """A data-dependent charge: cheaper when the teachers agree."""
 
     def release(self: Mechanism, contributions: Any, *, step: int, account: Any, noise: NoiseSource) -> Any:
-        exact = self.total(contributions())
+        exact = self.exact_sum(contributions())
         agreement = np.abs(exact).max() / max(1, np.abs(exact).sum())
         account.charge(step, self.label(), math.ceil(self.cost() * (1 - agreement / 2)))
         stored = exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)

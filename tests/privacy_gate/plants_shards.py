@@ -10,10 +10,10 @@ import torch
 
 from datalens_service.data import dataset, partition, units
 from datalens_service.data.dataset import Split
-from datalens_service.models import shards, teachers
-from datalens_service.models.adam import Slots
-from datalens_service.models.networks import Dense
-from datalens_service.models.teachers import TeacherEnsemble
+from datalens_service.models.adam import AdamState
+from datalens_service.models.teachers import batches, ensemble
+from datalens_service.models.teachers.ensemble import TeacherEnsemble
+from datalens_service.models.teachers.networks import Dense
 
 from .plant import Plant
 
@@ -83,13 +83,13 @@ def units_are_numbered(patch: pytest.MonkeyPatch) -> None:
 
 def optimiser_is_shared(patch: pytest.MonkeyPatch) -> None:
     """Blocks of teachers take turns in one slot whose Adam moments stay there."""
-    block = Slots.block
+    block = AdamState.block
 
-    def shared(self: Slots, rows: slice) -> Slots:
+    def shared(self: AdamState, rows: slice) -> AdamState:
         slot = block(self, slice(0, rows.stop - rows.start))
         return block(self, rows)._replace(first=slot.first, second=slot.second)
 
-    patch.setattr(Slots, "block", shared)
+    patch.setattr(AdamState, "block", shared)
 
 
 def normalisation_is_shared(patch: pytest.MonkeyPatch) -> None:
@@ -104,25 +104,25 @@ def normalisation_is_shared(patch: pytest.MonkeyPatch) -> None:
 
 def gradients_are_clipped_together(patch: pytest.MonkeyPatch) -> None:
     """A global norm over the stacked gradients, as an optimiser's clipping helper computes it."""
-    adam_step = teachers.adam_step
+    adam_step = ensemble.adam_step
 
-    def clipped(slots: Slots, gradients: dict[str, torch.Tensor], *others: Any) -> None:
+    def clipped(adam_state: AdamState, gradients: dict[str, torch.Tensor], *others: Any) -> None:
         norm = torch.sqrt(sum(value.square().sum() for value in gradients.values()))
-        adam_step(slots, {name: value / norm.clamp_min(1e-3) for name, value in gradients.items()}, *others)
+        adam_step(adam_state, {name: value / norm.clamp_min(1e-3) for name, value in gradients.items()}, *others)
 
-    patch.setattr(teachers, "adam_step", clipped)
+    patch.setattr(ensemble, "adam_step", clipped)
 
 
 def batches_reach_into_the_next_shard(patch: pytest.MonkeyPatch) -> None:
     """A batch that starts near the end of a shard goes on behind it."""
 
-    def draw(self: shards.ShardSampler, step: int) -> torch.Tensor:
+    def draw(self: batches.ShardSampler, step: int) -> torch.Tensor:
         numbers = np.random.default_rng([self._seed, step]).random(len(self._sizes))
         first = (torch.from_numpy(numbers) * self._sizes).to(torch.int64)
         places = (self._starts + first)[:, None] + torch.arange(self._batch_size)
         return places.clamp_max(len(self._images) - 1)
 
-    patch.setattr(shards.ShardSampler, "_draw", draw)
+    patch.setattr(batches.ShardSampler, "_draw", draw)
 
 
 def shards_are_shuffled_with_one_stream(patch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def shards_are_shuffled_with_one_stream(patch: pytest.MonkeyPatch) -> None:
         stream = np.random.default_rng(seed)
         return np.concatenate([*(stream.permutation(rows) for rows in found), np.zeros(1, dtype=np.int64)])
 
-    patch.setattr(shards, "_shuffled", shuffled)
+    patch.setattr(batches, "_shuffled", shuffled)
 
 
 def row_numbers_order_the_batches(patch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def row_numbers_order_the_batches(patch: pytest.MonkeyPatch) -> None:
         keys = np.random.default_rng(seed).random(1 + max((rows.max(initial=0) for rows in found), default=0))
         return np.concatenate([*(rows[np.argsort(keys[rows])] for rows in found), np.zeros(1, dtype=np.int64)])
 
-    patch.setattr(shards, "_shuffled", shuffled)
+    patch.setattr(batches, "_shuffled", shuffled)
 
 
 def empty_teachers_vote(patch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ from .plant import Plant
 
 def guard_lets_all_through(patch: pytest.MonkeyPatch) -> None:
     """The row guard returns what it was given."""
-    patch.setattr(VoteMechanism, "within_bound", lambda self, votes: votes)
+    patch.setattr(VoteMechanism, "zero_out_of_bound_rows", lambda self, votes: votes)
 
 
 def guard_counts_in_narrow_integers(patch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def guard_counts_in_narrow_integers(patch: pytest.MonkeyPatch) -> None:
         squared = votes.to(torch.int8).square().sum(dim=-1, keepdim=True, dtype=torch.int8)
         return votes * (squared <= self.row_bound_squared)
 
-    patch.setattr(VoteMechanism, "within_bound", narrow)
+    patch.setattr(VoteMechanism, "zero_out_of_bound_rows", narrow)
 
 
 def one_more_coordinate(patch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def values_instead_of_signs(patch: pytest.MonkeyPatch) -> None:
     guard_lets_all_through(patch)
 
     def values(self: TopAgg, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        return (1000 * topagg.finite_and_clipped(gradients, self.clip)).to(torch.int64)
+        return (1000 * topagg.clip_and_sanitize(gradients, self.clip)).to(torch.int64)
 
     patch.setattr(TopAgg, "encode", values)
 
@@ -81,7 +81,7 @@ def values_instead_of_signs(patch: pytest.MonkeyPatch) -> None:
 def not_a_number_votes(patch: pytest.MonkeyPatch) -> None:
     """NaN passes the clamp, is the largest of all, and gets a sign."""
     for module in (topagg, klevel):
-        patch.setattr(module, "finite_and_clipped", lambda gradients, clip: gradients.clamp(-clip, clip))
+        patch.setattr(module, "clip_and_sanitize", lambda gradients, clip: gradients.clamp(-clip, clip))
 
 
 def infinities_vote(patch: pytest.MonkeyPatch) -> None:
@@ -91,47 +91,47 @@ def infinities_vote(patch: pytest.MonkeyPatch) -> None:
         return torch.where(gradients.isnan().any(dim=-1, keepdim=True), 0.0, gradients).clamp(-clip, clip)
 
     for module in (topagg, klevel):
-        patch.setattr(module, "finite_and_clipped", nan_only)
+        patch.setattr(module, "clip_and_sanitize", nan_only)
 
 
 def normalised_by_the_largest_of_all(patch: pytest.MonkeyPatch) -> None:
     """The scale of a row is taken from the whole block: one teacher silences the others."""
-    clip_rows = topagg.finite_and_clipped
+    clip_rows = topagg.clip_and_sanitize
 
     def scaled(gradients: torch.Tensor, clip: float) -> torch.Tensor:
         finite = clip_rows(gradients, float("inf"))
         return (finite / finite.abs().max().clamp_min(1e-30)).mul(1e3).round().clamp(-clip, clip)
 
-    patch.setattr(topagg, "finite_and_clipped", scaled)
+    patch.setattr(topagg, "clip_and_sanitize", scaled)
 
 
 def top_k_after_the_sum(patch: pytest.MonkeyPatch) -> None:
     """Dense signs are summed and the largest sums kept: one teacher moves the selection."""
-    total = VoteMechanism.total
+    total = VoteMechanism.exact_sum
 
     def selected(self: VoteMechanism, contributions: Any) -> np.ndarray:
         sums = total(self, contributions)
         bar = np.sort(np.abs(sums), axis=-1)[:, -min(8, sums.shape[-1])][:, None]
         return np.where(np.abs(sums) >= bar, sums, 0)
 
-    patch.setattr(VoteMechanism, "total", selected)
+    patch.setattr(VoteMechanism, "exact_sum", selected)
 
 
 def threshold_before_the_noise(patch: pytest.MonkeyPatch) -> None:
     """The decision falls on the exact sum: one vote moves whole coordinates from 0 to N."""
-    total = VoteMechanism.total
+    total = VoteMechanism.exact_sum
 
     def decided(self: VoteMechanism, contributions: Any) -> np.ndarray:
         sums = total(self, contributions)
         return self.num_teachers * np.sign(sums) * (np.abs(sums) >= self.num_teachers // 4)
 
-    patch.setattr(VoteMechanism, "total", decided)
+    patch.setattr(VoteMechanism, "exact_sum", decided)
 
 
 def sketches_are_not_truncated(patch: pytest.MonkeyPatch) -> None:
     """Collisions lengthen tables beyond √(rows·k), and no guard behind it."""
     guard_lets_all_through(patch)
-    patch.setattr(count_sketch, "_truncated", lambda tables, bound: tables)
+    patch.setattr(count_sketch, "_truncate", lambda tables, bound: tables)
 
 
 def sketches_cost_one_row(patch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def sketches_cost_one_row(patch: pytest.MonkeyPatch) -> None:
 def levels_without_a_row_norm(patch: pytest.MonkeyPatch) -> None:
     """The smaller norm is charged for and not enforced."""
     guard_lets_all_through(patch)
-    patch.setattr(KLevel, "_shortened", lambda self, rows: rows)
+    patch.setattr(KLevel, "_shorten", lambda self, rows: rows)
 
 
 def long_records_are_summed(patch: pytest.MonkeyPatch) -> None:
@@ -214,7 +214,7 @@ def units_cost_like_records(patch: pytest.MonkeyPatch) -> None:
 def units_hold_more_than_declared(patch: pytest.MonkeyPatch) -> None:
     """All records of a unit are summed, however many were declared."""
     for room in (moments, cross_product):
-        patch.setattr(room, "place_in_unit", lambda units: np.zeros(len(units), dtype=np.int64))
+        patch.setattr(room, "position_in_unit", lambda units: np.zeros(len(units), dtype=np.int64))
 
 
 def one_factor_is_not_clipped(patch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def every_image_counts(patch: pytest.MonkeyPatch) -> None:
     def images(self: AccuracyCount, contributions: Answers) -> np.ndarray:
         return np.array([np.count_nonzero(contributions.right)], dtype=np.int64)
 
-    patch.setattr(AccuracyCount, "total", images)
+    patch.setattr(AccuracyCount, "exact_sum", images)
 
 
 def accuracy_is_a_share_already(patch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The mutation gate (soundness R33): every planted bug is caught, and the product as it is raises no alarm."""
+"""The mutation gate: every planted bug is caught, and the product as it is raises no alarm."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import create_engine, text
 
 from datalens_service.data.dataset import Schema
+from datalens_service.errors import DatalensError
 from datalens_service.store import datasets, jobs, leases
 from datalens_service.store.account import JobAccount
 from datalens_service.store.chain import Balance, Entry
@@ -72,6 +74,16 @@ def running_job(database: Database, units: int = 1000, **changes: Any) -> tuple[
     dataset = new_dataset(database)
     lease = claimed(database, new_job(database, dataset.id, units, **changes).id)
     return dataset, lease, account_of(database, lease)
+
+
+def charge_until_refused(charge: Callable[[int], None], first_step: int = 0) -> int:
+    """How many charges were accepted, each of which a draw may follow."""
+    for step in range(first_step, first_step + 100):
+        try:
+            charge(step)
+        except DatalensError:
+            return step - first_step
+    raise AssertionError("nothing was ever refused")
 
 
 def later() -> datetime:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 # Here once, so that no forked worker has to import it.
-import datalens_service.methods.teacher_loop  # noqa: F401
+import datalens_service.methods.datalens.training_run  # noqa: F401
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.errors import StaleLease, StoreUnavailable
 from datalens_service.privacy.randomness import NoiseSource
@@ -104,9 +104,10 @@ class _Log(LedgerLog):
         super().__init__(path)
         self._passage = passage
 
-    def append(self, line: LogLine) -> None:
-        super().append(line)
+    def append(self, line: LogLine, checked: int) -> int:
+        length = super().append(line, checked)
         self._passage.at(BEFORE_COMMIT)
+        return length
 
 
 class _Account(JobAccount):

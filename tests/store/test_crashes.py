@@ -93,7 +93,7 @@ def test_a_worker_stopped_at_any_point_and_woken_after_its_job_was_given_away_dr
 def test_postgresql_takes_the_locks_from_a_worker_stopped_before_its_commit(
     postgresql_database: Database, record_property: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server ends its session, so another can claim the job. The line in the log counts at the next audit."""
+    """The server ends its session, so another can claim the job. The line in the log counts at the next charge."""
     dataset, lease, _ = running_job(postgresql_database, units=2 * sum(COSTS))
     workplace = Workplace.of(postgresql_database)
     with monkeypatch.context() as patched:
@@ -106,7 +106,7 @@ def test_postgresql_takes_the_locks_from_a_worker_stopped_before_its_commit(
     assert workplace.draws() == before
 
     _finish(postgresql_database, second_lease)
-    assert verified(postgresql_database, dataset.id).total_charged == sum(COSTS)
+    assert verified(postgresql_database, dataset.id).total_charged == sum(COSTS) + COSTS[3]
     assert check_against_log(postgresql_database) == ()
     assert verified(postgresql_database, dataset.id).total_charged == sum(COSTS) + COSTS[3]
     assert _stored_steps(postgresql_database) == list(range(STEPS))

@@ -21,6 +21,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import DatasetState
 from datalens_service.store.fingerprints import fingerprints
 from datalens_service.store.jobs import JobState
+from datalens_service.store.joining import joined
 from datalens_service.store.tables import AccountRow, RecordFingerprintRow
 
 from .books import (
@@ -136,6 +137,26 @@ def test_deletion_does_not_give_a_fresh_budget(database: Database) -> None:
     datasets.delete(database, first.id)
     again = new_dataset(database)
     assert state_of(database, again.id).charged_units == 1000
+
+
+def test_a_default_delta_is_not_taken_over_from_the_account(database: Database) -> None:
+    """Jobs state it: it would tell that the upload shares a record with one of that δ."""
+    new_dataset(database, epsilon=EPSILON, delta=1e-6)
+    with pytest.raises(StateConflict, match="name this delta") as error:
+        new_dataset(database, images()[:5], epsilon=None, delta=None)
+    assert error.value.extra == {"epsilon": EPSILON, "delta": 1e-6}
+    new_dataset(database, images()[:5], epsilon=None, delta=1e-6)
+
+
+def test_what_an_upload_joined_is_told(database: Database) -> None:
+    first = new_dataset(database)
+    assert (first.known_records, joined(database, first.id, first.known_records)) == (0, None)
+    second = new_dataset(database, np.concatenate([images()[:3], images(5)]), epsilon=None)
+    told = joined(database, second.id, second.known_records)
+    assert told is not None
+    assert (told.known_records, told.dataset_ids) == (3, (first.id,))
+    assert (told.epsilon, told.delta, told.epsilon_spent, told.epsilon_remaining) == (EPSILON, DELTA, 0, EPSILON)
+    assert joined(database, first.id) is None
 
 
 @pytest.mark.parametrize("changes", [{"epsilon": 2.0}, {"epsilon": 0.5}, {"delta": 1e-6}])

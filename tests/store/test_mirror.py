@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from datalens_service.errors import LedgerCorrupt, StoreUnavailable
+from datalens_service.errors import InsufficientStorage, LedgerCorrupt
 from datalens_service.store.database import Database
 from datalens_service.store.mirror import LedgerLog, LogLine
 
@@ -28,12 +28,12 @@ def log(tmp_path: Path) -> LedgerLog:
 def test_lines_come_back_in_order(log: LedgerLog) -> None:
     assert log.read() == []
     for number in range(5):
-        log.append(line(number))
+        log.add(line(number))
     assert log.read() == [line(number) for number in range(5)]
 
 
 def test_the_log_is_for_its_owner_only(log: LedgerLog) -> None:
-    log.append(line(0))
+    log.add(line(0))
     assert log.path.stat().st_mode & 0o077 == 0
 
 
@@ -46,7 +46,7 @@ def test_a_line_is_on_the_disk_when_append_returns(log: LedgerLog, monkeypatch: 
 
     monkeypatch.setattr(os, "fsync", sync)
     for number in range(3):
-        log.append(line(number))
+        log.add(line(number))
         found = log.path.stat()
         assert synced[found.st_ino] == found.st_size
     assert log.path.parent.stat().st_ino in synced
@@ -54,35 +54,47 @@ def test_a_line_is_on_the_disk_when_append_returns(log: LedgerLog, monkeypatch: 
 
 @pytest.mark.parametrize("cut", [1, 10, 100])
 def test_a_line_cut_off_by_a_crash_never_happened(log: LedgerLog, cut: int) -> None:
-    log.append(line(0))
-    log.append(line(1))
+    log.add(line(0))
+    log.add(line(1))
     os.truncate(log.path, log.path.stat().st_size - cut)
     assert log.read() == [line(0)]
-    log.append(line(2))
+    log.add(line(2))
     assert log.read() == [line(0), line(2)]
 
 
 def test_a_first_line_cut_off_by_a_crash_never_happened(log: LedgerLog) -> None:
-    log.append(line(0))
+    log.add(line(0))
     os.truncate(log.path, 7)
     assert log.read() == []
-    log.append(line(1))
+    log.add(line(1))
     assert log.read() == [line(1)]
 
 
 @pytest.mark.parametrize("damage", ["not json", '{"account_id": "acc"}', ""])
 def test_a_damaged_line_in_the_middle_stops_everything(log: LedgerLog, damage: str) -> None:
-    log.append(line(0))
+    log.add(line(0))
     with log.path.open("a") as file:
         file.write(damage + "\n")
-    log.append(line(1))
+    log.add(line(1))
     with pytest.raises(LedgerCorrupt, match="Line 2"):
         log.read()
 
 
+def test_a_withdrawn_line_is_not_read_and_the_log_keeps_its_length(log: LedgerLog) -> None:
+    """Others may have read it, and remember how long the log was."""
+    ends = [log.append(line(number).model_copy(update={"account_id": str(number)}), 0) for number in range(3)]
+    middle = log.read()[1]
+    log.withdraw(middle, ends[1])
+    log.withdraw(middle, ends[2])
+    assert [found.seq for found in log.read()] == [0, 2]
+    assert log.path.stat().st_size == ends[2]
+    assert log.check("1", ends[0]) == ends[2]
+    assert log.append(middle, ends[0]) > ends[2]
+
+
 def test_lines_of_several_processes_do_not_mix(log: LedgerLog) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: LedgerLog(log.path).append(line(number)), range(200)))
+        list(pool.map(lambda number: LedgerLog(log.path).add(line(number)), range(200)))
     assert sorted(found.seq for found in log.read()) == list(range(200))
 
 
@@ -105,9 +117,10 @@ def test_a_charge_is_in_the_log_before_it_is_committed(
     seen: list[int] = []
 
     class Witness(LedgerLog):
-        def append(self, line: LogLine) -> None:
-            super().append(line)
+        def append(self, line: LogLine, checked: int) -> int:
+            length = super().append(line, checked)
             seen.append(state_of(database, dataset.id).charged_units)
+            return length
 
     monkeypatch.setattr(database, "log", Witness(tmp_path / "witness.log"))
     account.charge(0, "votes", 10)
@@ -117,11 +130,10 @@ def test_a_charge_is_in_the_log_before_it_is_committed(
 
 def test_a_full_disk_under_the_log_books_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, _, account = running_job(database)
-    account.charge(0, "votes", 10)
     monkeypatch.setattr(database, "log", LedgerLog(Path("/dev/full")))
-    with pytest.raises(StoreUnavailable, match="free its disk"):
-        account.charge(1, "votes", 10)
-    assert state_of(database, dataset.id).charged_units == 10
+    with pytest.raises(InsufficientStorage, match="free its disk"):
+        account.charge(0, "votes", 10)
+    assert state_of(database, dataset.id).charged_units == 0
     verified(database, dataset.id)
 
 
@@ -138,7 +150,7 @@ def test_a_log_that_takes_half_a_line_books_nothing(sqlite_database: Database, m
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, previous[1]))
     try:
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(InsufficientStorage):
             account.charge(1, "votes", 10)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, previous)

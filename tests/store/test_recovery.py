@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StaleLease, StoreUnavailable
+from datalens_service.errors import BudgetExceeded, InsufficientStorage, LedgerCorrupt, StaleLease
 from datalens_service.store import jobs, leases
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import JobState
-from datalens_service.store.mirror import LedgerLog
+from datalens_service.store.mirror import LedgerLog, LogLine
 from datalens_service.store.recovery import check_against_log
 
 from .backups import back_up
@@ -144,8 +144,8 @@ def test_a_charge_whose_commit_failed_is_counted(database: Database, monkeypatch
     dataset, lease, account = running_job(database, units=1000)
 
     class DiesAfterTheLine(LedgerLog):
-        def append(self, line: object) -> None:
-            super().append(line)  # type: ignore[arg-type]
+        def append(self, line: LogLine, checked: int) -> int:
+            super().append(line, checked)
             raise RuntimeError("power cut")
 
     assert database.log is not None
@@ -188,7 +188,7 @@ def test_a_line_that_is_twice_in_the_log_is_recovered_once(database: Database) -
     account.charge(0, "votes", 10)
     backup.restore()
     assert database.log is not None
-    database.log.append(database.log.read()[0])
+    database.log.add(database.log.read()[0])
     check_against_log(database)
     assert state_of(database, dataset.id).charged_units == 10
 
@@ -259,7 +259,7 @@ def test_a_full_disk_under_the_database_books_nothing(sqlite_database: Database)
         for step in range(1, 1000):
             account.charge(step, "x" * 1000, 10)
 
-    with pytest.raises(StoreUnavailable, match="did not happen"):
+    with pytest.raises(InsufficientStorage, match="disk of the database"):
         charge_until_it_fails()
     sqlite_database.dispose()
     found = state_of(sqlite_database, dataset.id)

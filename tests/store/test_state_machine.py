@@ -40,8 +40,6 @@ from .model import Books, Charge
 LIMIT = limit_units(EPSILON, DELTA)
 # A tenth of the budget, so that refusals are as frequent as successes.
 SHARE = LIMIT // 10
-# Not of a single colour: such an image alone is no reason to join a budget.
-PIXELS = np.arange(16, dtype=np.uint8).reshape(4, 4, 1)
 
 
 class PowerCutError(RuntimeError):
@@ -53,11 +51,12 @@ class CuttingLog(LedgerLog):
 
     cut_next = False
 
-    def append(self, line: LogLine) -> None:
-        super().append(line)
+    def append(self, line: LogLine, checked: int) -> int:
+        length = super().append(line, checked)
         if self.cut_next:
             self.cut_next = False
             raise PowerCutError
+        return length
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -102,7 +101,7 @@ class StoreMachine(RuleBasedStateMachine):
                 dataset_id=dataset_id,
                 name="x",
                 schema=Schema(channels=1, height=4, width=4, class_names=("a",), num_units=len(records)),
-                images=np.stack([PIXELS + np.uint8(16 * record) for record in sorted(records)]),
+                images=np.stack([np.eye(4, dtype=np.uint8)[..., None] * (record + 1) for record in sorted(records)]),
                 format="npz",
                 has_test=False,
                 records_path="/nowhere",

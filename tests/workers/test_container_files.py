@@ -68,6 +68,13 @@ def test_api_and_workers_share_data_and_ledger_and_nothing_else(services: dict[s
     assert services[name]["cap_drop"] == ["ALL"]
 
 
+def test_api_and_workers_are_one_user_as_their_files_are_for_that_user_alone(services: dict[str, Any]) -> None:
+    assert all("user" not in services[name] for name in OURS)
+    image = (ROOT / "Dockerfile").read_text()
+    assert re.findall(r"^USER (.*)$", image, re.MULTILINE) == ["datalens"]
+    assert "--mode 0700 /data /ledger" in image
+
+
 def test_only_the_api_can_be_reached_and_only_from_this_machine(services: dict[str, Any]) -> None:
     published = {name: service["ports"] for name, service in services.items() if "ports" in service}
     assert list(published) == ["api"]

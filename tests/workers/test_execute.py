@@ -16,12 +16,13 @@ import workers.execute
 import workers.measuring
 from datalens_service import logs
 from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
-from datalens_service.models.generator import Generator
+from datalens_service.models.generators.generator import Generator
 from datalens_service.store import jobs, leases, pausing
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.bundle_verification import verify
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.leases import Lease
+from datalens_service.store.statement import account_of, journal
 from deployments.deployment import MOMENTS, QUICK, VOTES, Deployment, lamps
 from workers.execute import execute
 from workers.observer import PauseRequested, ShutdownRequested
@@ -35,7 +36,7 @@ RELEASABLE = {
     "report-releasable.json",
     "report-releasable.html",
 }
-PRIVATE = {"report.json", "report.html"}
+PRIVATE = {"report.json", "report.html", "account-proof.json"}
 
 
 def run(local: Deployment, lease: Lease, observe: Any = None) -> Job:
@@ -74,7 +75,7 @@ def test_job_leaves_all_its_files_and_no_private_state(local: Deployment) -> Non
     ended = run(local, local.claim(job), lambda phase, *_: phases.append(phase))
 
     assert (ended.state, ended.error) == (JobState.SUCCEEDED, None)
-    assert list(dict.fromkeys(phases)) == ["training", "evaluating", "packaging"]
+    assert list(dict.fromkeys(phases)) == ["training", "packaging", "evaluating", "reporting"]
     made = artifacts(local).list_artifacts(job.id)
     assert {file.name for file in made if file.releasable} == RELEASABLE
     assert {file.name for file in made if not file.releasable} == PRIVATE
@@ -101,28 +102,37 @@ def test_report_says_what_the_ledger_says(local: Deployment) -> None:
     assert lifetime["remaining"] == now.epsilon_remaining
 
 
-def test_bundle_of_a_job_verifies(local: Deployment) -> None:
+def test_both_proofs_of_a_job_verify(local: Deployment) -> None:
     job = local.submit(QUICK)
     run(local, local.claim(job))
 
-    bundle = artifacts(local).releasable(job.id, "privacy.json").path
+    proof = artifacts(local).releasable(job.id, "privacy.json").path
+    account = artifacts(local).get(job.id, "account-proof.json").path
 
-    verdict = verify(bundle.read_bytes())
-    assert verdict.holds, verdict.contradiction
-    assert read(local, job, "privacy.json")["card"] == read(local, job, "card.json")
+    for path in (proof, account):
+        verdict = verify(path.read_bytes())
+        assert verdict.holds, verdict.contradiction
+        assert read(local, job, path.name)["card"] == read(local, job, "card.json")
+    with pytest.raises(NotFound):
+        artifacts(local).releasable(job.id, "account-proof.json")
 
 
-def test_bundle_that_tells_of_a_shared_record_is_not_for_others(local: Deployment) -> None:
+def test_only_the_owner_learns_that_two_uploads_share_a_record(local: Deployment) -> None:
     stored = local.upload(lamps())
-    local.upload(lamps())
+    other = local.upload(lamps())
     job = local.submit(QUICK, stored)
     run(local, local.claim(job))
 
-    with pytest.raises(NotFound):
-        artifacts(local).releasable(job.id, "privacy.json")
-    assert verify(artifacts(local).get(job.id, "privacy.json").path.read_bytes()).holds
     assert read(local, job, "report.json")["privacy"]["lifetime"]["linked"]
     assert read(local, job, "report-releasable.json")["privacy"]["lifetime"] is None
+    with local.database.session() as session:
+        account = account_of(session, stored.id)
+        heads = [entry.hash for entry in journal(session, account.id)]
+    for file in artifacts(local).list_artifacts(job.id):
+        if file.releasable:
+            content = file.path.read_bytes()
+            for told in (other.id, account.id, *heads):
+                assert told.encode() not in content, file.name
 
 
 def test_packed_images_are_what_the_generator_draws(local: Deployment) -> None:
@@ -192,17 +202,17 @@ def test_job_that_can_go_on_elsewhere_does_not_end(
     assert local.job(job).state == JobState.RUNNING
 
 
-def test_cancelled_job_has_no_files_and_keeps_its_charge(local: Deployment) -> None:
+def test_job_cancelled_in_training_has_no_images_and_keeps_its_charge(local: Deployment) -> None:
     job = local.submit(QUICK)
 
-    def cancel(phase: str, _value: int, _maximum: int) -> None:
-        if phase == "packaging" and not local.job(job).cancel_requested:
+    def cancel(_phase: str, value: int, _maximum: int) -> None:
+        if value == 2 and not local.job(job).cancel_requested:
             jobs.request_cancel(local.database, job.id)
 
     ended = run(local, local.claim(job), cancel)
 
-    assert ended.state == JobState.CANCELLED
-    assert ended.charged_units == job.reserved_units
+    assert (ended.state, ended.released_at) == (JobState.CANCELLED, None)
+    assert 0 < ended.charged_units < job.reserved_units
     assert not private_files(local)
 
 
@@ -306,10 +316,10 @@ def test_a_card_that_claims_more_classes_than_were_priced_is_told_apart(local: D
     votes = {**VOTES, "method": {**VOTES["method"], "shards": "class_pure", "steps": 2}}
     job = local.submit(votes)
     run(local, local.claim(job))
-    bundle = read(local, job, "privacy.json")
-    assert verify(json.dumps(bundle).encode()).holds
+    proof = read(local, job, "privacy.json")
+    assert verify(json.dumps(proof).encode()).holds
 
-    bundle["card"]["privacy"]["classes_per_unit"] = 2
+    proof["card"]["privacy"]["classes_per_unit"] = 2
 
-    verdict = verify(json.dumps(bundle).encode())
+    verdict = verify(json.dumps(proof).encode())
     assert "as many records and classes" in (verdict.contradiction or "")

@@ -12,11 +12,11 @@ from sqlalchemy import select
 
 from datalens_service.errors import InvalidSpec, NotFound, StateConflict
 from datalens_service.mechanisms import AccuracyCount, Mechanism
-from datalens_service.store import datasets, jobs, leases, measurements
+from datalens_service.store import datasets, generators, jobs, leases, measurements
 from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.jobs import Job, JobState
 from datalens_service.store.statement import statement
-from datalens_service.store.tables import JobRow
+from datalens_service.store.tables import DEFAULT_TENANT, JobRow
 from datalens_service.store.verification import verify_chain
 from deployments.deployment import QUICK, Deployment, lamps
 from workers.execute import execute
@@ -72,6 +72,8 @@ def test_it_is_not_a_job_among_jobs_and_never_waits_for_a_worker(local: Deployme
     run(local, job)
     assert [one.id for one in jobs.list_jobs(local.database).items] == [job.id]
     assert leases.next_queued(local.database) == ()
+    made = generators.list_generators(local.database, DEFAULT_TENANT).items
+    assert [generator.job_id for generator in made] == [job.id], "a figure has no generator"
     with local.database.session() as session:
         rows = session.scalars(select(JobRow).where(JobRow.measured_job_id == job.id)).all()
         assert [(row.state, row.charged_units, row.reserved_units, row.dataset_id) for row in rows] == [
@@ -141,7 +143,7 @@ def test_nothing_of_the_set_aside_images_is_in_what_others_get(
             return np.array([round(share * 400)], dtype=np.int64)
 
         with monkeypatch.context() as patch:
-            patch.setattr(AccuracyCount, "total", counted)
+            patch.setattr(AccuracyCount, "exact_sum", counted)
             patch.setattr(AccuracyCount, "decode", lambda self, noisy: 50.0)
             job = local.submit(asking(aside))
             run(local, job)

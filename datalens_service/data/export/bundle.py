@@ -1,6 +1,8 @@
-"""A whole data set as one zip: images, card, licence, checksums, Croissant, datasheet and proof of its privacy.
+"""A release archive, a whole data set as one zip: images, card, licence, checksums, Croissant, datasheet and proof.
 
-README.md  datasheet.md  croissant.json  classes.json  provenance.json  privacy.json  LICENSE  NOTICE  SHA256SUMS
+README.md  datasheet.md  croissant.json  classes.json  provenance.json  privacy.json  LICENSE  NOTICE
+SHA256SUMS             of every other file
+SHA256SUMS.sig.json    signature of the sums, so of every file
 data/train-00000-of-00001.parquet | data/synthetic.npz | data/train-00000.tar | data/train/<class>/<n>.png
 """
 
@@ -19,6 +21,7 @@ from datalens_service.data.export.fixed_zip import fixed_entry
 from datalens_service.data.export.licence import licence_text
 from datalens_service.data.export.pages import dataset_card, datasheet, description
 from datalens_service.data.export.provenance import provenance
+from datalens_service.signatures import SigningKey
 
 
 class Place(NamedTuple):
@@ -41,6 +44,10 @@ PLACES: Final[dict[str, Place]] = {
 }
 """By key of `WRITERS`."""
 
+SUMS: Final = "SHA256SUMS"
+SUMS_SIGNATURE: Final = "SHA256SUMS.sig.json"
+SUMS_FORMAT: Final = "datalens-checksums/1"
+
 _PICTURE: Final = "image/png"
 _NOTICE: Final = (
     "The images in this data set are synthetic: they were drawn from a generator and show nobody and nothing real.\n"
@@ -59,6 +66,7 @@ def write_bundle(
     name: str,
     spdx: str,
     further: Mapping[str, bytes],
+    key: SigningKey,
 ) -> None:
     """Write the zip; equal input gives equal bytes.
 
@@ -70,18 +78,29 @@ def write_bundle(
         count: How many images there are.
         name: Of the data set; public.
         spdx: Key of `LICENCES`.
-        further: More public files by name, for example `privacy.json`.
+        further: More public files by name, `privacy.json`, the proof of the job, among them.
+        key: Of the installation.
     """
     place = PLACES[format]
     sums = _digests(images, place)
     data = DataFile(place.name, place.media_type, sums.get(place.name, ""), images.stat().st_size)
     texts = {**_texts(card, data, count, name, spdx), **further}
     sums |= {file: hashlib.sha256(content).hexdigest() for file, content in texts.items()}
-    lines = "".join(f"{sums[file]}  {file}\n" for file in sorted(sums))
+    lines = "".join(f"{sums[file]}  {file}\n" for file in sorted(sums)).encode()
+    signed = {**texts, SUMS: lines, SUMS_SIGNATURE: _json(key.sign(sums_document(lines))).encode()}
     with zipfile.ZipFile(path, "w") as archive:
-        for file, content in sorted({**texts, "SHA256SUMS": lines.encode()}.items()):
+        for file, content in sorted(signed.items()):
             archive.writestr(fixed_entry(file, zipfile.ZIP_DEFLATED), content)
         _copy_images(images, place, archive)
+
+
+def sums_document(sums: bytes) -> dict[str, Any]:
+    """What is signed of the sums of an archive.
+
+    Args:
+        sums: Content of `SHA256SUMS`.
+    """
+    return {"format": SUMS_FORMAT, "file": SUMS, "sha256": hashlib.sha256(sums).hexdigest()}
 
 
 def _digests(images: Path, place: Place) -> dict[str, str]:

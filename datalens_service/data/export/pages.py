@@ -54,9 +54,9 @@ def dataset_card(card: Mapping[str, Any], count: int, *, name: str, spdx: str, p
         "",
         "## Files",
         "",
-        "`classes.json` names the labels, `privacy.json` holds every number from which the guarantee can be "
-        "recomputed, `report.html` measures, `croissant.json` is for programs, `datasheet.md` answers the usual "
-        "questions, `SHA256SUMS` is checked with `sha256sum -c SHA256SUMS`.",
+        "`classes.json` names the labels, `privacy.json` is the proof of what the images cost (`datalens verify "
+        "privacy.json` recomputes ε from it), `report.html` measures, `croissant.json` is for programs, "
+        "`datasheet.md` answers the usual questions, `SHA256SUMS` is checked with `sha256sum -c SHA256SUMS`.",
         "",
     ]
     return "\n".join(lines)

@@ -19,9 +19,11 @@ from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.bundle import PLACES, write_bundle
 from datalens_service.data.export.licence import LICENCES, licence_text
+from datalens_service.signatures import SigningKey, signer
 
 from ..builders import random_images
 
+KEY = SigningKey(b"of this house")
 CARD: dict[str, Any] = ANSWERS["getJobBundle"]["card"]
 PAGES = {"README.md", "datasheet.md", "croissant.json", "classes.json", "provenance.json", "LICENSE", "NOTICE"}
 IMAGES = random_images(30, 28, 28, 1)
@@ -38,7 +40,9 @@ def unpacked(folder: Path, kind: str, title: str = "Digits: a [test]") -> Path:
     schema = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
     WRITERS[kind](folder / "images", IMAGES, LABELS, schema, CARD)
     further = {"privacy.json": json.dumps(ANSWERS["getJobBundle"]).encode()}
-    write_bundle(folder / "zip", folder / "images", kind, CARD, count=30, name=title, spdx="CC-BY-4.0", further=further)
+    write_bundle(
+        folder / "zip", folder / "images", kind, CARD, count=30, name=title, spdx="CC-BY-4.0", further=further, key=KEY
+    )
     with zipfile.ZipFile(folder / "zip") as archive:
         archive.extractall(folder / kind)
     return folder / kind
@@ -52,7 +56,8 @@ def test_everything_is_there_and_its_sum_is_right(bundle: Path) -> None:
     files = {str(path.relative_to(bundle)) for path in bundle.rglob("*") if path.is_file()}
     assert files > PAGES | {"SHA256SUMS", "privacy.json"}
     sums = dict(reversed(line.split("  ", 1)) for line in (bundle / "SHA256SUMS").read_text().splitlines())
-    assert sums.keys() == files - {"SHA256SUMS"}
+    assert sums.keys() == files - {"SHA256SUMS", "SHA256SUMS.sig.json"}
+    assert signer((bundle / "SHA256SUMS.sig.json").read_bytes()) == KEY.public
     assert all(hashlib.sha256((bundle / name).read_bytes()).hexdigest() == value for name, value in sums.items())
     checked = subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=bundle, capture_output=True)
     assert checked.returncode == 0

@@ -1,0 +1,104 @@
+"""How requests are read: JSON without ambiguous members, text of forms and queries in one notation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, Final, get_args
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, BeforeValidator
+from pydantic_core import PydanticCustomError
+from starlette.exceptions import HTTPException
+
+from datalens_service.notation import RefusedMember, decimal_number, flag, json_value, whole_number
+
+_READERS: Final[dict[Any, Callable[[str], Any]]] = {float: decimal_number, int: whole_number, bool: flag}
+
+
+class StrictRoute(APIRoute):
+    """A route that refuses a JSON body in which a member occurs twice or a number is not finite."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler, reading its body strictly."""
+        handle = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            try:
+                return await handle(_StrictRequest(request.scope, request.receive))
+            except HTTPException as error:
+                # The framework makes a bare 400 of whatever a body that cannot be read raises.
+                if isinstance(error.__cause__, RequestValidationError):
+                    raise error.__cause__ from None
+                raise
+
+        return strict
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        return parsed(await self.body())
+
+
+def parsed(content: bytes) -> Any:
+    """The value of a JSON body.
+
+    Raises:
+        RequestValidationError: A member occurs twice, or a number is not finite; it names the place.
+        ValueError: Not JSON.
+        RecursionError: Nested too deeply.
+    """
+    try:
+        return json_value(content)
+    except RefusedMember as refused:
+        errors = [{"type": refused.code, "loc": ("body", *refused.path), "msg": str(refused)}]
+        raise RequestValidationError(errors, body=json.loads(content)) from None
+
+
+def typed(model: type[BaseModel], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a form as the types that `model` declares.
+
+    Text that is not in plain notation stays text, so that validation refuses it and names the field.
+    """
+    return {name: _typed(model, name, value) for name, value in fields.items()}
+
+
+def _typed(model: type[BaseModel], name: str, value: Any) -> Any:
+    declared = model.model_fields.get(name)
+    if declared is None or not isinstance(value, str):
+        return value
+    for leaf in _leaves(declared.annotation):
+        if leaf in _READERS:
+            return _read(_READERS[leaf], value)
+    return value
+
+
+def _read(reader: Callable[[str], Any], text: str) -> Any:
+    try:
+        return reader(text)
+    except ValueError:
+        return text
+
+
+def _leaves(annotation: Any) -> Iterator[Any]:
+    """The types that an annotation is made of."""
+    parts = get_args(annotation)
+    if not parts:
+        yield annotation
+    for part in parts:
+        yield from _leaves(part)
+
+
+def _digits(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return whole_number(value)
+    except ValueError:
+        raise PydanticCustomError("int_parsing", "Must be a whole number.") from None
+
+
+DIGITS: Final = BeforeValidator(_digits)
+"""For whole numbers in a query or a header; last in its annotation, so that limits are those of the number."""

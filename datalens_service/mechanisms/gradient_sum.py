@@ -1,0 +1,141 @@
+"""Gradient sums: clipped gradients of a whole network, one for each privacy unit, on an integer grid.
+
+This is the release of differentially private gradient descent (Abadi et al. 2016, "Deep Learning with Differential
+Privacy", Algorithm 1) on all records at once. Rows are rounded to an integer grid; the rounding is inside the
+sensitivity, so the sum is an exact integer and the noise an exact discrete Gaussian. Claim, proof and tests:
+docs/mechanisms/gradient_sum.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from datalens_service.errors import InvalidInput
+from datalens_service.mechanisms.base import Integers, Mechanism
+from datalens_service.privacy.accounting import NeighboringRelation
+
+if TYPE_CHECKING:
+    import torch
+
+# With at most 2^30 coordinates the radius stays below 2^17: float32 adds up this many rows without rounding (2^24).
+_ROWS_PER_BLOCK: Final = 2**7
+
+
+class GradientChunk(NamedTuple):
+    """Private contributions: one gradient per record, of whole privacy units."""
+
+    gradients: torch.Tensor
+    """(records, dimensions), any float dtype. A unit whose mean is not finite becomes 0."""
+    units: torch.Tensor
+    """(records,) int64 identity of each record's unit, ascending; greater than all units of the chunks before."""
+
+
+@final
+class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
+    """Noisy sum of clipped gradients.
+
+    Formal guarantee: a unit contributes h(u), the mean of its records' gradients, clipped to `clip_norm` and rounded
+    to the grid; ‖h(u)‖ ≤ radius however many records it has. Zero-out: Δ² = radius². Replace-one: h(u) becomes h(u'),
+    at most twice as far away: Δ² = 4·radius², attained by h(u') = −h(u).
+    """
+
+    name: Literal["gradient_sum"] = "gradient_sum"
+    dimensions: int = Field(ge=1, le=2**30, description="Weights of the network.")
+    clip_norm: float = Field(gt=0, allow_inf_nan=False, description="Largest L2 norm of a unit's gradient.")
+    grid: int = Field(default=2**16, ge=1, le=2**16, description="Grid steps per clip_norm.")
+
+    @property
+    def radius(self) -> int:
+        """Integer L2 bound of a gradient on the grid: rounding moves it by at most √d/2."""
+        return self.grid + math.isqrt(self.dimensions) // 2 + 1
+
+    def label(self) -> str:
+        """Name of the release in the ledger."""
+        return "network.gradient"
+
+    def queries_per_unit(self, relation: NeighboringRelation) -> int:
+        """A release is one query."""
+        return 1
+
+    def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
+        """See the class."""
+        factor = 4 if relation == NeighboringRelation.REPLACE_ONE else 1
+        return Fraction(factor * self.radius**2)
+
+    def covers_whole_units(self, records_per_unit: int, classes_per_unit: int) -> bool:
+        """Always: a unit adds one clipped mean, whatever it holds."""
+        return True
+
+    def exact_sum(self, contributions: Iterable[GradientChunk]) -> Integers:
+        """int64 array (dimensions,).
+
+        Raises:
+            InvalidInput: Chunks have another width, or split or repeat a unit.
+        """
+        import torch
+
+        exact = torch.zeros(self.dimensions, dtype=torch.int64)
+        last_unit: int | None = None
+        for chunk in contributions:
+            last_unit = self._check(chunk, last_unit)
+            rows = self.on_grid(unit_means(chunk))
+            for block in torch.split(rows, _ROWS_PER_BLOCK):
+                exact += block.sum(dim=0).to("cpu", torch.int64)
+        return exact.numpy()
+
+    def decode(self, noisy: Integers) -> NDArray[np.float64]:
+        """(dimensions,) sum of clipped gradients, in the units of the gradient."""
+        return np.asarray(noisy * (self.clip_norm / self.grid))
+
+    def on_grid(self, gradients: torch.Tensor) -> torch.Tensor:
+        """(units, dimensions) whole numbers, held in float32, of rows clipped to `clip_norm`; norm at most `radius`."""
+        import torch
+
+        wide = gradients.to(torch.float64)
+        norms = torch.linalg.vecdot(wide, wide).sqrt()
+        finite = torch.isfinite(norms)
+        scale = torch.where(finite, self.grid / norms.clamp(min=self.clip_norm), 0.0)
+        wide = torch.where(finite[:, None], wide, 0.0).mul_(scale[:, None]).round_()
+        # The proof of the bound does not trust floating point: rows that break it in exact integers vanish. Squares
+        # of whole numbers below 2^17 add up exactly in float64.
+        inside = torch.linalg.vecdot(wide, wide) <= self.radius**2
+        return torch.where(inside[:, None], wide, 0.0).to(torch.float32)
+
+    def _check(self, chunk: GradientChunk, last_unit: int | None) -> int | None:
+        """The last unit of the chunk; every unit is in one chunk only, all its records side by side."""
+        if chunk.gradients.shape != (len(chunk.units), self.dimensions):
+            raise InvalidInput("A chunk of gradients has another shape than the mechanism.")
+        if not len(chunk.units):
+            return last_unit
+        ascending = bool((chunk.units[1:] >= chunk.units[:-1]).all())
+        first = int(chunk.units[0])
+        if not ascending or (last_unit is not None and first <= last_unit):
+            raise InvalidInput("The records of a unit must stand side by side in one chunk of gradients.")
+        return int(chunk.units[-1])
+
+
+def unit_means(chunk: GradientChunk) -> torch.Tensor:
+    """(units, dimensions) mean over the records of each unit.
+
+    Records are added one rank after the other, so that a mean is a function of its own unit to the last bit.
+    """
+    import torch
+
+    identities, inverse, sizes = torch.unique_consecutive(chunk.units, return_inverse=True, return_counts=True)
+    if len(identities) == len(chunk.units):
+        return chunk.gradients
+    starts = sizes.cumsum(0) - sizes
+    ranks = torch.arange(len(chunk.units), device=chunk.units.device) - starts[inverse]
+    sums = torch.zeros(len(identities), chunk.gradients.shape[1], dtype=torch.float64, device=chunk.gradients.device)
+    for rank in range(int(sizes.max())):
+        records = torch.nonzero(ranks == rank).squeeze(1)
+        sums[inverse[records]] += chunk.gradients[records]
+    means: torch.Tensor = sums / sizes[:, None]
+    return means

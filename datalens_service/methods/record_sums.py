@@ -1,0 +1,125 @@
+"""Shared by methods of noisy sums over records: clipped records, calibrated releases, a run without state."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.errors import InfeasiblePlan
+from datalens_service.mechanisms import CrossProductSum, OuterProductSum, VectorSum
+from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.methods.base import Plan, PlannedRelease
+from datalens_service.models.exact_products import exact_products, on_grid
+from datalens_service.models.generators.dct import dct_basis
+from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
+
+if TYPE_CHECKING:
+    from datalens_service.models.generators.generator import Generator
+
+Floats = NDArray[np.float64]
+GroupedSum = OuterProductSum | VectorSum
+
+# Grid steps of one record's count: a tenth of the means' μ², as (683/2063)² ≈ 1/9 of the vectors' share.
+COUNT_WEIGHT = 683
+
+# Rounding to the grid moves a vector by √d/2 steps, which the radius pays for: a quarter of it at d = 1000.
+_COARSEST_GRID = 64
+
+# The upper triangle of a d×d matrix is released. Larger images are seen through their lowest frequencies only.
+MAXIMUM_DIMENSIONS = 4096
+_FREQUENCIES = 2048
+_ROWS = 4096
+
+
+def summed_dimensions(schema: Schema) -> int:
+    """Numbers of an image that are summed: all of them, or its lowest frequencies."""
+    return schema.dimensions if schema.dimensions <= MAXIMUM_DIMENSIONS else _FREQUENCIES
+
+
+def calibrated(mechanism: GroupedSum | CrossProductSum, units: float) -> PlannedRelease:
+    """The release with the noise that makes it cost at most `units`, on the finest grid for which it can be drawn.
+
+    Raises:
+        InfeasiblePlan: On every grid the noise would be larger than the sampler can draw.
+    """
+    part, grid = math.floor(units), mechanism.grid
+    while grid >= _COARSEST_GRID:
+        candidate = mechanism.model_copy(update={"grid": grid})
+        sensitivity_squared = candidate.sensitivity_squared(NeighboringRelation.ZERO_OUT)
+        stddev = smallest_noise_stddev(sensitivity_squared, 1, part)
+        if stddev <= MAXIMUM_NOISE_STDDEV:
+            return PlannedRelease(mechanism=candidate.model_copy(update={"noise_stddev": stddev}))
+        grid //= 2
+    raise InfeasiblePlan("epsilon is too small for noisy sums of these images: raise epsilon.")
+
+
+def list_sums(plan: Plan) -> list[GroupedSum]:
+    """Its releases of sums of records, one by one; votes are left out."""
+    mechanisms = [release.mechanism for release in plan.releases for _ in range(release.count)]
+    return [mechanism for mechanism in mechanisms if isinstance(mechanism, OuterProductSum | VectorSum)]
+
+
+class ClippedRecords:
+    """Private records as vectors in units of the clipping norm; a record may enter every sum once.
+
+    Attributes:
+        clip_norm: Length in pixel units that counts as 1.
+        labels: int64 (n,).
+    """
+
+    def __init__(self, dataset: Dataset, clip_norm: float) -> None:
+        self._longest = math.sqrt(dataset.schema.dimensions)
+        self.clip_norm = clip_norm * self._longest
+        self.labels = dataset.train.labels
+        self._data = dataset.train
+        summed = summed_dimensions(dataset.schema)
+        self._frequencies = dct_basis(dataset.schema, summed) if summed < dataset.schema.dimensions else None
+
+    def pooled(self) -> GroupedVectors:
+        """Whole images, not told apart by class; longer ones are scaled back by the mechanism."""
+        blocks = [self._reduce(self._data.images[row : row + _ROWS]) for row in range(0, len(self._data), _ROWS)]
+        return self.vectors(np.concatenate(blocks), np.zeros(len(self._data), dtype=np.int64))
+
+    def lift(self, tensors: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+        """A released model of summed numbers as one of whole images; frequencies do not depend on data."""
+        if self._frequencies is None:
+            return tensors
+        return tensors | {"basis": np.ascontiguousarray(self._frequencies @ tensors["basis"])}
+
+    def _reduce(self, images: NDArray[np.uint8]) -> Floats:
+        pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / 255.0
+        if self._frequencies is None:
+            return pixels / self.clip_norm
+        return exact_products(on_grid(pixels, self._longest), self._frequencies) / self.clip_norm
+
+    def coordinates(self, basis: Floats) -> Floats:
+        """(n, q): images of length at most 1 in a released basis (d, q)."""
+        return exact_products(on_grid(self.pooled().values), basis)
+
+    def vectors(self, values: Floats, groups: NDArray[np.int64]) -> GroupedVectors:
+        """One vector per record, with its group and its unit."""
+        return GroupedVectors(values, groups, self._data.unit_ids)
+
+
+class StatelessRun:
+    """A run of sums of records: it keeps no state, since replaying the stored sums is cheap."""
+
+    def may_stop_before(self, step: int) -> bool:
+        """Never: each release needs the one before it, and the generator all of them."""
+        return False
+
+    def initial_generator(self) -> Generator | None:
+        """There is no start before the releases."""
+        return None
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Empty: stored sums are replayed."""
+        return {}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Nothing to restore."""

@@ -1,0 +1,92 @@
+"""A class-conditional Gaussian in a linear subspace: fitted to released moments, and drawn from.
+
+Everything here is post-processing of noisy sums.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Labels, Schema
+
+Floats = NDArray[np.float64]
+
+
+def draw(
+    tensors: dict[str, NDArray[np.float32]],
+    settings: dict[str, Any],
+    schema: Schema,
+    labels: Labels,
+    rng: np.random.Generator,
+) -> NDArray[np.float32]:
+    """Images basis·(mean_y + factor_y·z) with z ~ N(0, I), clipped to [0, 1].
+
+    Args:
+        tensors: `basis` (d, q), `means` (classes, q), `factors` (classes, q, q).
+        settings: Unused; a Gaussian has none.
+        schema: Of the images.
+        labels: (n,) classes.
+        rng: For z.
+
+    Returns:
+        float32 (n, d) with d in channel, height, width order.
+    """
+    basis, means, factors = tensors["basis"], tensors["means"], tensors["factors"]
+    noise = rng.standard_normal((len(labels), basis.shape[1]), dtype=np.float32)
+    points = np.empty_like(noise)
+    for label in np.unique(labels):
+        rows = labels == label
+        points[rows] = means[label] + noise[rows] @ factors[label].T
+    pixels: NDArray[np.float32] = points @ basis.T
+    return pixels.clip(0.0, 1.0)
+
+
+class GaussianFit:
+    """Collects the three noisy releases; lengths are in units of the clipping norm.
+
+    Attributes:
+        basis: (d, q) orthonormal columns, after `estimate_subspace`.
+        means: (classes, q), after `estimate_means`.
+        factors: (classes, q, q) with factor·factorᵀ the covariance, after `estimate_covariances`.
+    """
+
+    def __init__(self) -> None:
+        self.basis: Floats = np.empty((0, 0))
+        self.means: Floats = np.empty((0, 0))
+        self._counts: Floats = np.empty(0)
+        self.factors: Floats = np.empty((0, 0, 0))
+
+    def estimate_subspace(self, second_moment: Floats, rank: int) -> None:
+        """Keep the `rank` leading eigenvectors of a noisy (d, d) second moment."""
+        _, vectors = np.linalg.eigh(second_moment)
+        self.basis = vectors[:, ::-1][:, :rank]
+
+    def estimate_means(self, counts_and_sums: Floats) -> None:
+        """Divide noisy sums by noisy counts; a class that looks empty counts as one record."""
+        self._counts = np.maximum(counts_and_sums[:, 0], 1.0)
+        self.means = counts_and_sums[:, 1:] / self._counts[:, None]
+
+    def estimate_covariances(self, scatter: Floats, noise_stddev: float) -> None:
+        """Factor noisy scatter matrices (classes, q, q); directions below the noise level are dropped.
+
+        Args:
+            scatter: Noisy Σ r·rᵀ per class.
+            noise_stddev: Of one entry; the largest eigenvalue of such noise is about stddev·√q.
+        """
+        bar = noise_stddev * math.sqrt(scatter.shape[-1])
+        values, vectors = np.linalg.eigh(scatter)
+        variances = np.where(values > bar, values, 0.0) / self._counts[:, None]
+        self.factors = vectors * np.sqrt(variances)[:, None, :]
+
+    def tensors(self, clip_norm: float) -> dict[str, NDArray[np.float32]]:
+        """What `draw` needs, in units of pixels in [0, 1].
+
+        Args:
+            clip_norm: Length in pixel units that the fit calls 1.
+        """
+        parts = {"basis": self.basis, "means": self.means * clip_norm, "factors": self.factors * clip_norm}
+        return {name: np.ascontiguousarray(part, dtype=np.float32) for name, part in parts.items()}

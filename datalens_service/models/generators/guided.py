@@ -1,0 +1,121 @@
+"""A guided generator: augmented samples of a released model, relabelled by a privately trained classifier.
+
+Gaussian samples rarely fall near class boundaries. Their variance is inflated, they are augmented by affine maps,
+contrast and texture, and relabelled by the classifier, which has learnt from records. This has nothing to do with the
+classifier guidance of diffusion models.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Labels, Schema
+from datalens_service.models.classifier import Classifier
+from datalens_service.models.generators import gaussian, mixture
+from datalens_service.models.generators.augmentation import augment_affine, augment_texture, random_affine_maps
+
+Floats = NDArray[np.float32]
+Tensors = dict[str, Floats]
+
+STARTS: Final = {"gaussian": gaussian.draw, "mixture": mixture.draw}
+"""What samples are drawn from."""
+
+_BASE, _CLASSIFIER = "start.", "labeller."
+_SCALES: Final = 4
+# After so many rounds, images of a class that the classifier never predicts stay samples of that class. A class that
+# it predicts for a sixth of its samples needs about twenty.
+_ROUNDS: Final = 32
+
+
+def pack(start: Tensors, classifier: Tensors) -> Tensors:
+    """The tensors of a released model and of its classifier, by prefixed names."""
+    named = {_BASE + name: value for name, value in start.items()}
+    return named | {_CLASSIFIER + name: value for name, value in classifier.items()}
+
+
+def propose(
+    start: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> Floats:
+    """Augmented samples of classes `labels`, not relabelled yet.
+
+    Args:
+        start: Tensors of the released model.
+        settings: `start`, a key of `STARTS`; `spread` and, optionally, `least_spread`: largest and smallest scale of
+            the samples' deviation; `poses` and, optionally, `surfaces`: whether to apply affine maps and textures.
+        schema: Of the images.
+        labels: (n,).
+        rng: Of samples and of how they change.
+
+    Returns:
+        float32 (n, d) in [0, 1].
+    """
+    images = _draw_scaled(start, settings, schema, labels, rng)
+    planes = torch.from_numpy(images).view(-1, schema.channels, schema.height, schema.width)
+    if settings["poses"]:
+        planes = augment_affine(planes, random_affine_maps(len(labels), rng))
+    if settings.get("surfaces", False):
+        planes = augment_texture(planes, rng)
+    return np.asarray(planes.flatten(1).numpy())
+
+
+def _draw_scaled(
+    start: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> Floats:
+    """Samples (n, d), each at one of a few scales, chosen at random."""
+    scales = np.unique(np.linspace(settings.get("least_spread", settings["spread"]), settings["spread"], _SCALES))
+    images = np.empty((len(labels), schema.dimensions), dtype=np.float32)
+    chosen = rng.integers(len(scales), size=len(labels))
+    for number, scale in enumerate(scales):
+        rows = np.flatnonzero(chosen == number)
+        scaled = start | {"factors": start["factors"] * np.float32(scale)}
+        images[rows] = STARTS[settings["start"]](scaled, {}, schema, labels[rows], rng)
+    return images
+
+
+def draw(
+    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> Floats:
+    """Samples that the classifier gives the requested labels.
+
+    Args:
+        tensors: As `pack` returned them.
+        settings: As for `propose`.
+        schema: Of the images.
+        labels: (n,) requested classes.
+        rng: Of all that is random.
+
+    Returns:
+        float32 (n, d) in [0, 1].
+    """
+    start, weights = _part(tensors, _BASE), _part(tensors, _CLASSIFIER)
+    classifier = Classifier.from_tensors(schema, weights)
+    images = np.empty((len(labels), schema.dimensions), dtype=np.float32)
+    unfilled = np.arange(len(labels))
+    for _ in range(_ROUNDS):
+        if not len(unfilled):
+            break
+        samples = propose(start, settings, schema, labels[unfilled], rng)
+        images[unfilled] = samples
+        rows, filled = _match(classifier.predict(samples), labels[unfilled])
+        images[unfilled[filled]] = samples[rows]
+        unfilled = np.delete(unfilled, filled)
+    return images
+
+
+def _match(predicted: Labels, requested: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Samples for requests of their predicted class, in order: (rows of samples, rows of requests), equally long."""
+    samples, requests = [], []
+    for label in np.unique(requested):
+        of_class, open_requests = np.flatnonzero(predicted == label), np.flatnonzero(requested == label)
+        count = min(len(of_class), len(open_requests))
+        samples.append(of_class[:count])
+        requests.append(open_requests[:count])
+    return np.concatenate(samples), np.concatenate(requests)
+
+
+def _part(tensors: Tensors, prefix: str) -> Tensors:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

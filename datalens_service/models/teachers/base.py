@@ -1,0 +1,74 @@
+"""What a rank asks of its teachers, whether they are networks or known in closed form."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class TeacherBackend(ABC):
+    """The teachers of one rank; everything here is private.
+
+    Formal guarantee, of every subclass: what teacher i says is a function of its own records, of the synthetic images
+    and of public numbers.
+
+    Attributes:
+        local: Numbers of this rank's teachers.
+        large: Whether `state` is too large to be kept between steps.
+        trained: Whether they change by training.
+        in_basis: Whether they speak in the coordinates of the votes themselves, instead of in pixels.
+    """
+
+    local: range
+    large: bool = False
+    trained: bool
+    in_basis: bool
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether they lie in a file."""
+        return False
+
+    @abstractmethod
+    def train_step(
+        self, real_images: Tensor, real_labels: Tensor, synthetic_images: Tensor, synthetic_labels: Tensor
+    ) -> None:
+        """One step of every teacher; nothing for those that are not trained.
+
+        Args:
+            real_images: (local, B, d).
+            real_labels: (local, B).
+            synthetic_images: (S, d) for all teachers, or (groups, S, d) for as many equal groups of teachers.
+            synthetic_labels: (S,) or (groups, S).
+        """
+
+    @abstractmethod
+    def image_gradients(
+        self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
+    ) -> Iterator[Tensor]:
+        """Every teacher's own direction for every image.
+
+        Args:
+            synthetic_images: float32 (images, d).
+            synthetic_labels: int64 (images,).
+            teachers: Which ones of all N, without gaps; those of other ranks are left out.
+
+        Yields:
+            (teachers of a block, images, coordinates) in the order of the teachers.
+        """
+
+    @abstractmethod
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """All that training changed, as copies."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Continue from `state`.
+
+        Raises:
+            CheckpointMismatch: It belongs to other teachers.
+        """

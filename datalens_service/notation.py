@@ -1,0 +1,104 @@
+"""Text to numbers and JSON where a slip cannot be taken back: one notation each, and nothing is guessed.
+
+Python's own readers take more than a person means: `float("1_0")` is 10, `int("٣")` is 3, `json.loads` lets the last of
+two equal members win and knows NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Final, NoReturn
+
+Path = tuple[str | int, ...]
+
+_DECIMAL: Final = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_WHOLE: Final = re.compile(r"-?[0-9]+")
+_FLAGS: Final = {"true": True, "false": False}
+
+
+class RefusedMember(ValueError):
+    """A part of a JSON document that two readers could understand differently.
+
+    Args:
+        path: Where it stands: names of members and numbers of elements.
+        code: `duplicate_member` or `finite_number`.
+        sentence: What to change.
+    """
+
+    def __init__(self, path: Path, code: str, sentence: str) -> None:
+        super().__init__(f"{'.'.join(map(str, path))}: {sentence}")
+        self.path = path
+        self.code = code
+
+
+def decimal_number(text: str) -> float:
+    """A number in plain decimal notation: `12`, `-0.5`, `.5`, `1e-5`.
+
+    Raises:
+        ValueError: Another notation, or too large for a double.
+    """
+    if not _DECIMAL.fullmatch(text) or not math.isfinite(number := float(text)):
+        raise ValueError("Must be a number in plain decimal notation, for example 0.5 or 1e-5.")
+    return number
+
+
+def whole_number(text: str) -> int:
+    """A whole number in decimal digits.
+
+    Raises:
+        ValueError: Another notation.
+    """
+    if not _WHOLE.fullmatch(text):
+        raise ValueError("Must be a whole number in decimal digits.")
+    return int(text)
+
+
+def flag(text: str) -> bool:
+    """`true` or `false`, in upper or lower case.
+
+    Raises:
+        ValueError: Another word.
+    """
+    if (word := text.lower()) not in _FLAGS:
+        raise ValueError("Must be true or false.")
+    return _FLAGS[word]
+
+
+def json_value(content: str | bytes) -> Any:
+    """A JSON document in which every member occurs once and every number is finite.
+
+    Raises:
+        RefusedMember: A member occurs twice in its object, or a number is not finite.
+        ValueError: Not JSON.
+        RecursionError: Nested too deeply.
+    """
+    return _checked(json.loads(content, object_pairs_hook=_Members), ())
+
+
+class _Members(list[tuple[str, Any]]):
+    """Members of an object in the order in which they were sent."""
+
+
+def _checked(value: Any, path: Path) -> Any:
+    if isinstance(value, _Members):
+        return _object(value, path)
+    if isinstance(value, list):
+        return [_checked(item, (*path, index)) for index, item in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        _refuse(path, "finite_number", "Must be a finite number.")
+    return value
+
+
+def _object(members: _Members, path: Path) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in members:
+        if name in made:
+            _refuse((*path, name), "duplicate_member", "Occurs twice in its object; send it once.")
+        made[name] = _checked(value, (*path, name))
+    return made
+
+
+def _refuse(path: Path, code: str, sentence: str) -> NoReturn:
+    raise RefusedMember(path, code, sentence)

@@ -1,0 +1,185 @@
+"""A full disk is a problem of its own, 503 wherever it is met, and leaves nothing half-written."""
+
+from __future__ import annotations
+
+import errno
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from api_builders import arrays, npz, succeed, training
+from starlette.testclient import TestClient
+
+from api import intake, tus
+from api.deps import Services
+from datalens_service.data import decode as decoding
+from datalens_service.errors import InsufficientStorage
+from datalens_service.settings import Settings
+from datalens_service.store.startup import check_disks
+from disks import SmallDisk
+
+TUS = {"Tus-Resumable": "1.0.0"}
+LONG = np.random.default_rng(1).bytes(2**18)
+
+
+@pytest.fixture
+def settings(disk: SmallDisk, settings: Settings) -> Settings:
+    """The service of the other tests, with everything it writes on the small disk."""
+    shutil.copy(settings.data_dir / "datalens.db", disk.folder)
+    return settings.model_copy(update={"data_dir": disk.folder})
+
+
+def noise() -> bytes:
+    """An upload that is as long as its records."""
+    buffer = io.BytesIO()
+    images = np.random.default_rng(2).integers(0, 256, (200, 40, 40), dtype=np.uint8)
+    np.savez(buffer, **{**arrays(), "images": images})
+    return buffer.getvalue()
+
+
+def upload(client: TestClient, content: bytes) -> Any:
+    return client.post("/v1/datasets", files={"file": content}, data={"epsilon": "10"})
+
+
+def said(reply: Any) -> tuple[int, str, bool]:
+    return reply.status_code, reply.json()["code"], "Retry-After" in reply.headers
+
+
+FULL = (503, "insufficient-storage", True)
+
+
+def files(folder: Path) -> set[str]:
+    """What was uploaded or made from it, also in part."""
+    folders = [folder / name for name in ("incoming", "datasets", "uploads", "generators", "cache")]
+    return {path.name for place in folders for path in place.rglob("*") if path.is_file()} - {".lock"}
+
+
+def test_an_upload_that_does_not_fit(client: TestClient, disk: SmallDisk) -> None:
+    with disk.full():
+        reply = upload(client, noise())
+        assert said(reply) == FULL
+        assert files(disk.folder) == set()
+    assert upload(client, noise()).status_code == 201
+
+
+def test_records_that_do_not_fit(client: TestClient, disk: SmallDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file has room, and what is made of it has not."""
+    content = npz(images=np.zeros((200, 64, 64), dtype=np.uint8))
+    if not disk.real:
+        monkeypatch.setattr(intake, "decode", no_room)
+    with disk.full(len(content) + 2**18):
+        assert said(upload(client, content)) == FULL
+        assert files(disk.folder) == set()
+    monkeypatch.undo()
+    assert upload(client, content).status_code == 201
+
+
+def no_room(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_the_process_that_reads_files_blames_the_disk_and_not_the_file(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where there is no room for its answer."""
+    monkeypatch.setattr(Path, "write_text", no_room)
+    monkeypatch.setattr(decoding, "confine", lambda *_, **__: None)
+    monkeypatch.setattr(decoding, "_read", lambda _: decoding.Outcome())
+    monkeypatch.setattr(decoding.sys, "stdin", io.TextIOWrapper(io.BytesIO(REQUEST)))
+    with pytest.raises(SystemExit) as ended:
+        decoding.main()
+    assert ended.value.code == decoding.os.EX_IOERR
+
+
+REQUEST = b"""{"path": "/x", "folder": "/x", "class_names": null, "units": null, "public_test": false,
+"leave_out_constant_images": false,
+"memory_bytes": 1, "cpu_seconds": 1}"""
+
+
+def test_a_piece_of_a_resumable_upload(client: TestClient, disk: SmallDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tus, "_SPARE_BYTES", 0)
+    place = client.post("/v1/uploads", headers={**TUS, "Upload-Length": str(len(LONG))}).headers["Location"]
+    piece = {**TUS, "Content-Type": tus.MEDIA_TYPE, "Upload-Offset": "0"}
+    with disk.full():
+        assert said(client.patch(place, headers=piece, content=LONG)) == FULL
+        assert client.head(place, headers=TUS).headers["Upload-Offset"] == "0"
+        assert sum(path.stat().st_size for path in (disk.folder / "uploads").iterdir()) == 0
+    assert client.patch(place, headers=piece, content=LONG).status_code == 204
+
+
+def test_an_upload_without_room_is_refused_before_the_first_byte(client: TestClient, no_room_left: None) -> None:
+    assert said(client.post("/v1/uploads", headers={**TUS, "Upload-Length": "1000"})) == FULL
+
+
+def test_a_write_to_the_database(client: TestClient, dataset_id: str, disk: SmallDisk) -> None:
+    before = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
+    replies = []
+    with disk.full():
+        while (reply := client.post("/v1/jobs", json=training(dataset_id, epsilon=0.01))).status_code == 202:
+            replies.append(reply.json()["id"])
+            assert len(replies) < 500
+    assert said(reply) == FULL
+    listed = client.get("/v1/jobs", params={"limit": 100}).json()["items"]
+    assert {job["id"] for job in listed} <= set(replies)
+    after = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
+    assert after["last_entry"] == before["last_entry"] + len(replies)
+    assert client.post("/v1/jobs", json=training(dataset_id, epsilon=0.01)).status_code == 202
+
+
+def test_images_that_are_packed_for_a_download(
+    client: TestClient, services: Services, dataset_id: str, disk: SmallDisk, tmp_path: Path
+) -> None:
+    job = client.post("/v1/jobs", json=training(dataset_id, synthetic_images=2000)).json()
+    succeed(services, job["id"], tmp_path)
+    path = f"/v1/jobs/{job['id']}/synthetic?format=webdataset"
+    with disk.full():
+        assert said(client.get(path)) == FULL
+        assert files(disk.folder / "cache") == set()
+    assert client.get(path).status_code == 200
+
+
+@pytest.fixture
+def no_room_left(client: TestClient, disk: SmallDisk, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing fits; where no disk can be filled, the operating system is made to say so."""
+    if not disk.real:
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 0))
+    with disk.full():
+        yield
+
+
+class Usage(NamedTuple):
+    """What `shutil.disk_usage` returns."""
+
+    total: int
+    used: int
+    free: int
+
+
+def test_the_service_is_ready_while_there_is_room(client: TestClient) -> None:
+    assert client.get("/readyz").status_code == 200
+
+
+def test_the_service_is_not_ready_on_a_full_disk(client: TestClient, no_room_left: None) -> None:
+    reply = client.get("/readyz")
+    assert said(reply) == FULL
+    assert "disk of data_dir" in reply.json()["detail"]
+    assert client.get("/livez").status_code == 200
+
+
+@pytest.mark.parametrize("place", ["ledger_log", "database_url"])
+def test_the_service_is_not_ready_without_room_for_charges(
+    services: Services, disk: SmallDisk, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger log, and SQLite, may be on other disks than data_dir."""
+    disk_usage = shutil.disk_usage
+    full = {"ledger_log": disk.folder / "ledger.log", "database_url": f"sqlite:///{disk.folder / 'datalens.db'}"}
+    apart = {"data_dir": tmp_path, "ledger_log": tmp_path / "x", "database_url": f"sqlite:///{tmp_path / 'x.db'}"}
+    settings = services.settings.model_copy(update={**apart, place: full[place]})
+    check_disks(settings)
+    monkeypatch.setattr(shutil, "disk_usage", lambda at: Usage(0, 0, 0) if at == disk.folder else disk_usage(at))
+    with pytest.raises(InsufficientStorage, match={"ledger_log": "the ledger log", "database_url": "database"}[place]):
+        check_disks(settings)

@@ -1,0 +1,202 @@
+"""Every route that reads private records, or shows what depends on them, is in the registry behind the report.
+
+All routes are asked for, pages included, by the owner. A read is noticed by what the process opens below the folder of
+records or of files for the owner alone, and by canaries: numbers and names in the answer that only private images
+have. The same requests by an operator and a consumer show nothing of what is for the owner.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from api_builders import npz, succeed, training
+from fastapi.routing import APIRoute
+from starlette.testclient import TestClient
+from test_isolation import OPERATIONS, call
+
+from api.deps import Services
+from api.permissions import RULES, rule_of
+from datalens_service.evaluation.private_reads import PRIVATE_READS
+from datalens_service.store import generators, keys
+from datalens_service.store.keys import KeyRequest
+from datalens_service.store.roles import SCOPES, Role
+from datalens_service.store.tables import IntakeRow
+
+REGISTERED = {name for read in PRIVATE_READS for name in read.operations}
+FOR_OWNERS = {name for read in PRIVATE_READS if read.audience == "owner" for name in read.operations}
+COUNT = 918_273_645
+METHODS = ("options", "get", "post", "put", "patch", "delete", "head")
+_opened: list[str] | None = None
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and _opened is not None and isinstance(arguments[0], str | bytes | Path):
+        _opened.append(arguments[0].decode() if isinstance(arguments[0], bytes) else str(arguments[0]))
+
+
+# An audit hook cannot be removed; it does nothing outside of `watching`.
+sys.addaudithook(_note)
+
+
+@contextmanager
+def watching() -> Iterator[list[str]]:
+    """Paths that any thread of this process opens meanwhile."""
+    global _opened
+    _opened = paths = []
+    try:
+        yield paths
+    finally:
+        _opened = None
+
+
+@dataclass
+class House:
+    """A service with one of everything, and what must not be shown."""
+
+    ids: dict[str, str]
+    private_paths: tuple[str, ...]
+    canaries: tuple[str, ...]
+
+    def touched(self, opened: list[str], text: str) -> bool:
+        return any(path in name for name in opened for path in self.private_paths) or any(
+            canary in text for canary in self.canaries
+        )
+
+
+@pytest.fixture
+def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> House:
+    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
+    succeed(services, job_id, tmp_path)
+    with services.database.transaction() as session:
+        row = session.get_one(IntakeRow, dataset_id)
+        row.report = {"counts": {"train": COUNT, "test": 0, "classes": {"0": COUNT}, "duplicates": COUNT}}
+    private = [one for one in services.artifacts.list_artifacts(job_id) if not one.releasable]
+    assert private
+    paths = (str(services.settings.data_dir / "datasets"), *(str(one.path) for one in private))
+    canaries = (str(COUNT), f"{COUNT:,}", *(one.sha256 for one in private))
+    ids = {"dataset_id": dataset_id, "job_id": job_id, "generator_id": generators.id_of(job_id)}
+    return House(ids, paths, canaries)
+
+
+def routes(within: Any) -> Iterator[APIRoute]:
+    """All of them, of included routers as well."""
+    for route in within.routes:
+        if isinstance(route, APIRoute):
+            yield route
+        elif hasattr(route, "original_router"):
+            yield from routes(route.original_router)
+
+
+def pages(client: TestClient) -> dict[str, tuple[str, str]]:
+    """Routes that are not in the description: method and path by operation id."""
+    found = [route for route in routes(client.app) if not route.include_in_schema]
+    return {route.operation_id or route.name: (min(route.methods).lower(), route.path) for route in found}
+
+
+def asked(client: TestClient, name: str, path: str, method: str, ids: dict[str, str]) -> str:
+    """The text of the answer, where it is one."""
+    ids = {"upload_id": "upl_none", "key_id": "key_none", "webhook_id": "whk_none", "delivery_id": "dlv_none", **ids}
+    if name in OPERATIONS:
+        return str(call(client, name, ids).text)
+    ids = {**dict.fromkeys(("slug", "granted", "name"), "none"), **ids}
+    return str(client.request(method, path.format_map(ids)).text)
+
+
+def reading(client: TestClient, house: House, owner_artifact: str) -> set[str]:
+    """Operations with which this caller reads private records, or sees what depends on them."""
+    found = set()
+    operations = {**{name: one[:2] for name, one in OPERATIONS.items()}, **pages(client)}
+    for name, (method, path) in sorted(operations.items(), key=lambda one: METHODS.index(one[1][0])):
+        # The way out would end the session of the pages.
+        if name == "sign_out":
+            continue
+        with watching() as opened:
+            text = asked(client, name, path, method, {**house.ids, "name": owner_artifact})
+        if house.touched(opened, text):
+            found.add(name)
+    return found
+
+
+def browser(client: TestClient, services: Services, role: Role) -> TestClient:
+    """Signed in for the pages, with a key for the API."""
+    _, plain = keys.create(services.database, KeyRequest("visitor", role=role))
+    other = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
+    other.post("/sign-in", data={"key": plain}, follow_redirects=False)
+    return other
+
+
+def test_every_route_that_reads_private_records_is_registered(
+    client: TestClient, services: Services, house: House
+) -> None:
+    found = reading(browser(client, services, Role.OWNER), house, "report.json")
+    assert found - REGISTERED == set(), "say in evaluation/private_reads.py what it reads, and who sees it"
+    # It does notice them.
+    assert {"getDatasetPreview", "getDatasetValidation", "createDataset", "getJobReport", "getJobArtifact"} <= found
+    assert "listJobArtifacts" in found
+
+
+@pytest.mark.parametrize("role", [Role.OPERATOR, Role.CONSUMER])
+def test_what_is_for_the_owner_is_shown_to_nobody_else(
+    client: TestClient, services: Services, house: House, role: Role
+) -> None:
+    assert reading(browser(client, services, role), house, "report.json") == set()
+
+
+def test_registered_operations_exist(client: TestClient) -> None:
+    known = {route.operation_id for route in routes(client.app)}
+    assert known >= REGISTERED
+    assert set(RULES) >= REGISTERED
+
+
+def test_what_shows_records_alone_needs_a_scope_that_owners_alone_have() -> None:
+    shown = {"createDataset", "getDatasetValidation", "getDatasetPreview"}
+    assert shown <= FOR_OWNERS
+    for name in shown:
+        assert rule_of(name).scope not in SCOPES[Role.OPERATOR] | SCOPES[Role.CONSUMER]
+
+
+def test_a_page_that_embeds_a_private_address_is_registered(
+    client: TestClient, services: Services, house: House
+) -> None:
+    addresses = [
+        OPERATIONS[name][1].format_map({**house.ids, "name": "report.json"})
+        for name in ("getDatasetValidation", "getDatasetPreview")
+    ]
+    visitor = browser(client, services, Role.OWNER)
+    embedding = {
+        name
+        for name, (method, path) in pages(client).items()
+        if method == "get" and name.startswith("show")
+        if any(one in asked(visitor, name, path, method, house.ids) for one in addresses)
+    }
+    assert embedding == {"showDataset"}
+    assert embedding <= FOR_OWNERS
+    other = browser(client, services, Role.OPERATOR)
+    assert not any(one in other.get(f"/datasets/{house.ids['dataset_id']}").text for one in addresses)
+
+
+def test_links_between_uploads_are_shown_where_the_registry_says(
+    client: TestClient, services: Services, house: House
+) -> None:
+    """Another upload with one of the same records: its id is told by some operations about the first."""
+    images = np.random.default_rng(7).integers(0, 256, (200, 8, 8), dtype=np.uint8)
+    records = services.settings.data_dir / "datasets" / house.ids["dataset_id"]
+    images[0] = np.load(records / "train_images.npy")[0, ..., 0]
+    second = client.post("/v1/datasets", files={"file": npz(images=images)})
+    assert second.status_code == 201, second.text
+    linked = House(house.ids, (), (second.json()["id"],))
+    about = {
+        name
+        for name in reading(browser(client, services, Role.OWNER), linked, "report.json")
+        if "{dataset_id}" in (OPERATIONS.get(name) or pages(client)[name])[1]
+    }
+    assert {"getDatasetPrivacy", "showDataset"} <= about
+    (read,) = [one for one in PRIVATE_READS if one.access == "recognising records that come again"]
+    assert about <= set(read.operations)

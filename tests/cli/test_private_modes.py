@@ -1,0 +1,103 @@
+"""A whole service and a whole training run with umask 0, in folders that were open to everybody."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from cli.service import DATALENS, PATIENCE, RunningService
+from datalens_service.client import Client
+
+MOMENTS = {
+    "method": {"name": "moments", "subspace_dimensions": 8},
+    "epsilon": 1.0,
+    "synthetic_images": 60,
+    "evaluation": {"epochs": 1, "synthetic_images": 100},
+}
+FOLDERS = {"datasets", "incoming", "uploads", "artifacts", "private", "cache", "generators"}
+
+
+class Watch:
+    """Looks at every file of a folder again and again: some live for a moment only."""
+
+    def __init__(self, folder: Path) -> None:
+        self.seen: set[str] = set()
+        self.open: dict[str, str] = {}
+        self._folder = folder
+        self._ended = threading.Event()
+
+    def look(self) -> None:
+        for path in self._folder.rglob("*"):
+            with suppress(FileNotFoundError):
+                mode = path.lstat().st_mode
+                self.seen.add(path.relative_to(self._folder).parts[0])
+                if mode & 0o077:
+                    self.open[str(path)] = f"{mode:o}"
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._run)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join()
+            self.look()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            with suppress(FileNotFoundError):
+                self.look()
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o755])
+def test_no_file_of_a_service_is_open_to_others(tmp_path: Path, npz: Path, mode: int) -> None:
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    data_dir.chmod(mode)
+    running = RunningService(data_dir, umask=0)
+    watch = Watch(data_dir)
+    try:
+        with watch.running(), Client(running.url, running.api_key) as client:
+            dataset = client.upload_dataset(npz, epsilon=5.0)
+            again = client.upload_dataset(npz, upload_id=client.upload(npz))
+            job = client.wait(client.submit(dataset.id, MOMENTS), interval=0.1)
+            assert job.state == "succeeded"
+            made = client.download(job.id, tmp_path / "more.npz", n=70, seed=3)
+            bundle = client.download_bundle(job.id, tmp_path / "bundle.zip")
+            assert made.stat().st_size > 0 < bundle.stat().st_size
+            client.delete_dataset(again.id)
+    finally:
+        running.stop()
+    assert watch.open == {}
+    assert data_dir.stat().st_mode & 0o777 == 0o700
+    assert watch.seen >= {"datalens.db", "datalens.db-wal", "datalens.db-shm", "ledger.log", "api-key"}
+    assert watch.seen >= FOLDERS - {"generators"}
+
+
+def test_what_a_training_run_keeps_is_closed_and_what_it_releases_is_not(tmp_path: Path, npz: Path) -> None:
+    out = tmp_path / "out"
+    (out / "private").mkdir(parents=True)
+    for folder in (out, out / "private"):
+        folder.chmod(0o777)
+    command = [*DATALENS, "train", "--data", str(npz), "--epsilon", "2", "--out", str(out), "--method", "moments"]
+    command += ["--set", "subspace_dimensions=8", "--images", "50", "--no-evaluate"]
+    watch = Watch(out / "private")
+    with watch.running():
+        subprocess.run(command, check=True, timeout=PATIENCE, umask=0, env=os.environ, capture_output=True)
+    assert watch.open == {}
+    assert (out / "private").stat().st_mode & 0o777 == 0o700
+    assert watch.seen >= {"datalens.db", "ledger.log", "datasets", "artifacts", "lock"}
+    assert (out / "synthetic.npz").stat().st_mode & 0o777 == 0o666
+    assert (out / "synthetic.parquet").stat().st_mode & 0o777 == 0o666
+    assert (out / "report.html").stat().st_mode & 0o777 == 0o600
+    assert out.stat().st_mode & 0o777 == 0o777

@@ -1,0 +1,125 @@
+"""Gradient sums: the bound on adversarial rows, exact sums whatever the chunks, one row for each unit."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from datalens_service.errors import InvalidInput
+from datalens_service.mechanisms import GradientChunk, GradientSum
+from datalens_service.mechanisms.gradient_sum import unit_means
+from datalens_service.privacy.accounting import NeighboringRelation
+
+DIMENSIONS = 40
+
+
+def gradient_sum(**changes: object) -> GradientSum:
+    return GradientSum.model_validate({"dimensions": DIMENSIONS, "clip_norm": 1.0, "noise_stddev": 10**6} | changes)
+
+
+def adversarial_rows(count: int, rng: np.random.Generator) -> torch.Tensor:
+    """Huge, tiny, subnormal, along one axis, all coordinates alike, on the edge of two grid steps."""
+    rows = torch.tensor(rng.standard_normal((count, DIMENSIONS)), dtype=torch.float32)
+    rows *= torch.tensor(rng.choice([1e-44, 1e-38, 1e-6, 1.0, 1e6, 1e37], size=(count, 1)), dtype=torch.float32)
+    rows[1::7] = 0
+    rows[1::7, 3] = 1e30
+    rows[2::7] = torch.rand(len(rows[2::7]), 1, generator=torch.Generator().manual_seed(1))
+    rows[3::7] = (torch.round(rows[3::7].clamp(-9, 9)) + 0.5) / 2**16
+    rows[4::7, 0] = float("nan")
+    rows[5::7, 1] = float("-inf")
+    return rows
+
+
+@pytest.mark.parametrize("clip_norm", [0.01, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_no_row_is_longer_than_the_radius(clip_norm, dtype):
+    mechanism = gradient_sum(clip_norm=clip_norm)
+    rows = mechanism.on_grid(adversarial_rows(5_000, np.random.default_rng(0)).to(dtype)).numpy()
+    squared = (rows.astype(np.int64) ** 2).sum(axis=1)
+    assert squared.max() <= mechanism.radius**2
+    assert (rows == np.rint(rows)).all()
+    assert not rows[4::7].any()
+    assert not rows[5::7].any()
+
+
+def test_clipped_gradients_reach_the_radius():
+    mechanism = gradient_sum(clip_norm=0.5)
+    along_one_axis = torch.zeros(1, DIMENSIONS)
+    along_one_axis[0, 5] = -3.0
+    assert float(mechanism.on_grid(along_one_axis).norm()) >= 0.999 * mechanism.radius
+
+
+def test_short_gradients_keep_their_length():
+    mechanism = gradient_sum(clip_norm=2.0)
+    rows = torch.tensor(np.random.default_rng(3).standard_normal((50, DIMENSIONS)) * 0.1)
+    released = mechanism.on_grid(rows).double() * (2.0 / mechanism.grid)
+    torch.testing.assert_close(released, rows, atol=2.0 / mechanism.grid, rtol=0)
+
+
+@pytest.mark.parametrize("sizes", [[1_000], [1] * 1_000, [300, 300, 400], [0, 1_000, 0]])
+def test_sums_are_exact_whatever_the_chunks(sizes):
+    mechanism = gradient_sum()
+    rows = torch.full((1_000, DIMENSIONS), 3.0)
+    rows[::2] += torch.tensor(np.random.default_rng(4).standard_normal((500, DIMENSIONS)), dtype=torch.float32)
+    chunks = [
+        GradientChunk(*parts)
+        for parts in zip(torch.split(rows, sizes), torch.split(torch.arange(1_000), sizes), strict=True)
+    ]
+    expected = mechanism.on_grid(rows).numpy().astype(np.int64).sum(axis=0)
+    np.testing.assert_array_equal(mechanism.exact_sum(chunks), expected)
+
+
+def test_a_unit_of_several_records_adds_the_clipped_mean_of_their_gradients():
+    mechanism = gradient_sum()
+    rows = torch.tensor(np.random.default_rng(5).standard_normal((6, DIMENSIONS)), dtype=torch.float32) * 0.3
+    units = torch.tensor([1, 1, 1, 4, 7, 7])
+    means = torch.stack([rows[:3].double().mean(0), rows[3].double(), rows[4:].double().mean(0)])
+    torch.testing.assert_close(unit_means(GradientChunk(rows, units)), means)
+    expected = mechanism.on_grid(means).numpy().astype(np.int64).sum(axis=0)
+    np.testing.assert_array_equal(mechanism.exact_sum([GradientChunk(rows, units)]), expected)
+
+
+def test_a_mean_depends_on_its_own_unit_to_the_last_bit():
+    rows = torch.tensor(np.random.default_rng(6).standard_normal((9, DIMENSIONS)), dtype=torch.float32)
+    units = torch.tensor([0, 1, 1, 1, 2, 2, 3, 3, 3])
+    before = unit_means(GradientChunk(rows, units))
+    others = rows.clone()
+    others[4:6] *= -1e9
+    after = unit_means(GradientChunk(torch.cat([others, others[-1:]]), torch.cat([units, units[-1:]])))
+    for unit in (0, 1):
+        assert torch.equal(before[unit], after[unit])
+
+
+@pytest.mark.parametrize(
+    "units",
+    [[[0, 1], [1, 2]], [[0, 1], [0, 2]], [[1, 0], [2, 3]], [[0, 2], [1, 3]]],
+    ids=["split", "repeated", "descending", "out of order"],
+)
+def test_a_unit_cannot_add_two_rows(units):
+    chunks = [GradientChunk(torch.ones(2, DIMENSIONS), torch.tensor(identities)) for identities in units]
+    with pytest.raises(InvalidInput, match="side by side"):
+        gradient_sum().exact_sum(chunks)
+
+
+def test_gradients_of_another_network_are_refused():
+    with pytest.raises(InvalidInput, match="shape"):
+        gradient_sum().exact_sum([GradientChunk(torch.ones(2, DIMENSIONS + 1), torch.arange(2))])
+
+
+def test_the_price_is_that_of_the_radius():
+    mechanism = gradient_sum(grid=1000)
+    assert mechanism.radius == 1000 + 3 + 1
+    assert mechanism.sensitivity_squared(NeighboringRelation.ZERO_OUT) == Fraction(1004**2)
+    assert mechanism.sensitivity_squared(NeighboringRelation.REPLACE_ONE) == Fraction(4 * 1004**2)
+
+
+def test_the_divisor_of_a_released_gradient_is_left_to_the_caller():
+    """A divisor by the number of records that were present would be a private number."""
+    mechanism = gradient_sum()
+    row = torch.full((1, DIMENSIONS), 0.01)
+    copies = [GradientChunk(row.repeat(8, 1), torch.arange(8))]
+    once = mechanism.decode(mechanism.exact_sum([GradientChunk(row, torch.arange(1))]))
+    np.testing.assert_allclose(mechanism.decode(mechanism.exact_sum(copies)), 8 * once)

@@ -1,0 +1,239 @@
+"""DataLens: golden plans, planned = charged, resume, class-pure votes, and requests that cannot work."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.errors import BudgetExceeded, CheckpointMismatch, InfeasiblePlan, InvalidSpec
+from datalens_service.methods import DataLens, ExecutionOptions
+from datalens_service.methods.datalens.teacher_pool import Proposal
+from datalens_service.methods.datalens.training_run import DataLensRun
+from datalens_service.privacy.accounting import NeighboringRelation, cost_units, limit_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+
+CLASSES, SIDE, COUNT = 2, 8, 120
+MNIST = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
+
+
+class NoNoise:
+    """For comparing runs; a job cannot be given one."""
+
+    def discrete_gaussian(self, shape, noise_stddev):
+        return np.zeros(shape, dtype=np.int64)
+
+
+def stripes(seed: int = 0) -> Dataset:
+    """Class 0 is bright above, class 1 below."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(CLASSES, size=COUNT)
+    images = rng.integers(0, 60, (COUNT, SIDE, SIDE, 1))
+    images[labels == 0, :4] += 150
+    images[labels == 1, 4:] += 150
+    schema = Schema(channels=1, height=SIDE, width=SIDE, class_names=("up", "down"), num_units=COUNT)
+    return Dataset(schema, Split(images.astype(np.uint8), labels), None, b"k" * 32)
+
+
+def method(**changes: object) -> DataLens:
+    defaults: dict = {
+        "num_teachers": 12, "images_per_step": 4, "top_k": 8, "steps": 5, "teacher_batch": 6,
+        "teacher_warmup_steps": 2, "z_dim": 4, "threshold": "none",
+    }  # fmt: skip
+    return DataLens(**(defaults | changes))
+
+
+def start(chosen: DataLens, dataset: Dataset, epsilon: float = 8.0) -> tuple[DataLensRun, MemoryAccount]:
+    units = limit_units(epsilon, 1e-3)
+    plan = chosen.plan(dataset.schema, units)
+    return chosen.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions()), MemoryAccount(units)
+
+
+def finish(training_run: DataLensRun, account: MemoryAccount, noise, first: int = 0) -> np.ndarray:
+    for step in range(first, training_run.steps):
+        training_run.step(step, account, noise)
+    return training_run.generator().sample(20, seed=1)[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "epsilon", "steps"),
+    [
+        ({"top_k": 200, "noise_stddev": 5000}, 1.0, 149),
+        ({"top_k": 300, "noise_stddev": 800}, 10.0, 142),
+    ],
+)
+def test_the_authors_settings_allow_the_golden_number_of_steps(settings, epsilon, steps):
+    plan = DataLens(**settings).plan(MNIST, limit_units(epsilon, 1e-5))
+    assert (plan.steps, plan.images) == (steps, 15 * steps)
+    each = plan.releases[0].mechanism.cost()
+    assert plan.units() <= limit_units(epsilon, 1e-5) < plan.units() + each, "the next step is refused"
+
+
+def test_named_steps_get_the_noise_the_budget_pays_for():
+    units = limit_units(1.0, 1e-5)
+    votes = DataLens(steps=100).plan(MNIST, units).releases[0]
+    assert votes.count == 100
+    quieter = cost_units(4 * 200, votes.mechanism.noise_stddev - 1, 15 * 100)
+    assert votes.units(NeighboringRelation.ZERO_OUT) <= units < quieter
+
+
+def test_both_named_is_the_smaller_run():
+    units = limit_units(1.0, 1e-5)
+    assert DataLens(noise_stddev=5000, steps=10).plan(MNIST, units).steps == 10
+    assert DataLens(noise_stddev=5000, steps=1000).plan(MNIST, units).steps == 149
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"votes": "klevel", "levels": 4},
+        {"votes": "count_sketch", "sketch_columns": 16},
+        {"shards": "class_pure"},
+        {"vote_basis": "dct", "vote_dimensions": 16},
+        {"warm_start": "moments"},
+        {"teacher": "conv"},
+        {"teacher": "kernel"},
+        {"teacher": "kernel", "shards": "class_pure", "student": "class_networks", "vote_basis": "dct"},
+    ],
+    ids=str,
+)
+def test_planned_is_charged(changes):
+    dataset = stripes()
+    chosen = method(**changes)
+    training_run, account = start(chosen, dataset)
+    images = finish(training_run, account, NoiseSource())
+    plan = chosen.plan(dataset.schema, account.limit_units)
+    expected = [item.mechanism.cost() for item in plan.releases for _ in range(item.count)]
+    assert [units for _, _, units in account.charges] == expected
+    assert account.charged_units == plan.units() <= account.limit_units
+    assert images.shape == (20, SIDE, SIDE, 1)
+
+
+def test_resume_from_stored_sums_repeats_the_run():
+    dataset = stripes()
+    training_run, account = start(method(warm_start="moments"), dataset)
+    whole = finish(training_run, account, NoiseSource())
+    charges = list(account.charges)
+    again, _ = start(method(warm_start="moments"), dataset)
+    np.testing.assert_array_equal(whole, finish(again, account, NoiseSource()))
+    assert account.charges == charges, "replaying costs nothing"
+
+
+@pytest.mark.parametrize("changes", [{}, {"warm_start": "moments"}, {"student": "class_networks"}])
+def test_resume_from_a_checkpoint_repeats_the_run(changes):
+    dataset = stripes()
+    chosen = method(**changes, student_averaging=0.5)
+    training_run, account = start(chosen, dataset)
+    middle = training_run.steps - 2
+    for step in range(middle):
+        training_run.step(step, account, NoNoise())
+    state = training_run.state()
+    whole = finish(training_run, account, NoNoise(), middle)
+    resumed, fresh = start(chosen, dataset)
+    resumed.restore(state)
+    np.testing.assert_array_equal(whole, finish(resumed, fresh, NoNoise(), middle))
+
+
+def test_teachers_in_closed_form_have_no_state_and_replay_the_stored_sums():
+    dataset, chosen = stripes(), method(teacher="kernel", student="class_networks")
+    training_run, account = start(chosen, dataset)
+    whole = finish(training_run, account, NoiseSource())
+    assert training_run.state() == {}
+    charges = list(account.charges)
+    again, _ = start(chosen, dataset)
+    np.testing.assert_array_equal(whole, finish(again, account, NoiseSource()))
+    assert account.charges == charges
+    trained, other = start(method(), dataset)
+    trained.step(0, other, NoNoise())
+    with pytest.raises(CheckpointMismatch, match="trained"):
+        again.restore(trained.state())
+
+
+def test_state_is_empty_while_replaying_is_cheap():
+    training_run, account = start(method(warm_start="moments"), stripes())
+    training_run.step(0, account, NoNoise())
+    assert training_run.state() == {}
+
+
+def test_votes_may_stop_early_a_warm_start_may_not():
+    training_run, _ = start(method(warm_start="moments"), stripes())
+    assert [training_run.may_stop_before(step) for step in range(training_run.steps)] == [False] * 3 + [True] * 5
+    training_run, _ = start(method(), stripes())
+    assert [training_run.may_stop_before(step) for step in range(training_run.steps)] == [False] + [True] * 4
+
+
+def test_a_warm_start_is_where_the_votes_begin():
+    training_run, account = start(method(warm_start="moments"), stripes(), epsilon=50.0)
+    for step in range(3):
+        training_run.step(step, account, NoiseSource())
+    before = training_run.initial_generator().sample(400, seed=2)[0].astype(int)
+    student = training_run.generator().sample(400, seed=2)[0].astype(int)
+    assert np.abs(before.mean(axis=0) - student.mean(axis=0)).max() < 20, "the same distribution"
+    finish(training_run, account, NoiseSource(), 3)
+    np.testing.assert_array_equal(before, training_run.initial_generator().sample(400, seed=2)[0])
+
+
+def test_class_pure_teachers_vote_on_their_class_only():
+    dataset = stripes()
+    training_run, _ = start(method(shards="class_pure"), dataset)
+    proposal = Proposal(*training_run._student.propose(0, 4, balanced=True))
+    training_run._pool.train(proposal, first=True)
+    blocks = list(training_run._pool.gradients(proposal))
+    assert sum(len(block.gradients) for block in blocks) == 12
+    assert proposal.labels.tolist() == [0, 0, 1, 1]
+    teachers = 0
+    for block in blocks:
+        assert block.images == (slice(0, 2) if teachers < 6 else slice(2, 4))
+        assert block.gradients.shape[1:] == (2, SIDE * SIDE)
+        assert block.gradients.any()
+        teachers += len(block.gradients)
+
+
+def test_the_budget_ends_the_votes_not_the_job():
+    dataset = stripes()
+    training_run, account = start(method(), dataset)
+    account.limit_units = method().plan(dataset.schema, account.limit_units).units() // 2
+    affordable = account.limit_units // (account.limit_units * 2 // training_run.steps)
+    for step in range(affordable):
+        training_run.step(step, account, NoiseSource())
+    with pytest.raises(BudgetExceeded):
+        training_run.step(affordable, account, NoiseSource())
+    assert 0 < affordable < training_run.steps
+    assert training_run.generator().sample(2)[0].shape == (2, SIDE, SIDE, 1)
+
+
+@pytest.mark.parametrize("kind", [{}, {"teacher": "kernel"}, {"teacher": "kernel", "student": "class_networks"}])
+def test_without_noise_votes_brighten_the_right_half(kind):
+    """The run learns at all: after votes without noise each class is brighter on its own side."""
+    dataset = stripes()
+    chosen = method(
+        shards="class_pure", num_teachers=10, images_per_step=20, steps=150, top_k=32, teacher_batch=12,
+        student_learning_rate=2e-3, **kind,
+    )  # fmt: skip
+    training_run, account = start(chosen, dataset, epsilon=100.0)
+    finish(training_run, account, NoNoise())
+    images, labels = training_run.generator().sample(100, seed=3)
+    above = images[:, :4].mean(axis=(1, 2, 3)) - images[:, 4:].mean(axis=(1, 2, 3))
+    assert above[labels == 0].mean() > above[labels == 1].mean() + 20
+
+
+def test_requests_that_cannot_work_are_refused():
+    units = limit_units(1.0, 1e-5)
+    schema = stripes().schema
+    for changes, message in [
+        ({"num_teachers": 121}, "at most 120"),
+        ({"top_k": 65}, "coordinates"),
+        ({"shards": "class_pure", "num_teachers": 11}, "multiples of 2"),
+        ({"shards": "class_pure", "images_per_step": 3}, "multiples of 2"),
+        ({"vote_basis": "dct", "vote_dimensions": 65}, "vote_dimensions"),
+    ]:
+        with pytest.raises(InvalidSpec, match=message):
+            method(**changes).plan(schema, units)
+    with pytest.raises(InfeasiblePlan, match="raise epsilon"):
+        method(noise_stddev=100).plan(schema, 10)
+    for changes in ({"top_k": 65, "vote_basis": "dct"}, {"threshold": 0.0}, {"threshold": 1.5}, {"sigma": 3}):
+        with pytest.raises(ValidationError):
+            method(**changes)

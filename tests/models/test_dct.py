@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.fft import dctn
+
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.models.generators.dct import dct_basis
+
+from .builders import schema_of
+
+
+@pytest.mark.parametrize("schema", [schema_of(1, 8, 8), schema_of(3, 6, 9), schema_of(2, 4, 4)], ids=str)
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_columns_are_orthonormal(schema: Schema, share: float):
+    count = max(1, int(share * schema.dimensions))
+    basis = dct_basis(schema, count)
+    assert basis.dtype == np.float32
+    assert basis.shape == (schema.dimensions, count)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(count), atol=1e-5)
+
+
+def test_columns_follow_the_zigzag_of_jpeg():
+    schema = schema_of(1, 8, 8)
+    # (vertical, horizontal) frequencies, as in ITU-T T.81, figure 5.
+    order = [(0, 0), (0, 1), (1, 0), (2, 0), (1, 1), (0, 2), (0, 3), (1, 2), (2, 1), (3, 0), (4, 0)]
+    for column, frequency in zip(dct_basis(schema, len(order)).T, order, strict=True):
+        coefficients = dctn(column.reshape(8, 8), norm="ortho")
+        expected = np.zeros((8, 8))
+        expected[frequency] = 1.0
+        np.testing.assert_allclose(coefficients, expected, atol=1e-6)
+
+
+def test_channels_of_a_frequency_stay_together():
+    schema = schema_of(3, 4, 4)
+    planes = dct_basis(schema, 7).T.reshape(7, 3, 16)
+    used = [np.flatnonzero(np.abs(column).sum(axis=1)).tolist() for column in planes]
+    assert used == [[0], [1], [2], [0], [1], [2], [0]]
+    np.testing.assert_allclose(planes[:3].sum(axis=1), 0.25, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [0, 65])
+def test_counts_outside_the_image_are_refused(count: int):
+    with pytest.raises(InvalidSpec, match="1 to 64"):
+        dct_basis(schema_of(1, 8, 8), count)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidInput
+from datalens_service.models.generators import architectures
+from datalens_service.models.generators.deconv import DeconvGenerator
+from datalens_service.models.generators.generator import Generator
+
+from .builders import schema_of
+
+SETTINGS = {"architecture": "student", "z_dim": 6, "hidden": 32, "maps": 8}
+
+
+def draw(schema: Schema, labels: list[int], seed: int = 1, weights: int = 0) -> np.ndarray:
+    tensors = architectures.build_network(SETTINGS, schema, weights).tensors()
+    return architectures.draw(tensors, SETTINGS, schema, np.array(labels), np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32), (2, 9, 6)], ids=str)
+def test_images_of_every_size(shape: tuple[int, int, int]):
+    schema = schema_of(*shape)
+    images = draw(schema, [0, 1, 2, 0])
+    assert images.dtype == np.float32
+    assert images.shape == (4, schema.dimensions)
+    assert images.min() >= 0.0
+    assert images.max() <= 1.0
+    assert images.std() > 1e-4
+
+
+def test_cropped_sides_are_the_first_rows_and_columns():
+    """9×6 is cut from 12×8; the weights are the same, so are the pixels."""
+    small, large = (DeconvGenerator(schema_of(1, *sides), 6, 32, 8, seed=3).eval() for sides in ((9, 6), (12, 8)))
+    inputs, labels = torch.rand(2, 6), torch.tensor([0, 1])
+    cut = large(inputs, labels).detach().view(2, 12, 8)[:, :9, :6].flatten(1)
+    with torch.no_grad():
+        np.testing.assert_allclose(small(inputs, labels), cut, atol=1e-6)
+
+
+def test_the_default_is_the_originals_size():
+    network = DeconvGenerator(schema_of(1, 28, 28, classes=10), z_dim=50)
+    shapes = {name: tuple(value.shape) for name, value in network.named_parameters()}
+    assert shapes["dense1.weight"] == (1024, 60)
+    assert shapes["dense2.weight"] == (128 * 49, 1034)
+    assert shapes["deconv1.weight"] == (138, 128, 5, 5)
+    assert shapes["deconv2.weight"] == (138, 1, 5, 5)
+
+
+@pytest.mark.parametrize("layer", ["dense1", "dense2", "deconv1", "deconv2"])
+def test_every_layer_reads_the_label(schema: Schema, layer: str):
+    """With the label's weights of all other layers at zero, the label still shows."""
+    network = DeconvGenerator(schema, 6, 32, 8)
+    with torch.no_grad():
+        for name in {"dense1", "dense2", "deconv1", "deconv2"} - {layer}:
+            weight = getattr(network, name).weight
+            (weight[-3:] if name.startswith("deconv") else weight[:, -3:]).zero_()
+    network.eval()
+    # Of many inputs: a single one may leave every unit of a layer silent.
+    inputs = torch.rand(64, 6, generator=torch.Generator().manual_seed(0))
+    first, second = (network(inputs, torch.full((64,), label)) for label in (0, 1))
+    assert not torch.allclose(first, second, atol=1e-7)
+
+
+def test_an_image_depends_on_nothing_else_in_its_batch(schema: Schema):
+    network = architectures.build_network(SETTINGS, schema).eval()
+    inputs = torch.rand(5, 6)
+    with torch.no_grad():
+        together = network(inputs, torch.arange(5) % 3)
+        alone = network(inputs[:1], torch.tensor([0]))
+    np.testing.assert_allclose(together[:1], alone, atol=1e-6)
+
+
+def test_draws_repeat_by_seed_and_differ_without(schema: Schema):
+    np.testing.assert_array_equal(draw(schema, [0, 1]), draw(schema, [0, 1]))
+    assert not np.allclose(draw(schema, [0, 1]), draw(schema, [0, 1], seed=2), atol=1e-6)
+    assert not np.allclose(draw(schema, [0, 1]), draw(schema, [0, 1], weights=2), atol=1e-6)
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, {"architecture": "refined", "rank": 4, "width": 3}])
+def test_building_a_network_draws_nothing_from_the_global_generator(schema: Schema, settings: dict):
+    before = torch.get_rng_state()
+    architectures.build_network(settings, schema)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_stored_generator_draws_the_same(schema: Schema, tmp_path: Path):
+    tensors = architectures.build_network(SETTINGS, schema, seed=4).tensors()
+    generator = Generator("network", schema, SETTINGS, tensors)
+    generator.save(tmp_path / "generator.safetensors")
+    loaded = Generator.load(tmp_path / "generator.safetensors")
+    for one, other in zip(generator.sample(7, seed=5), loaded.sample(7, seed=5), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("settings", [{}, {"architecture": "diffusion"}, {"architecture": "student"}])
+def test_unknown_settings_are_refused(schema: Schema, settings: dict):
+    with pytest.raises(InvalidInput, match="architecture"):
+        architectures.draw({}, settings, schema, np.zeros(1, dtype=np.int64), np.random.default_rng(0))
+
+
+def test_tensors_of_another_network_are_refused(schema: Schema):
+    tensors = architectures.build_network(SETTINGS, schema).tensors()
+    missing = {name: value for name, value in tensors.items() if name != "norm1.running_mean"}
+    wider = {**tensors, "deconv2.bias": np.zeros(33, dtype=np.float32)}
+    for wrong in (missing, wider, {**tensors, "extra": np.zeros(1, dtype=np.float32)}):
+        with pytest.raises(InvalidInput, match="do not fit"):
+            architectures.draw(wrong, SETTINGS, schema, np.zeros(1, dtype=np.int64), np.random.default_rng(0))

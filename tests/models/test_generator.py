@@ -1,0 +1,70 @@
+"""Saved generators: public names and numbers only, so that files outlive a rearrangement of the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from datalens_service.data.dataset import Schema
+from datalens_service.models.classifier import Classifier
+from datalens_service.models.generators.architectures import build_network
+from datalens_service.models.generators.generator import KINDS, Generator
+from datalens_service.models.generators.guided import pack
+
+from .builders import schema_of
+
+CLASSES, RANK = 3, 4
+NETWORKS = {
+    "student": {"architecture": "student", "z_dim": 4, "hidden": 8, "maps": 2},
+    "refined": {"architecture": "refined", "rank": RANK, "width": 2},
+    "class_networks": {"architecture": "class_networks", "z_dim": 4, "frequencies": 6, "hidden": 8},
+}
+GUIDED = {"start": "gaussian", "spread": 1.0, "least_spread": 1.0, "poses": True, "surfaces": True}
+
+
+def gaussian(schema: Schema) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    shapes = {"basis": (schema.dimensions, RANK), "means": (CLASSES, RANK), "factors": (CLASSES, RANK, RANK)}
+    return {name: rng.random(shape, dtype=np.float32) for name, shape in shapes.items()}
+
+
+def every_generator(schema: Schema) -> dict[str, Generator]:
+    single = gaussian(schema)
+    mixture = {name: value if name == "basis" else value[:, None] for name, value in single.items()}
+    mixture["weights"] = np.ones((CLASSES, 1), dtype=np.float32)
+    guided = pack(single, Classifier(schema, (2, 2), 4).tensors())
+    networks = {
+        name: Generator("network", schema, settings, build_network(settings, schema).tensors())
+        for name, settings in NETWORKS.items()
+    }
+    return networks | {
+        "gaussian": Generator("gaussian", schema, {}, single),
+        "mixture": Generator("mixture", schema, {}, mixture),
+        "guided": Generator("guided", schema, GUIDED, guided),
+    }
+
+
+@pytest.mark.parametrize("name", [*NETWORKS, "gaussian", "mixture", "guided"])
+def test_a_saved_generator_names_no_code_and_draws_the_same(name: str, tmp_path: Path):
+    generator = every_generator(schema_of(1, 8, 8))[name]
+    generator.save(tmp_path / "generator.safetensors")
+    content = (tmp_path / "generator.safetensors").read_bytes()
+    assert b"datalens_service" not in content
+    loaded = Generator.load(tmp_path / "generator.safetensors")
+    np.testing.assert_array_equal(loaded.sample(6, seed=1)[0], generator.sample(6, seed=1)[0])
+
+
+def test_these_are_all_kinds():
+    assert {generator.kind for generator in every_generator(schema_of(1, 8, 8)).values()} == KINDS.keys()
+
+
+def test_tensors_of_a_guided_generator_keep_their_names(tmp_path: Path):
+    """Files in the field have them."""
+    every_generator(schema_of(1, 8, 8))["guided"].save(tmp_path / "generator.safetensors")
+    with safe_open(tmp_path / "generator.safetensors", framework="numpy") as file:
+        names = set(file.keys())
+    assert {name.partition(".")[0] for name in names} == {"start", "labeller"}
+    assert {"start.basis", "start.means", "start.factors", "labeller.head", "labeller.center"} <= names

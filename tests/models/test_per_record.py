@@ -1,0 +1,93 @@
+"""Gradients per record: those of plain differentiation, and a function of their own record alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from datalens_service.errors import InvalidSpec
+from datalens_service.models.per_record import PerRecordGradients
+
+RECORDS, CLASSES = 11, 3
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    convolution = nn.Conv2d(1, 4, 3, stride=2)
+    return nn.Sequential(convolution, nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(36, CLASSES))
+
+
+def records(seed: int = 1) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.rand(RECORDS, 1, 8, 8, generator=generator)
+    return images, torch.randint(CLASSES, (RECORDS,), generator=generator)
+
+
+def loss(scores: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(scores, labels)
+
+
+def rows(gradients: PerRecordGradients, inputs: tuple[Tensor, Tensor]) -> Tensor:
+    return torch.cat(list(gradients.chunks(inputs)))
+
+
+@pytest.mark.parametrize("chunk_size", [1, 4, 64])
+def test_rows_are_gradients_of_each_record_by_itself(chunk_size: int) -> None:
+    trained, (images, labels) = network(), records()
+    gradients = PerRecordGradients(trained, loss, chunk_size)
+    together = rows(gradients, (images, labels))
+    for record in range(RECORDS):
+        one = slice(record, record + 1)
+        alone = torch.autograd.grad(loss(trained(images[one]), images[one], labels[one]), list(trained.parameters()))
+        torch.testing.assert_close(together[record], torch.cat([part.flatten() for part in alone]))
+    assert together.shape == (RECORDS, gradients.dimensions)
+
+
+def test_a_row_depends_on_its_own_record_to_the_last_bit() -> None:
+    trained, (images, labels) = network(), records()
+    gradients = PerRecordGradients(trained, loss, 4)
+    before = rows(gradients, (images, labels))
+    changed = images.clone()
+    changed[2] = 1e6
+    after = rows(gradients, (changed, labels))
+    others = [record for record in range(RECORDS) if record != 2]
+    assert torch.equal(before[others], after[others])
+    assert not torch.equal(before[2], after[2])
+
+
+@pytest.mark.parametrize("emptied", range(RECORDS))
+def test_a_row_is_the_same_when_another_record_is_missing(emptied: int) -> None:
+    trained, (images, labels) = network(), records()
+    gradients = PerRecordGradients(trained, loss, 4)
+    others = [record for record in range(RECORDS) if record != emptied]
+    assert torch.equal(rows(gradients, (images, labels))[others], rows(gradients, (images[others], labels[others])))
+
+
+def test_weights_that_are_not_trained_have_no_column() -> None:
+    trained = network()
+    for weight in trained[0].parameters():
+        weight.requires_grad_(False)
+    gradients = PerRecordGradients(trained, loss, 4)
+    assert rows(gradients, records()).shape[1] == gradients.dimensions == 4 + 4 + 36 * CLASSES + CLASSES
+
+
+def test_rows_follow_the_weights() -> None:
+    trained, inputs = network(), records()
+    gradients = PerRecordGradients(trained, loss, 4)
+    before = rows(gradients, inputs)
+    with torch.no_grad():
+        trained[4].weight.mul_(2)
+    assert not torch.equal(before, rows(gradients, inputs))
+
+
+def test_no_records_make_no_chunk() -> None:
+    images, labels = records()
+    assert list(PerRecordGradients(network(), loss, 4).chunks((images[:0], labels[:0]))) == []
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm2d(1), nn.Dropout(0.5), nn.SyncBatchNorm(1)])
+def test_layers_that_mix_records_or_draw_are_refused(layer: nn.Module) -> None:
+    with pytest.raises(InvalidSpec, match=type(layer).__name__):
+        PerRecordGradients(nn.Sequential(layer, network()), loss)

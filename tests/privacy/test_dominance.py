@@ -1,0 +1,205 @@
+"""Sampled runs as Gaussians with a slack: known figures, the lemma as a linear program, never below the truth."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting import NeighboringRelation as Relation
+from dp_accounting.pld import privacy_loss_distribution as losses
+from scipy import optimize, stats
+
+from datalens_service.errors import InfeasiblePlan, InvalidSpec
+from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, mu_of_units
+from datalens_service.privacy.dominance import (
+    PrivacyCurve,
+    _largest_dip,
+    dominates,
+    dominating_units,
+    gaussian_deltas,
+    poisson_gaussian_curve,
+)
+
+UNITS, DELTA, SLACK = 60_000, 1e-5, Fraction(5, 10**7)
+ZERO_OUT, REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
+
+
+@dataclass(frozen=True)
+class Block:
+    """A sampled run."""
+
+    batch: int
+    noise_multiplier: float
+    steps: int
+    relation: NeighboringRelation = ZERO_OUT
+
+    @cache  # noqa: B019
+    def curve(self) -> PrivacyCurve:
+        return poisson_gaussian_curve(self.noise_multiplier, self.batch / UNITS, self.steps, self.relation)
+
+    @cache  # noqa: B019
+    def units(self) -> int:
+        return dominating_units(self.curve(), SLACK)
+
+    def losses(self) -> Any:
+        name = {ZERO_OUT: "REPLACE_SPECIAL", REPLACE_ONE: "REPLACE_ONE"}[self.relation]
+        return losses.from_gaussian_mechanism(
+            self.noise_multiplier, sampling_prob=self.batch / UNITS, neighboring_relation=Relation[name]
+        ).self_compose(self.steps)
+
+
+SMALL, LARGE, NOISY = Block(512, 1.6, 1000), Block(512, 1.0, 1172), Block(2048, 2.5, 300)
+
+
+@pytest.mark.parametrize(
+    ("block", "mu", "epsilon"),
+    [
+        (LARGE, 0.42597, 1.6727),
+        (SMALL, 0.19394, 0.7040),
+        (NOISY, 0.25567, 0.9527),
+        (Block(512, 0.7, 586), 0.82318, 3.5092),
+    ],
+)
+def test_known_figures(block: Block, mu: float, epsilon: float) -> None:
+    assert mu_of_units(block.units()) == pytest.approx(mu, rel=2e-4)
+    assert epsilon_of_units(block.units(), DELTA - float(SLACK)) == pytest.approx(epsilon, rel=2e-4)
+
+
+@pytest.mark.parametrize(("relation", "shift"), [(ZERO_OUT, 1), (REPLACE_ONE, 2)])
+def test_without_sampling_it_is_the_closed_form(relation: NeighboringRelation, shift: int) -> None:
+    block = Block(UNITS, 20.0, 25, relation)
+    mu = mu_of_units(block.units())
+    assert shift * 0.25 - 1e-5 < mu <= shift * 0.25 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("block", [SMALL, LARGE, NOISY, Block(512, 1.6, 200, REPLACE_ONE)])
+def test_the_gaussian_lies_above_the_curve_everywhere_up_to_the_slack(block: Block) -> None:
+    """Between knots too, with a Gaussian curve of fifty digits."""
+    curve, mu = block.curve(), mpmath.sqrt(mpmath.mpf(block.units()) / 10**15)
+    rng = np.random.default_rng(0)
+    for knot in rng.integers(len(curve.knots) - 1, size=200):
+        share = rng.random()
+        ends = np.exp(curve.knots[knot : knot + 2])
+        gamma = (1 - share) * ends[0] + share * ends[1]
+        height = (1 - share) * curve.deltas[knot] + share * curve.deltas[knot + 1]
+        assert height <= exact_delta(mu, mpmath.log(gamma)) + mpmath.mpf(float(SLACK))
+
+
+def exact_delta(mu: mpmath.mpf, loss: mpmath.mpf) -> mpmath.mpf:
+    with mpmath.workdps(50):
+        return mpmath.ncdf(mu / 2 - loss / mu) - mpmath.exp(loss) * mpmath.ncdf(-mu / 2 - loss / mu)
+
+
+def test_less_than_the_price_does_not_dominate() -> None:
+    mu = mu_of_units(LARGE.units())
+    assert dominates(mu, LARGE.curve(), SLACK)
+    assert not dominates(0.999 * mu, LARGE.curve(), SLACK)
+    assert not dominates(mu, LARGE.curve(), SLACK / 2)
+
+
+def test_more_slack_costs_fewer_units() -> None:
+    prices = [dominating_units(LARGE.curve(), slack) for slack in (SLACK / 10, SLACK, 10 * SLACK)]
+    assert prices == sorted(prices, reverse=True)
+    assert len(set(prices)) == 3
+
+
+@pytest.mark.parametrize(
+    ("blocks", "gaussian_mu"),
+    [
+        ((SMALL, SMALL), 0.268051),
+        ((SMALL, LARGE), 0.0),
+        ((SMALL,) * 5, 0.0),
+        ((LARGE, NOISY), 0.5),
+        ((SMALL, LARGE, NOISY), 0.2),
+    ],
+)
+def test_an_account_never_states_less_than_the_composed_losses(blocks: tuple[Block, ...], gaussian_mu: float) -> None:
+    """The whole account by dp_accounting alone, beside what the charged units and slacks add up to."""
+    together = blocks[0].losses()
+    for block in blocks[1:]:
+        together = together.compose(block.losses())
+    if gaussian_mu:
+        relation = Relation.REPLACE_SPECIAL
+        together = together.compose(losses.from_gaussian_mechanism(1 / gaussian_mu, neighboring_relation=relation))
+    units = sum(block.units() for block in blocks) + math.ceil(gaussian_mu**2 * 10**15)
+    stated = epsilon_of_units(units, DELTA - len(blocks) * float(SLACK))
+    truth = together.get_epsilon_for_delta(DELTA)
+    assert truth <= stated <= 1.05 * truth
+
+
+@pytest.mark.parametrize("mu", [0.02, 0.2, 1.0, 3.0])
+@pytest.mark.parametrize("width", [1e-4, 1e-2])
+def test_a_chord_lies_above_the_gaussian_curve_by_no_more_than_stated(mu: float, width: float) -> None:
+    bound = _largest_dip(mu, np.array([0.0, width]))
+    dips = []
+    for start in np.linspace(0, 4 * mu, 40):
+        ends = mpmath.exp(start), mpmath.exp(start + width)
+        middle = mpmath.log((ends[0] + ends[1]) / 2)
+        precise = mpmath.mpf(mu)
+        chord = (exact_delta(precise, mpmath.mpf(start)) + exact_delta(precise, mpmath.mpf(start + width))) / 2
+        dips.append(float(chord - exact_delta(precise, middle)))
+    assert max(dips) <= bound
+    assert max(dips) >= 0.8 * bound or width > mu, "the bound is nearly attained"
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.4, 3.0])
+def test_gaussian_deltas_are_rounded_down(mu: float) -> None:
+    points = np.concatenate([np.linspace(0, 8 * mu, 60), [20.0, 100.0]])
+    for point, delta in zip(points, gaussian_deltas(mu, points), strict=True):
+        exact = exact_delta(mpmath.mpf(mu), mpmath.mpf(point))
+        assert 0 <= delta <= exact
+        assert delta >= 0.999 * exact - 1e-12
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_lemma_as_a_linear_program(seed: int) -> None:
+    """The closest post-processing of one pair to another is as far away as their curves are apart, and no farther."""
+    rng = np.random.default_rng(seed)
+    q, p = rng.dirichlet(np.full(5, 0.7), size=2)
+    edges = np.concatenate([[-np.inf], np.linspace(-2, 2.5, 14), [np.inf]])
+    g0, g1 = (np.diff(stats.norm.cdf(edges, loc=shift)) for shift in (0.0, float(rng.choice([0.3, 0.8]))))
+    apart = max(
+        hockey_stick(p, q, gamma) - hockey_stick(g1, g0, gamma) for gamma in np.concatenate([[0.0], p / q, g1 / g0])
+    )
+    assert closest_kernel(p, q, g1, g0) == pytest.approx(max(0.0, apart), abs=1e-7)
+
+
+def hockey_stick(p: np.ndarray, q: np.ndarray, gamma: float) -> float:
+    return float(np.maximum(p - gamma * q, 0).sum())
+
+
+def closest_kernel(p: np.ndarray, q: np.ndarray, g1: np.ndarray, g0: np.ndarray) -> float:
+    """Smallest total variation of K(g1) from p over kernels K with K(g0) = q; variables are K and (p − K(g1))₊."""
+    sources, targets = len(g0), len(q)
+    kernel = sources * targets
+    equalities, values = np.zeros((sources + targets, kernel + targets)), np.concatenate([np.ones(sources), q])
+    excess = np.zeros((targets, kernel + targets))
+    for source, target in itertools.product(range(sources), range(targets)):
+        column = source * targets + target
+        equalities[source, column] = 1
+        equalities[sources + target, column] = g0[source]
+        excess[target, column] = -g1[source]
+    excess[:, kernel:] = -np.eye(targets)
+    cost = np.concatenate([np.zeros(kernel), np.ones(targets)])
+    solved = optimize.linprog(cost, excess, -p, equalities, values, bounds=(0, None), method="highs")
+    assert solved.success
+    return float(solved.fun)
+
+
+def test_a_run_whose_tail_is_larger_than_the_slack_is_refused() -> None:
+    curve = PrivacyCurve(np.array([0.0, 1.0]), np.array([0.5, 1e-3]))
+    with pytest.raises(InfeasiblePlan, match="more noise"):
+        dominating_units(curve, SLACK)
+
+
+@pytest.mark.parametrize("slack", [Fraction(0), Fraction(-1, 10)])
+def test_slack_must_be_above_0(slack: Fraction) -> None:
+    with pytest.raises(InvalidSpec, match="slack"):
+        dominating_units(SMALL.curve(), slack)

@@ -1,0 +1,166 @@
+"""Every registered method on small data with units of several records, and neighbours chosen to be far away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.methods import AnyMethod, DataLens, Guided, Mixture, Moments
+from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.spec import TrainingSpec
+
+from .cases import REPLACE_ONE, ZERO_OUT
+from .replay import neighbor
+
+_KEY = b"k" * 32
+_UNITS, _CLASSES, _RARE = 26, 3, 2
+OUTLIER = 0
+"""The unit whose records are white and alone in their class."""
+
+
+@dataclass(frozen=True)
+class Neighbor:
+    """Another data set that differs in one unit."""
+
+    unit: int
+    relation: NeighboringRelation
+    dataset: Dataset
+
+
+@dataclass(frozen=True)
+class ContributionCase:
+    """A method on images of `side`² pixels and units of up to `records` records, with so many neighbours."""
+
+    method: AnyMethod
+    records: int = 1
+    side: int = 6
+    tried: int = 6
+
+    @property
+    def name(self) -> str:
+        """For alarms and test reports."""
+        variants = [getattr(self.method, name, None) for name in ("teacher", "shards", "votes")]
+        words = [self.method.name, *(str(variant) for variant in variants if variant)]
+        return " ".join([*words, f"units of {self.records}", f"{self.side}x{self.side}"])
+
+    @property
+    def spec(self) -> TrainingSpec:
+        """A job with little noise, so that what is learnt from one step matters in the next."""
+        return TrainingSpec(method=self.method, epsilon=8.0, delta=1e-3)
+
+    def dataset(self, rng: np.random.Generator) -> Dataset:
+        """Any records; one unit is as extreme as an image can be, and the only one of its class."""
+        counts = np.append(self.records, rng.integers(1, self.records + 1, size=_UNITS - 1))
+        units = np.repeat(np.arange(_UNITS), counts)
+        images = rng.integers(0, rng.integers(60, 250), (len(units), self.side, self.side, 1)).astype(np.uint8)
+        labels = rng.choice(_CLASSES - 1, p=rng.dirichlet([2, 2]), size=len(units))
+        images[units == OUTLIER], labels[units == OUTLIER] = 255, _RARE
+        order = rng.permutation(len(units))
+        split = Split(images[order], labels[order], units[order])
+        schema = Schema(
+            channels=1, height=self.side, width=self.side, class_names=("a", "b", "c"), num_units=_UNITS,
+            unit="patient", records_per_unit=self.records, classes_per_unit=min(self.records, _CLASSES),
+        )  # fmt: skip
+        return Dataset(schema, split, None, _KEY)
+
+    def neighbors(self, rng: np.random.Generator, dataset: Dataset) -> Iterator[Neighbor]:
+        """Neighbours under both relations: the extreme unit changes, and any other."""
+        someone = int(rng.integers(1, _UNITS))
+        changes = (
+            (OUTLIER, ZERO_OUT, _nothing),
+            (someone, REPLACE_ONE, _too_many),
+            (someone, ZERO_OUT, _nothing),
+            (OUTLIER, REPLACE_ONE, _dark),
+            (someone, REPLACE_ONE, _white),
+            (someone, REPLACE_ONE, _of_another_unit),
+        )
+        for unit, relation, records in changes[: self.tried]:
+            changed = _replaced(dataset.train, unit, records(self, rng, dataset.train), rng)
+            yield Neighbor(unit, relation, neighbor(dataset.schema, changed, _KEY))
+
+
+Records = tuple[NDArray[np.uint8], NDArray[np.int64]]
+
+
+def _nothing(case: ContributionCase, _rng: np.random.Generator, _train: Split) -> Records:
+    return _plain(case, 0, 0, 0)
+
+
+def _dark(case: ContributionCase, _rng: np.random.Generator, _train: Split) -> Records:
+    """One record, of another class."""
+    return _plain(case, 1, 0, 0)
+
+
+def _white(case: ContributionCase, _rng: np.random.Generator, _train: Split) -> Records:
+    """The longest vectors, in the class that has few."""
+    return _plain(case, case.records, 255, _RARE)
+
+
+def _of_another_unit(_case: ContributionCase, _rng: np.random.Generator, train: Split) -> Records:
+    """The same records as those of somebody else."""
+    rows = train.unit_ids == train.unit_ids[-1]
+    return train.images[rows], train.labels[rows]
+
+
+def _too_many(case: ContributionCase, rng: np.random.Generator, _train: Split) -> Records:
+    """More records than were declared: an upload would be refused."""
+    images, labels = _plain(case, case.records + 4, 0, int(rng.integers(_CLASSES)))
+    return rng.integers(0, 256, images.shape).astype(np.uint8), labels
+
+
+def _plain(case: ContributionCase, count: int, brightness: int, label: int) -> Records:
+    shape = (count, case.side, case.side, 1)
+    return np.full(shape, brightness, dtype=np.uint8), np.full(count, label, dtype=np.int64)
+
+
+def _replaced(train: Split, unit: int, records: Records, rng: np.random.Generator) -> Split:
+    """Records of all other units in their order, with new ones of `unit` somewhere between them."""
+    images, labels = records
+    others = train.unit_ids != unit
+    place = int(rng.choice([0, others.sum() // 2, others.sum()]))
+
+    def inserted(before: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([before[others][:place], new, before[others][place:]])
+
+    units = inserted(train.unit_ids, np.full(len(labels), unit))
+    return Split(inserted(train.images, images), inserted(train.labels, labels), units)
+
+
+_MOMENTS = Moments(subspace_dimensions=4)
+_MIXTURE = Mixture(components=2, iterations=2, subspace_dimensions=4)
+_GUIDED: dict[str, Any] = {"steps": 3, "samples": 100, "epochs": 1, "hidden_units": 3}
+_VOTES: dict[str, Any] = {
+    "num_teachers": 6, "images_per_step": 6, "top_k": 5, "clip": 1.0, "threshold": "none", "steps": 3,
+    "teacher_batch": 4, "teacher_warmup_steps": 2, "z_dim": 4, "student": "class_networks",
+}  # fmt: skip
+_LOW = {"vote_basis": "dct", "vote_dimensions": 9}
+_APART = {"shards": "class_pure", **_LOW}
+
+CASES: tuple[ContributionCase, ...] = (
+    *(ContributionCase(_MOMENTS, records) for records in (1, 2, 3)),
+    *(ContributionCase(_MIXTURE, records) for records in (1, 2, 3)),
+    *(ContributionCase(Guided(warm_start=_MOMENTS, **_GUIDED), records) for records in (1, 2)),
+    ContributionCase(Guided(warm_start=_MIXTURE, **_GUIDED), 3),
+    *(ContributionCase(DataLens(teacher="kernel", **_VOTES), records) for records in (1, 2, 3)),
+    ContributionCase(DataLens(teacher="kernel", votes="klevel", **_VOTES, **_APART), 2),
+    ContributionCase(DataLens(teacher="dense", **_VOTES | {"student": "deconv"}), 1),
+    ContributionCase(
+        DataLens(
+            teacher="dense", votes="count_sketch", sketch_rows=2, sketch_columns=8, warm_start=_MOMENTS,
+            **_VOTES, **_APART,
+        ),
+        3,
+    ),
+    ContributionCase(DataLens(teacher="conv", **_VOTES), 2, side=8),
+)  # fmt: skip
+
+LARGE_CASES: tuple[ContributionCase, ...] = (
+    ContributionCase(_MOMENTS, 2, side=27, tried=2),
+    ContributionCase(DataLens(teacher="kernel", **_VOTES | {"images_per_step": 912}), 2, side=17, tried=2),
+)
+"""More coordinates than the sampler draws at once: 729·730/2 of a subspace, 912·289 of a vote."""

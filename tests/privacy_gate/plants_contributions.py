@@ -1,0 +1,270 @@
+"""Bugs by which private records of one unit move what other units contribute, or leave in a log line.
+
+None of them breaks the bound of a single contribution.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from datalens_service.data.dataset import Dataset
+from datalens_service.evaluation import downstream
+from datalens_service.mechanisms.cross_product import OuterProductFactors
+from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.methods import guided, mixture, moments, record_sums
+from datalens_service.methods.datalens import teacher_pool
+from datalens_service.models.teachers.batches import ShardSampler
+from datalens_service.models.teachers.kernel import KernelTeachers
+from datalens_service.privacy import randomness
+from datalens_service.privacy.randomness import NoiseSource
+from workers import execute
+
+from .plant import Plant
+
+
+def features_are_centred(patch: pytest.MonkeyPatch) -> None:
+    """Features lose their private mean, as standardising helpers do."""
+    factors = guided.NoisyGradientDescent.factors
+
+    def centred(self: guided.NoisyGradientDescent) -> OuterProductFactors:
+        made = factors(self)
+        return made._replace(left=made.left - made.left.mean(axis=0))
+
+    patch.setattr(guided.NoisyGradientDescent, "factors", centred)
+
+
+def errors_are_weighted_by_class_size(patch: pytest.MonkeyPatch) -> None:
+    """A balanced loss: classes weigh as they are rare among private records."""
+    factors = guided.NoisyGradientDescent.factors
+
+    def balanced(self: guided.NoisyGradientDescent) -> OuterProductFactors:
+        made, labels = factors(self), self._data.labels
+        weights = len(labels) / (labels.max() + 1) / np.maximum(np.bincount(labels), 1)
+        return made._replace(right=made.right * np.minimum(weights, 1)[labels][:, None].astype(np.float32))
+
+    patch.setattr(guided.NoisyGradientDescent, "factors", balanced)
+
+
+def hard_examples_are_chosen(patch: pytest.MonkeyPatch) -> None:
+    """Only the half of the records with the largest errors is summed."""
+    factors = guided.NoisyGradientDescent.factors
+
+    def hard(self: guided.NoisyGradientDescent) -> OuterProductFactors:
+        made = factors(self)
+        lengths = np.linalg.norm(made.right, axis=1)
+        return made._replace(right=made.right * (lengths >= np.median(lengths))[:, None].astype(np.float32))
+
+    patch.setattr(guided.NoisyGradientDescent, "factors", hard)
+
+
+def gradients_are_divided_by_the_private_count(patch: pytest.MonkeyPatch) -> None:
+    """The number of records that are there, instead of the declared one."""
+    start = guided.NoisyGradientDescent.__init__
+
+    def counted(self: guided.NoisyGradientDescent, parameters: guided.Guided, dataset: Dataset, *others: Any) -> None:
+        start(self, parameters, dataset, *others)
+        self._records = len(dataset.train)
+
+    patch.setattr(guided.NoisyGradientDescent, "__init__", counted)
+
+
+def steps_shrink_with_the_private_loss(patch: pytest.MonkeyPatch) -> None:
+    """A schedule that looks at the training loss."""
+    apply_gradient = guided.NoisyGradientDescent.apply_gradient
+
+    def scheduled(self: guided.NoisyGradientDescent, released: np.ndarray) -> None:
+        loss = np.linalg.norm(self.factors().right, axis=1).mean() if self._features is not None else 1.0
+        apply_gradient(self, released * float(loss))
+
+    patch.setattr(guided.NoisyGradientDescent, "apply_gradient", scheduled)
+
+
+def components_are_dealt_evenly(patch: pytest.MonkeyPatch) -> None:
+    """Records of a class take its components in turn: one record less, and all behind it change theirs."""
+
+    def in_turn(points: np.ndarray, labels: np.ndarray, centres: np.ndarray) -> np.ndarray:
+        turns = np.array([np.count_nonzero(labels[:row] == label) for row, label in enumerate(labels)], dtype=np.int64)
+        return labels * centres.shape[1] + turns % centres.shape[1]
+
+    patch.setattr(mixture, "nearest", in_turn)
+
+
+def centres_start_at_records(patch: pytest.MonkeyPatch) -> None:
+    """As k-means usually starts."""
+    components = mixture.MixtureRun._components.fget
+
+    def at_records(self: mixture.MixtureRun) -> Any:
+        first, fit = self._fit is None, components(self)
+        if first:
+            coordinates = self._start.records.coordinates(self._start.fit.basis)
+            fit.centres = fit.centres - fit.centres.mean(axis=1, keepdims=True) + coordinates[-1]
+        return fit
+
+    patch.setattr(mixture.MixtureRun, "_components", property(at_records))
+
+
+def residuals_from_private_means(patch: pytest.MonkeyPatch) -> None:
+    """Exact class means instead of the released ones."""
+
+    def residuals(self: moments.MomentsRun) -> GroupedVectors:
+        labels, coordinates = self.records.labels, self.records.coordinates(self.fit.basis)
+        means = np.array([coordinates[labels == label].mean(axis=0) for label in labels])
+        return self.records.vectors((coordinates - means) / self._residual_norm, labels)
+
+    patch.setattr(moments.MomentsRun, "_residuals", residuals)
+
+
+def clipping_at_the_median_length(patch: pytest.MonkeyPatch) -> None:
+    """The clipping norm is the median length of private images."""
+    start = record_sums.ClippedRecords.__init__
+
+    def median(self: record_sums.ClippedRecords, dataset: Dataset, clip_norm: float) -> None:
+        start(self, dataset, clip_norm)
+        pixels = dataset.train.images.reshape(len(dataset.train), -1) / 255.0
+        self.clip_norm = float(np.median(np.linalg.norm(pixels, axis=1)))
+
+    patch.setattr(record_sums.ClippedRecords, "__init__", median)
+
+
+def pixels_are_scaled_to_the_brightest(patch: pytest.MonkeyPatch) -> None:
+    """Divided by the largest private value instead of by 255."""
+    reduce = record_sums.ClippedRecords._reduce
+
+    def scaled(self: record_sums.ClippedRecords, images: np.ndarray) -> np.ndarray:
+        return reduce(self, images) * (255.0 / max(1, int(np.median(self._data.images.max(axis=(1, 2, 3))))))
+
+    patch.setattr(record_sums.ClippedRecords, "_reduce", scaled)
+
+
+def copies_count_once(patch: pytest.MonkeyPatch) -> None:
+    """Duplicates are removed: whether a record counts depends on who else brought it."""
+    vectors = record_sums.ClippedRecords.vectors
+
+    def deduplicated(self: record_sums.ClippedRecords, values: np.ndarray, groups: np.ndarray) -> GroupedVectors:
+        pixels = self._data.images.reshape(len(self._data), -1)
+        _, first = np.unique(pixels, axis=0, return_index=True)
+        again = np.ones(len(values), dtype=bool)
+        again[first] = False
+        return vectors(self, np.where(again[:, None], 0.0, values), groups)
+
+    patch.setattr(record_sums.ClippedRecords, "vectors", deduplicated)
+
+
+def images_of_all_shards_are_normalised(patch: pytest.MonkeyPatch) -> None:
+    """Teachers see images less the mean image of all records."""
+    start = ShardSampler.__init__
+
+    def normalised(self: ShardSampler, images: np.ndarray, *others: Any, **named: Any) -> None:
+        start(self, images - (images.mean(axis=0) // 2).astype(np.uint8), *others, **named)
+
+    patch.setattr(ShardSampler, "__init__", normalised)
+
+
+def kernels_are_as_wide_as_records_lie(patch: pytest.MonkeyPatch) -> None:
+    """The bandwidth of all teachers is the spread of all records."""
+    start = KernelTeachers.__init__
+
+    def scaled(self: KernelTeachers, *arguments: Any, **named: Any) -> None:
+        start(self, *arguments, **named)
+        records = self._records if self._records.is_floating_point() else self._project(self._records)
+        self._records = records / records.std()
+
+    patch.setattr(KernelTeachers, "__init__", scaled)
+
+
+def votes_are_clipped_at_the_median(patch: pytest.MonkeyPatch) -> None:
+    """Gradients are measured by the median of all teachers before they are clipped."""
+    in_basis = teacher_pool.TeacherPool._in_basis
+
+    def measured(self: teacher_pool.TeacherPool, gradients: torch.Tensor) -> torch.Tensor:
+        coordinates = in_basis(self, gradients)
+        return coordinates / coordinates.norm(dim=-1).median().clamp_min(1e-3)
+
+    patch.setattr(teacher_pool.TeacherPool, "_in_basis", measured)
+
+
+def holdout_images_are_standardised(patch: pytest.MonkeyPatch) -> None:
+    """A classifier sees the images of a hold-out as bright as their brightest."""
+    predicted = downstream.predicted
+
+    def standardised(images: Any, labels: Any, seen: np.ndarray, *others: Any, **named: Any) -> Any:
+        brighter = np.rint(seen * (255.0 / seen.max(axis=(1, 2, 3)).mean())).clip(0, 255).astype(np.uint8)
+        return predicted(images, labels, brighter, *others, **named)
+
+    patch.setattr(downstream, "predicted", standardised)
+
+
+def noise_repeats_after_a_chunk(patch: pytest.MonkeyPatch) -> None:
+    """What was drawn for the first coordinates is used for all."""
+    exact = NoiseSource.discrete_gaussian
+
+    def repeated(self: NoiseSource, shape: tuple[int, ...], stddev: int) -> np.ndarray:
+        size = int(np.prod(shape))
+        return np.resize(exact(self, (min(size, randomness._CHUNK),), stddev), shape)
+
+    patch.setattr(NoiseSource, "discrete_gaussian", repeated)
+
+
+def class_counts_are_logged(patch: pytest.MonkeyPatch) -> None:
+    """A line that helps with debugging."""
+    load = execute._dataset
+
+    def counted(*arguments: Any) -> Dataset:
+        dataset = load(*arguments)
+        execute.log.info("job started", lease_token=1, classes=np.bincount(dataset.train.labels).tolist())
+        return dataset
+
+    patch.setattr(execute, "_dataset", counted)
+
+
+def a_count_is_logged_under_an_allowed_name(patch: pytest.MonkeyPatch) -> None:
+    """A private number where a public one belongs."""
+    load = execute._dataset
+
+    def counted(*arguments: Any) -> Dataset:
+        dataset = load(*arguments)
+        execute.log.info("job started", lease_token=int((dataset.train.labels == 0).sum()))
+        return dataset
+
+    patch.setattr(execute, "_dataset", counted)
+
+
+def empty_classes_are_warned_of(patch: pytest.MonkeyPatch) -> None:
+    """A library's warning about private labels."""
+    load = execute._dataset
+
+    def warned(*arguments: Any) -> Dataset:
+        dataset = load(*arguments)
+        if dataset.train.labels.max() + 1 < dataset.schema.num_classes:
+            logging.getLogger("library").warning("a class has no records")
+        return dataset
+
+    patch.setattr(execute, "_dataset", warned)
+
+
+PLANTS = (
+    Plant("guided features centred by their private mean", "R6", features_are_centred),
+    Plant("components dealt evenly among the records of a class", "R6", components_are_dealt_evenly),
+    Plant("residuals from exact private class means", "R6", residuals_from_private_means),
+    Plant("gradients divided by the private number of records", "R4", gradients_are_divided_by_the_private_count),
+    Plant("class counts in a log line", "S3", class_counts_are_logged),
+    Plant("errors weighted by private class sizes", "R6", errors_are_weighted_by_class_size),
+    Plant("only the harder half of the records is summed", "R6", hard_examples_are_chosen),
+    Plant("steps shrink with the private loss", "R4", steps_shrink_with_the_private_loss),
+    Plant("first centres lie at private records", "R4", centres_start_at_records),
+    Plant("clipping norm is the private median length", "R6", clipping_at_the_median_length),
+    Plant("pixels scaled by private brightness", "R6", pixels_are_scaled_to_the_brightest),
+    Plant("copies of another unit's record do not count", "R6", copies_count_once),
+    Plant("teachers see images less the mean of all shards", "R3", images_of_all_shards_are_normalised),
+    Plant("bandwidth of kernel teachers from all records", "R3", kernels_are_as_wide_as_records_lie),
+    Plant("votes clipped at the median of all teachers", "R3", votes_are_clipped_at_the_median),
+    Plant("hold-out images scaled by their brightness", "R26", holdout_images_are_standardised),
+    Plant("noise repeats after the sampler's chunk", "R34", noise_repeats_after_a_chunk),
+    Plant("a private count under an allowed name in the log", "S3", a_count_is_logged_under_an_allowed_name),
+    Plant("a library warns of empty classes", "S3", empty_classes_are_warned_of),
+)

@@ -1,0 +1,128 @@
+"""Record and replay: a run on neighbouring records that meets the noisy sums of the run before it.
+
+Whatever the product releases is then the same in both runs, so any difference between them is one that private records
+made without a charge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+
+from datalens_service.data import dataset as datasets
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.mechanisms import DistributedGradients, Mechanism, PartialGradients
+from datalens_service.mechanisms.accuracy import Answers
+from datalens_service.mechanisms.base import Integers
+from datalens_service.mechanisms.cross_product import OuterProductFactors
+from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource
+from datalens_service.run import Result, run
+from datalens_service.spec import TrainingSpec
+
+from .alarm import Alarm
+
+ROWS = (GroupedVectors, OuterProductFactors, Answers)
+"""Contributions of rows, each of one record."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One release as it was computed.
+
+    Attributes:
+        mechanism: With the coins of this step.
+        contributions: What it summed, as copies: one of `ROWS`, or `DistributedGradients` with a list of blocks.
+        exact: The sum without noise.
+    """
+
+    mechanism: Mechanism
+    contributions: Any
+    exact: Integers
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A run: its releases, its account, and what it handed out."""
+
+    steps: list[Step]
+    account: MemoryAccount
+    result: Result
+
+
+def record(spec: TrainingSpec, dataset: Dataset, answers: MemoryAccount | None = None) -> Recording:
+    """Run a job and note what every release was made of.
+
+    Args:
+        spec: Of the job.
+        dataset: Its records.
+        answers: Holds the noisy sums that releases hand out; None: those of this run itself.
+    """
+    account = MemoryAccount(spec.limit_units(dataset.schema))
+    steps: list[Step] = []
+    release = _recording_release(steps, answers or account, draws=answers is None)
+    with mock.patch.object(Mechanism, "release", release):
+        return Recording(steps, account, run(spec, dataset, account=account))
+
+
+def neighbor(schema: Schema, split: Split, key: bytes) -> Dataset:
+    """A data set of the same public schema, also with an empty unit, or one with more records than are declared."""
+    with mock.patch.object(datasets, "check_units"):
+        return Dataset(schema, split, None, key)
+
+
+class _Drawn(NoiseSource):  # type: ignore[misc]
+    """Noise that is remembered; none at all for a run whose noisy sums nobody sees."""
+
+    def __init__(self, draws: bool) -> None:
+        self._draws = draws
+        self.noise: list[Integers] = []
+
+    def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> Integers:
+        zero = np.zeros(shape, dtype=np.int64)
+        self.noise.append(super().discrete_gaussian(shape, noise_stddev) if self._draws else zero)
+        return self.noise[-1]
+
+
+def _recording_release(steps: list[Step], answers: MemoryAccount, *, draws: bool) -> Callable[..., Any]:
+    release = Mechanism.release
+
+    def recorded(
+        mechanism: Mechanism, contributions: Callable[[], Any], *, step: int, account: MemoryAccount, noise: NoiseSource
+    ) -> Any:
+        copies: list[Any] = []
+
+        def copied() -> Any:
+            copies.append(_copied(contributions()))
+            return copies[-1]
+
+        drawn = _Drawn(draws)
+        release(mechanism, copied, step=step, account=account, noise=drawn)
+        exact = account.replay(step) - sum(drawn.noise)
+        steps.append(Step(mechanism, copies[-1], exact))
+        return release(mechanism, _unreadable, step=step, account=answers, noise=noise)
+
+    return recorded
+
+
+def _copied(contributions: Any) -> Any:
+    """Blocks of teachers are made one after another in the same memory."""
+    if isinstance(contributions, ROWS):
+        return type(contributions)(*(np.array(array) for array in contributions))
+    if not isinstance(contributions, DistributedGradients):
+        raise TypeError(f"say how {type(contributions).__name__} of other units are compared")
+    return replace(contributions, blocks=[_cloned(block) for block in contributions.blocks])
+
+
+def _cloned(block: torch.Tensor | PartialGradients) -> torch.Tensor | PartialGradients:
+    return block._replace(gradients=block.gradients.clone()) if isinstance(block, PartialGradients) else block.clone()
+
+
+def _unreadable() -> Any:
+    raise Alarm("a step that is stored reads no record")

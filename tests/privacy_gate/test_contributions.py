@@ -1,0 +1,62 @@
+"""Record and replay covers every method, and cannot compare what it does not know."""
+
+from __future__ import annotations
+
+import typing
+from collections import defaultdict
+
+import numpy as np
+import pytest
+import torch
+
+from datalens_service.mechanisms import CrossProductSum, Mechanism
+from datalens_service.methods import AnyMethod, DataLens
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource
+
+from . import replay
+from .cases import CASES as MECHANISM_CASES
+from .contribution_cases import CASES, LARGE_CASES
+from .detect_contributions import contributions_of_others_stay_as_they_are
+
+REGISTERED = typing.get_args(AnyMethod)
+
+
+def test_every_registered_method_has_cases_with_units_of_one_to_three_records():
+    records = defaultdict(set)
+    for case in CASES:
+        records[type(case.method)].add(case.records)
+    assert records == {method: {1, 2, 3} for method in REGISTERED}
+
+
+@pytest.mark.parametrize("parameter", ["teacher", "shards", "votes", "vote_basis", "student"])
+def test_every_variant_of_votes_has_a_case(parameter: str):
+    variants = typing.get_args(typing.get_type_hints(DataLens)[parameter])
+    assert {getattr(case.method, parameter) for case in CASES if isinstance(case.method, DataLens)} == set(variants)
+
+
+def test_sums_and_votes_have_a_case_beyond_a_chunk_of_noise():
+    assert len({type(case.method) for case in LARGE_CASES}) == 2
+
+
+def test_kinds_of_contributions_that_cannot_be_compared_are_an_error(monkeypatch: pytest.MonkeyPatch):
+    case = next(case for case in MECHANISM_CASES if isinstance(case.mechanism, CrossProductSum))
+    data = case.make(np.random.default_rng(0))
+    monkeypatch.setattr(replay, "ROWS", ())
+    monkeypatch.setattr(Mechanism, "release", replay._recording_release([], MemoryAccount(10**30), draws=True))
+    with pytest.raises(TypeError, match="OuterProductFactors"):
+        case.mechanism.release(lambda: data, step=0, account=MemoryAccount(10**30), noise=NoiseSource())
+
+
+@pytest.fixture
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("seed", range(3))
+def test_no_false_alarm(seed: int):
+    contributions_of_others_stay_as_they_are(np.random.default_rng(100 + seed))

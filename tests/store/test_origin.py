@@ -1,0 +1,195 @@
+"""`datalens verify` says who signed what it was given, and catches a forgery that is consistent in itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from api.examples import ANSWERS
+from datalens_service.data.dataset import Schema
+from datalens_service.data.export import WRITERS
+from datalens_service.data.export.bundle import SUMS, SUMS_SIGNATURE, write_bundle
+from datalens_service.errors import InvalidInput
+from datalens_service.evaluation.document import seal_of
+from datalens_service.evaluation.report import releasable_view
+from datalens_service.signatures import MEMBER, SigningKey, unsigned
+from datalens_service.store.bundle_verification import Verdict, verify
+from datalens_service.store.charges import Charge, genesis
+from datalens_service.store.database import Database
+from datalens_service.store.origin import SIGNATURE
+from datalens_service.store.release_verification import FILES, SUMS_LINE, verify_path
+from datalens_service.store.signing_key import signing_key
+from tests.evaluation.conftest import report
+
+KEY, OTHER = SigningKey(b"of this house"), SigningKey(b"of a forger")
+PROOF = unsigned(ANSWERS["getJobBundle"])
+
+
+def file(document: dict[str, Any]) -> bytes:
+    return json.dumps(document).encode()
+
+
+def line(verdict: Verdict, check: str) -> tuple[str, str]:
+    (found,) = [one for one in verdict.lines if one.check == check]
+    return found.status, found.finding
+
+
+def rechained(proof: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The proof with its first charge changed and every seal made anew, as a forger would."""
+    charges, previous = [], genesis(proof["job_id"])
+    for number, charge in enumerate(proof["charges"]):
+        fields = {**charge, **(changes if number == 0 else {}), "previous_hash": previous}
+        del fields["hash"]
+        charges.append(Charge.sealed(**Charge.model_validate({**fields, "hash": ""}).model_dump(exclude={"hash"})))
+        previous = charges[-1].hash
+    return {**proof, "charges": [one.model_dump(mode="json") for one in charges], "head": previous}
+
+
+def test_a_proof_says_who_signed_it() -> None:
+    verdict = verify(file(KEY.sign(PROOF)))
+    assert verdict.holds
+    status, finding = line(verdict, SIGNATURE)
+    assert (status, KEY.public.key_id in finding, "elsewhere" in finding) == ("holds", True, True)
+    given = verify(file(KEY.sign(PROOF)), KEY.public)
+    assert (given.holds, line(given, SIGNATURE)[0]) == (True, "holds")
+
+
+def test_a_proof_that_nobody_signed_says_so() -> None:
+    for proof in (PROOF, {**PROOF, MEMBER: None}):
+        verdict = verify(file(proof))
+        assert (verdict.holds, line(verdict, SIGNATURE)) == (
+            True,
+            ("not checked", "Not signed: anybody may have made it."),
+        )
+        refused = verify(file(proof), KEY.public)
+        assert (refused.holds, line(refused, SIGNATURE)[0]) == (False, "contradiction")
+
+
+def test_another_house_is_not_this_one() -> None:
+    verdict = verify(file(OTHER.sign(PROOF)), KEY.public)
+    assert not verdict.holds
+    assert OTHER.public.key_id in (verdict.contradiction or "")
+    assert KEY.public.key_id in (verdict.contradiction or "")
+
+
+def test_a_forgery_whose_chain_was_made_anew_is_caught() -> None:
+    minute = "2026-01-05T10:41:00Z"
+    forged = rechained(KEY.sign(PROOF), minute=minute)
+    assert forged["charges"][0]["minute"] == minute
+    assert verify(file({**forged, MEMBER: None})).holds, "consistent in itself"
+    verdict = verify(file(forged))
+    assert (verdict.holds, line(verdict, SIGNATURE)) == (
+        False,
+        ("contradiction", "The document was changed after it was signed."),
+    )
+    assert verify(file(OTHER.sign(forged))).holds, "consistent, and of somebody else"
+    assert not verify(file(OTHER.sign(forged)), KEY.public).holds
+
+
+def archive(folder: Path, proof: dict[str, Any], key: SigningKey = KEY) -> Path:
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (20, 28, 28, 1), dtype=np.uint8), np.arange(20, dtype=np.int64) % 10
+    schema = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
+    WRITERS["npz"](folder / "images", images, labels, schema, PROOF["card"])
+    further = {"privacy.json": file(proof)}
+    write_bundle(
+        folder / "release.zip",
+        folder / "images",
+        "npz",
+        PROOF["card"],
+        count=20,
+        name="t",
+        spdx="other",
+        further=further,
+        key=key,
+    )
+    return folder / "release.zip"
+
+
+def repacked(path: Path, out: Path, *, resum: bool, drop: str = "", **changes: bytes) -> Path:
+    """The archive with files replaced, and their sums made anew if `resum`."""
+    with zipfile.ZipFile(path) as source:
+        files = {name: source.read(name) for name in source.namelist() if name != drop}
+    files |= {name.replace("__", "."): content for name, content in changes.items()}
+    if resum:
+        names = sorted(files.keys() - {SUMS, SUMS_SIGNATURE})
+        files[SUMS] = "".join(f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in names).encode()
+    with zipfile.ZipFile(out, "w") as target:
+        for name, content in files.items():
+            target.writestr(name, content)
+    return out
+
+
+def test_an_archive_is_covered_to_its_last_file(tmp_path: Path) -> None:
+    path = archive(tmp_path, KEY.sign(PROOF))
+    packed = verify_path(path, KEY.public)
+    assert (packed.holds, line(packed, FILES)[0], line(packed, SUMS_LINE)[0]) == (True, "holds", "holds")
+    with zipfile.ZipFile(path) as opened:
+        opened.extractall(tmp_path / "unpacked")
+        names = opened.namelist()
+    assert verify_path(tmp_path / "unpacked", KEY.public).holds
+    assert verify_path(path).holds
+    for name in names:
+        changed = tmp_path / "changed"
+        shutil.copytree(tmp_path / "unpacked", changed)
+        content = (changed / name).read_bytes()
+        (changed / name).write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
+        try:
+            assert not verify_path(changed, KEY.public).holds, name
+        except InvalidInput:
+            assert name == "privacy.json"
+        shutil.rmtree(changed)
+
+
+@pytest.mark.parametrize("resum", [False, True])
+def test_a_file_that_was_exchanged_is_noticed_though_the_sums_were_made_anew(tmp_path: Path, resum: bool) -> None:
+    path = archive(tmp_path, KEY.sign(PROOF))
+    forged = repacked(path, tmp_path / "forged.zip", resum=resum, README__md=b"# Not what was released\n")
+    for key in (None, KEY.public):
+        verdict = verify_path(forged, key)
+        assert not verdict.holds
+        assert line(verdict, SUMS_LINE if resum else FILES)[0] == "contradiction"
+
+
+def test_a_signature_of_the_sums_cannot_be_left_out_or_made_by_somebody_else(tmp_path: Path) -> None:
+    path = archive(tmp_path, KEY.sign(PROOF))
+    without = repacked(path, tmp_path / "without.zip", resum=False, drop=SUMS_SIGNATURE)
+    assert not verify_path(without).holds, "the proof is signed, so the archive has to be"
+    (tmp_path / "other").mkdir()
+    assert not verify_path(archive(tmp_path / "other", KEY.sign(PROOF), OTHER)).holds
+    more = repacked(path, tmp_path / "more.zip", resum=False, extra__txt=b"x")
+    assert "extra.txt is not in" in (verify_path(more).contradiction or "")
+    fewer = repacked(path, tmp_path / "fewer.zip", resum=False, drop="NOTICE")
+    assert "NOTICE is missing" in (verify_path(fewer).contradiction or "")
+
+
+def test_an_archive_of_before_says_that_it_is_not_signed(tmp_path: Path) -> None:
+    old = repacked(archive(tmp_path, PROOF), tmp_path / "old.zip", resum=False, drop=SUMS_SIGNATURE)
+    verdict = verify_path(old)
+    assert (verdict.holds, line(verdict, FILES)[0], line(verdict, SUMS_LINE)[0]) == (True, "holds", "not checked")
+
+
+def test_a_report_is_checked_against_a_key(tmp_path: Path) -> None:
+    view, path = releasable_view(report()), tmp_path / "report.json"
+    path.write_bytes(file(KEY.sign(view)))
+    assert verify_path(path, KEY.public).holds
+    assert not verify_path(path, OTHER.public).holds
+    with pytest.raises(InvalidInput, match="report"):
+        verify_path(path)
+    forged = {**KEY.sign(view), "contact": "The forger"}
+    forged["seal"] = {**forged["seal"], "sha256": seal_of(forged)}
+    path.write_bytes(file(forged))
+    assert "changed after it was signed" in (verify_path(path, KEY.public).contradiction or "")
+    path.write_bytes(file(view))
+    assert "Not signed" in (verify_path(path, KEY.public).contradiction or "")
+
+
+def test_the_key_belongs_to_the_database(database: Database) -> None:
+    assert signing_key(database).public == signing_key(database).public
