@@ -77,8 +77,12 @@ class Books:
     jobs: dict[str, Job] = field(default_factory=dict)
     known: set[int] = field(default_factory=set)
 
-    def upload(self, dataset: str, records: frozenset[int]) -> Error | None:
+    def upload(self, dataset: str, records: frozenset[int], payer: str | None = None) -> Error | None:
         owners = {self.records[record] for record in records if record in self.records}
+        if payer is not None:
+            if payer not in self.datasets:
+                return NotFound
+            owners.add(self.datasets[payer].account)
         if len(owners) > 1:
             return InvalidDataset
         account = owners.pop() if owners else dataset

@@ -86,9 +86,16 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(target=dataset_ids, records=st.frozensets(st.integers(0, 7), min_size=2, max_size=3))
     def upload(self, records: frozenset[int]) -> str:
+        return self._upload(records, None)
+
+    @rule(target=dataset_ids, payer=dataset_ids, records=st.frozensets(st.integers(0, 7), min_size=2, max_size=3))
+    def upload_a_further_part(self, payer: str, records: frozenset[int]) -> str:
+        return self._upload(records, payer)
+
+    def _upload(self, records: frozenset[int], payer: str | None) -> str:
         dataset_id = datasets.new_id()
         self.compare(
-            self.books.upload(dataset_id, records),
+            self.books.upload(dataset_id, records, payer),
             lambda: datasets.create(
                 self.database,
                 dataset_id=dataset_id,
@@ -100,6 +107,7 @@ class StoreMachine(RuleBasedStateMachine):
                 records_path="/nowhere",
                 epsilon=EPSILON,
                 delta=DELTA,
+                account=payer,
             ),
         )
         return dataset_id
