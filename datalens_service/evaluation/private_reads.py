@@ -160,7 +160,7 @@ PRIVATE_READS: Final = (
         status="owner only, not charged",
         audience="owner",
         what="The service shows whoever may upload: the number of records in each class, how many records have the "
-        "pixels of another one, notices of what was read otherwise than expected, and the names of files that cannot "
+        "pixels of another one, what was read otherwise than expected, and the names of files that cannot "
         "be used. It does so until the data set is deleted.",
         otherwise=_NOT_SERVED,
         happens=_served,
