@@ -6,18 +6,24 @@ Claim, proof and tests: docs/mechanisms/topagg.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, ClassVar, Literal, final
 
 import numpy as np
 from pydantic import Field
 
 from datalens_service.mechanisms.base import Integers
-from datalens_service.mechanisms.votes import Directions, Threshold, VoteMechanism, clip_and_sanitize
+from datalens_service.mechanisms.votes import (
+    Directions,
+    Threshold,
+    TopKParameters,
+    VoteMechanism,
+    clip_and_sanitize,
+)
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Threshold", "TopAgg", "sign_votes"]
+__all__ = ["Threshold", "TopAgg", "TopAggParameters", "sign_votes"]
 
 
 @final
@@ -56,6 +62,14 @@ class TopAgg(VoteMechanism):
     def decode(self, noisy: Integers) -> Directions:
         """Direction per image: float32 array (images, dimensions)."""
         return self.direction(noisy)
+
+
+class TopAggParameters(TopKParameters):
+    """DataLens' own votes."""
+
+    mechanism: ClassVar[type[VoteMechanism]] = TopAgg
+
+    name: Literal["topagg"] = "topagg"
 
 
 def sign_votes(gradients: torch.Tensor, top_k: int, clip: float, coins: torch.Generator | None) -> torch.Tensor:

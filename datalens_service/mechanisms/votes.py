@@ -7,20 +7,20 @@ the sensitivity (docs/mechanisms/topagg.md, klevel.md, count_sketch.md).
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.errors import InvalidInput
+from datalens_service.errors import InvalidInput, InvalidSpec
 from datalens_service.mechanisms.base import Integers, Mechanism
 from datalens_service.privacy.accounting import NeighboringRelation
-from datalens_service.strict import Number
+from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
     import torch
@@ -216,6 +216,43 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
             return (sums / self.num_teachers).astype(np.float32)
         bar = self.threshold * self.num_teachers
         return (sums >= bar).astype(np.float32) - (sums <= -bar).astype(np.float32)
+
+
+class VoteParameters(BaseModel, ABC):
+    """What only one kind of vote can be told; a method adds what all votes have in common.
+
+    Attributes:
+        mechanism: The kind; its fields have the names of these.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mechanism: ClassVar[type[VoteMechanism]]
+
+    def build(self, common: dict[str, Any]) -> VoteMechanism:
+        """The mechanism with these parameters and the common ones."""
+        return self.mechanism.model_validate(common | self.model_dump())
+
+    def check(self, dimensions: int) -> None:
+        """Whether such a vote fits a gradient.
+
+        Args:
+            dimensions: Coordinates of the gradient.
+
+        Raises:
+            InvalidSpec: It does not.
+        """
+
+
+class TopKParameters(VoteParameters):
+    """Of votes on the largest coordinates."""
+
+    top_k: Integer = Field(default=200, ge=1, description="k: coordinates of an image that a teacher votes on.")
+
+    def check(self, dimensions: int) -> None:
+        """No more coordinates than there are."""
+        if self.top_k > dimensions:
+            raise InvalidSpec(f"top_k must not exceed the {dimensions} coordinates of a vote.")
 
 
 def _teachers_at_once(gradients: torch.Tensor) -> int:

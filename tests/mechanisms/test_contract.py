@@ -14,8 +14,8 @@ from scipy import stats
 
 from datalens_service.errors import BudgetExceeded
 from datalens_service.mechanisms import (
-    VOTES,
     AnyMechanism,
+    AnyVotes,
     CountSketch,
     GradientChunk,
     GradientSum,
@@ -47,10 +47,11 @@ def test_every_registered_mechanism_has_a_case():
         assert mechanism.cost is Mechanism.cost
 
 
-def test_every_vote_is_registered_under_its_name():
-    assert {kind.model_fields["name"].default: kind for kind in VOTES.values()} == VOTES
-    assert set(VOTES.values()) == {kind for kind in REGISTERED if issubclass(kind, VoteMechanism)}
-    for kind in VOTES.values():
+def test_every_vote_has_parameters_of_its_own_under_its_name():
+    parameters = {kind.model_fields["name"].default: kind.mechanism for kind in typing.get_args(AnyVotes)}
+    votes = {kind for kind in REGISTERED if issubclass(kind, VoteMechanism)}
+    assert parameters == {kind.model_fields["name"].default: kind for kind in votes}
+    for kind in votes:
         for proved in ("exact_sum", "zero_out_of_bound_rows", "sensitivity_squared", "queries_per_unit"):
             assert getattr(kind, proved) is getattr(VoteMechanism, proved)
 
