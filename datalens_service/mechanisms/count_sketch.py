@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from datalens_service.mechanisms.base import Integers
 from datalens_service.mechanisms.topagg import sign_votes
-from datalens_service.mechanisms.votes import Directions, TopKParameters, VoteMechanism
+from datalens_service.mechanisms.votes import Directions, TopKParameters, VoteMechanism, VoteParameters
 from datalens_service.strict import Integer
 
 if TYPE_CHECKING:
@@ -48,6 +48,11 @@ class CountSketch(VoteMechanism):
         if self.top_k > self.dimensions:
             raise ValueError("top_k must not exceed dimensions.")
         return self
+
+    @classmethod
+    def example_parameters(cls) -> VoteParameters:
+        """Few enough that all of them vote."""
+        return CountSketchParameters(top_k=4, rows=5, columns=512)
 
     def label(self) -> str:
         """Name of the release in the ledger."""

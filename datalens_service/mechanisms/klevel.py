@@ -45,6 +45,11 @@ class KLevel(VoteMechanism):
             raise ValueError(f"row_norm_squared must exceed dimensions + 8·√row_norm_squared ({self.dimensions} + …).")
         return self
 
+    @classmethod
+    def example_parameters(cls) -> VoteParameters:
+        """Few enough that all of them vote."""
+        return KLevelParameters(levels=2)
+
     def label(self) -> str:
         """Name of the release in the ledger."""
         return "votes.klevel"

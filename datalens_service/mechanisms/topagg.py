@@ -17,6 +17,7 @@ from datalens_service.mechanisms.votes import (
     Threshold,
     TopKParameters,
     VoteMechanism,
+    VoteParameters,
     clip_and_sanitize,
 )
 
@@ -36,6 +37,11 @@ class TopAgg(VoteMechanism):
 
     name: Literal["topagg"] = "topagg"
     top_k: int = Field(ge=1, description="Non-zero coordinates of one vote.")
+
+    @classmethod
+    def example_parameters(cls) -> VoteParameters:
+        """Few enough that all of them vote."""
+        return TopAggParameters(top_k=4)
 
     def label(self) -> str:
         """Name of the release in the ledger."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.errors import InvalidInput, InvalidSpec
-from datalens_service.mechanisms.base import Integers, Mechanism
+from datalens_service.mechanisms.base import Example, Integers, Mechanism
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.strict import Integer, Number
 
@@ -75,6 +75,9 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
     replace-one. A release is μ-GDP with μ² = queries_per_unit · Δ² / (σ² − 9).
     """
 
+    example_tightness: ClassVar[Fraction] = Fraction(1)
+    """Less where no gradient attains the bound."""
+
     num_teachers: int = Field(ge=1)
     images: int = Field(ge=1, description="Images voted on in one release.")
     dimensions: int = Field(ge=1, description="Coordinates of one gradient.")
@@ -111,6 +114,27 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         Returns:
             Integer tensor (teachers, images, coordinates).
         """
+
+    @classmethod
+    @abstractmethod
+    def example_parameters(cls) -> VoteParameters:
+        """Of a vote that a gradient and its negative take as far apart as any."""
+
+    @classmethod
+    def example_contributions(cls) -> Example:
+        """A teacher whose every vote turns round, on one image only."""
+        import torch
+
+        wave = torch.sin(torch.arange(1.0, 9.0))
+        gradients = torch.zeros(4, 4, len(wave))
+        gradients[1, 0] = wave / wave.abs().max()
+        common = {
+            "num_teachers": 6, "images": 4, "dimensions": len(wave), "clip": 1.0,
+            "stochastic": False, "threshold": "none", "noise_stddev": 500,
+        }  # fmt: skip
+        mechanism = cls.example_parameters().build(common)
+        not_finite = [gradients, torch.stack([gradients[1] * torch.nan, gradients[1] + torch.inf])]
+        return Example(mechanism, [gradients], [-gradients], not_finite, cls.example_tightness)
 
     def images_voted_on(self) -> int:
         """All images of the step."""
