@@ -125,6 +125,10 @@ class Method(BaseModel, ABC):
             InvalidSpec: The parameters do not fit the schema.
         """
 
+    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
+        """What whoever pays for the plan should know before; from public numbers."""
+        return ()
+
     @abstractmethod
     def create_run(
         self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
