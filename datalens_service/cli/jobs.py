@@ -15,7 +15,7 @@ from datalens_service.cli.plan import plan_facts
 from datalens_service.cli.progress import PhaseBars
 from datalens_service.cli.service import connect
 from datalens_service.cli.specs import SpecOptions
-from datalens_service.client import Audience, Client, ClientError, Format, Job, LiveJob, PlanInfo
+from datalens_service.client import Audience, Client, ClientError, Format, Job, JobHandle, PlanInfo
 
 if TYPE_CHECKING:
     from datalens_service.spec import TrainingSpec
@@ -254,7 +254,7 @@ def _spec(client: Client, dataset_id: str, asked: SpecOptions) -> TrainingSpec:
     return asked.spec(Schema.model_validate(declared.model_dump()))
 
 
-def _followed(client: Client, job_id: str) -> LiveJob:
+def _followed(client: Client, job_id: str) -> JobHandle:
     with PhaseBars() as bars:
         for event in client.events(job_id):
             if event.phase is not None:

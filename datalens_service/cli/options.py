@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from datalens_service.cli.numbers import integer, integer_from, number
-from datalens_service.client.client import DEFAULT_URL
+from datalens_service.client import DEFAULT_URL
 
 _SPEC = "What to train"
 _SERVICE = "Which service"

@@ -7,7 +7,6 @@ import hashlib
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import numpy as np
@@ -17,8 +16,9 @@ from test_server import Service
 
 from api.openapi.examples import ANSWERS
 from api.uploads import tus
-from datalens_service.client import AsyncClient, Client, ClientError, ServiceUnreachable, calls
-from datalens_service.client.transport import Transport
+from datalens_service.client import AsyncClient, Client, ClientError, ServiceUnreachable, requests
+from datalens_service.client._sync.transport import Transport
+from datalens_service.client.requests import Parsed, Request
 from datalens_service.errors import StoreUnavailable
 from datalens_service.settings import Settings
 from datalens_service.store.datasets import upload_sessions
@@ -35,44 +35,44 @@ def service(settings: Settings) -> Iterator[Service]:
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An upload of several pieces."""
-    monkeypatch.setattr(calls, "PIECE_BYTES", 4096)
+    """An upload of several chunks."""
+    monkeypatch.setattr(requests, "CHUNK_SIZE", 4096)
     path = tmp_path / "digits.npz"
     path.write_bytes(npz(note=np.zeros(3)))
     assert path.stat().st_size > 2 * 4096
     return path
 
 
-def test_pieces_over_interruptions(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two pieces one is lost on its way, and of one the answer; each is sent until it is there, once."""
-    request, losses = Transport.request, iter(["before", "", "after", "", ""])
+def test_chunks_over_interruptions(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One chunk is lost, and the response to another; each is sent until it is stored, once."""
+    send, losses = Transport.send, iter(["before", "", "after", "", ""])
 
-    def lossy(self: Transport, method: str, address: str, **options: Any) -> Any:
-        lost = next(losses, "") if method == "PATCH" else ""
-        if lost == "before":
+    def send_with_losses(self: Transport, request: Request[Parsed]) -> Parsed:
+        loss = next(losses, "") if request.method == "PATCH" else ""
+        if loss == "before":
             raise ServiceUnreachable("lost")
-        reply = request(self, method, address, **options)
-        if lost == "after":
+        result = send(self, request)
+        if loss == "after":
             raise ServiceUnreachable("lost")
-        return reply
+        return result
 
-    monkeypatch.setattr(Transport, "request", lossy)
-    told: list[int] = []
+    monkeypatch.setattr(Transport, "send", send_with_losses)
+    offsets: list[int] = []
     with Client(service.url, service.key) as client:
-        upload_id = client.upload(file, on_bytes=lambda _id, there, _all: told.append(there))
+        upload_id = client.upload(file, on_bytes=lambda _id, offset, _size: offsets.append(offset))
     stored = upload_sessions.partial_files(service.services.settings.data_dir) / upload_id
     assert hashlib.sha256(stored.read_bytes()).digest() == hashlib.sha256(file.read_bytes()).digest()
-    assert told == sorted(told)
-    assert told[-1] == file.stat().st_size
+    assert offsets == sorted(offsets)
+    assert offsets[-1] == file.stat().st_size
 
 
 def test_an_upload_goes_on_in_another_process(service: Service, file: Path) -> None:
     content = file.read_bytes()
     with Client(service.url, service.key) as client:
-        begun = client._do(calls.begin_upload(len(content)))
-        client._do(calls.send_piece(begun.id, 0, content[:5000]))
+        upload = client._transport.send(requests.create_upload(len(content)))
+        client._transport.send(requests.send_chunk(upload.id, 0, content[:5000]))
     with Client(service.url, service.key) as client:
-        dataset = client.upload_dataset(file, epsilon=10, upload_id=begun.id)
+        dataset = client.upload_dataset(file, epsilon=10, upload_id=upload.id)
     assert (dataset.state, dataset.image_schema and dataset.image_schema.num_units) == ("ready", 200)
 
 
@@ -133,16 +133,16 @@ def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) ->
 def test_events_bridge_a_broken_connection(
     service: Service, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines, known = Transport.lines, []
+    iter_lines, known = Transport.iter_lines, []
 
-    def breaking(self: Transport, address: str, headers: dict[str, str]) -> Iterator[str]:
+    def breaking(self: Transport, path: str, headers: dict[str, str]) -> Iterator[str]:
         known.append(int(headers["Last-Event-ID"]))
-        for number, line in enumerate(lines(self, address, headers)):
+        for number, line in enumerate(iter_lines(self, path, headers)):
             if number == 6 and len(known) < 3:
                 raise ServiceUnreachable("broken off")
             yield line
 
-    monkeypatch.setattr(Transport, "lines", breaking)
+    monkeypatch.setattr(Transport, "iter_lines", breaking)
     with Client(service.url, service.key) as client:
         job = client.submit(client.upload_dataset(file, epsilon=10).id, SPEC)
         succeed(service.services, job.id, tmp_path)
@@ -176,16 +176,12 @@ def test_the_same_for_asyncio(service: Service, file: Path, tmp_path: Path) -> N
     assert asyncio.run(everything())[-1] == "job.succeeded"
 
 
-def test_both_clients_have_the_same_methods() -> None:
-    assert {name for name in vars(Client) if name[0] != "_"} == {name for name in vars(AsyncClient) if name[0] != "_"}
-
-
-def test_patience_ends(monkeypatch: pytest.MonkeyPatch, file: Path, service: Service) -> None:
+def test_retries_end(monkeypatch: pytest.MonkeyPatch, file: Path, service: Service) -> None:
     def unavailable(*_: object) -> None:
         raise StoreUnavailable("for long")
 
-    monkeypatch.setattr("datalens_service.client.patience._LONGEST_PAUSE", 0.01)
-    monkeypatch.setattr("datalens_service.client.client.Patience.__init__.__defaults__", (0.2, 0.01))
+    monkeypatch.setattr("datalens_service.client.retry_policy._MAX_DELAY", 0.01)
+    monkeypatch.setattr("datalens_service.client.retry_policy.RetryPolicy.__init__.__defaults__", (0.2, 0.01))
     monkeypatch.setattr("api.routes.uploads.tus.Piece", unavailable)
     with Client(service.url, service.key) as client, pytest.raises(ClientError) as caught:
         client.upload(file)

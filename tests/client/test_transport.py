@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from datalens_service.client import Client, ClientError, ServiceUnreachable
-from datalens_service.client.transport import is_loopback
+from datalens_service.client import Client, ClientError, ServiceUnreachable, is_loopback
 
 PROBLEM = {
     "type": "/problems/privacy-budget-exceeded",
