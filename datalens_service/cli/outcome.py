@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import BaseModel, Field
 from rich.console import Group, RenderableType
 
-from api.schemas.jobs import JobPrivacy
 from datalens_service.cli import output
 from datalens_service.cli.local import Workbench
 from datalens_service.evaluation import METRICS
 from datalens_service.evaluation.measures import STATUS_LABELS, written
+from datalens_service.services.job_privacy import JobPrivacy
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets.artifacts import Audience
 from datalens_service.store.datasets.datasets import StoredDataset
@@ -45,7 +45,7 @@ def outcome_of(bench: Workbench, dataset: StoredDataset, job: Job) -> Outcome:
         out=bench.out,
         files=files,
         audiences=bench.audiences(job) if files else {},
-        privacy=JobPrivacy.of(job.charged_units, PlanSummary.model_validate(job.plan)),
+        privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.plan)),
         measures=measures,
         error=job.error,
     )

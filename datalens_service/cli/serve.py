@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from datalens_service.settings import Settings
 
+APPLICATION: Final = "api.main:create_app"
+"""Factory of the web application, as one would name it to uvicorn; the command line imports nothing of the API."""
+
 _STOP_SECONDS: Final = 60.0
 """Longer than the supervisor waits for a job to give itself back."""
 
@@ -131,10 +134,9 @@ def _lines(place: dict[str, Any]) -> dict[str, object]:
 
 def _server(settings: Settings, announce: Callable[[], None]) -> uvicorn.Server:
     import uvicorn
+    from uvicorn.importer import import_from_string
 
-    from api.main import create_app
-
-    application = create_app(settings)
+    application = import_from_string(APPLICATION)(settings)
 
     class Server(uvicorn.Server):
         """Says where it is once it answers."""
