@@ -22,7 +22,7 @@ from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE
 from datalens_service.cli import options
-from datalens_service.cli.local import Workbench, workbench
+from datalens_service.cli.local import LocalRun, open_local_run
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
 from datalens_service.evaluation.evaluate import Evaluation
@@ -44,10 +44,10 @@ VOTES = (
 )
 
 
-def _spends(bench: Workbench) -> list[Entry]:
+def _spends(local_run: LocalRun) -> list[Entry]:
     """What the verified journal says was spent; a charge that only the ledger log knew of after a kill counts, too."""
-    [dataset_id] = {job.dataset_id for job in jobs.list_jobs(bench.database).items}
-    with bench.database.session() as session:
+    [dataset_id] = {job.dataset_id for job in jobs.list_jobs(local_run.database).items}
+    with local_run.database.session() as session:
         chain_verification.verify_chain(session, dataset_id)
         return [
             entry
@@ -169,8 +169,8 @@ def test_the_same_command_again_spends_nothing(datalens: Run, datalens_json: Jso
     again = datalens(*command, "--json")
     assert json.loads(again.stdout) == first
     assert "nothing was spent again" in again.stderr
-    with workbench(Path("out")) as bench:
-        assert len(_spends(bench)) == 3
+    with open_local_run(Path("out")) as local_run:
+        assert len(_spends(local_run)) == 3
 
 
 def test_other_settings_get_what_is_left_of_the_budget(datalens: Run, datalens_json: Json, npz: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_refused_request_leaves_nothing_behind(datalens: Run, npz: Path, tmp_p
 
 
 def test_only_one_process_works_in_a_folder(datalens: Run, npz: Path) -> None:
-    with workbench(Path("out")):
+    with open_local_run(Path("out")):
         result = datalens("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST, "--json")
     assert result.exit_code == 2
     assert json.loads(result.stdout)["error"]["code"] == "state-conflict"
@@ -230,13 +230,13 @@ def test_an_unfinished_run_makes_way_for_another_that_can_be_paid(
     datalens: Run, npz: Path, epsilon: int, fate: str, code: int
 ) -> None:
     upload = read_upload(npz)
-    spec = SpecOptions(epsilon=2.0, method="moments").spec(upload.schema)
-    with workbench(Path("out")) as bench:
-        left = bench.job(bench.dataset(upload, "npz", 2.0, None), spec)
+    spec = SpecOptions(epsilon=2.0, method="moments").build_spec(upload.schema)
+    with open_local_run(Path("out")) as local_run:
+        left = local_run.find_or_create_job(local_run.find_or_create_dataset(upload, "npz", 2.0, None), spec)
     result = datalens("train", "--data", npz, "--epsilon", epsilon, "--out", "out", *FAST)
     assert result.exit_code == code, result.output
-    with workbench(Path("out")) as bench:
-        assert jobs.get(bench.database, left.id).state == fate
+    with open_local_run(Path("out")) as local_run:
+        assert jobs.get(local_run.database, left.id).state == fate
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
@@ -245,15 +245,15 @@ def test_an_interrupted_run_goes_on_when_it_is_started_again(
 ) -> None:
     command = ["train", "--data", str(npz), "--epsilon", "2", "--out", "out", *VOTES]
     _end_in_the_middle([*DATALENS, *command], tmp_path, end)
-    with workbench(Path("out")) as bench:
-        [job] = jobs.list_jobs(bench.database).items
-        before = len(_spends(bench))
+    with open_local_run(Path("out")) as local_run:
+        [job] = jobs.list_jobs(local_run.database).items
+        before = len(_spends(local_run))
     assert 0 < before < 120
     assert not job.state.terminal
     assert datalens_json(*command)["state"] == "succeeded"
-    with workbench(Path("out")) as bench:
-        spends = _spends(bench)
-        [job] = jobs.list_jobs(bench.database).items
+    with open_local_run(Path("out")) as local_run:
+        spends = _spends(local_run)
+        [job] = jobs.list_jobs(local_run.database).items
     # A step that was charged and whose noise may have been drawn is charged again, and no other.
     steps = [entry.step for entry in spends]
     assert len(steps) - len(set(steps)) <= 1
@@ -304,14 +304,14 @@ def test_patients_with_several_images_are_protected_as_a_whole(datalens_json: Js
 
 def test_the_ledger_of_a_folder_knows_whole_patients(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
     datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
-    with workbench(tmp_path / "out") as bench, bench.database.session() as session:
+    with open_local_run(tmp_path / "out") as local_run, local_run.database.session() as session:
         assert set(session.scalars(select(RecordFingerprintRow.unit_print))) == {None}
     arrays = dict(np.load(npz))
     grouped = tmp_path / "grouped.npz"
     count = len(next(iter(arrays.values())))
     np.savez(grouped, **arrays, groups=np.arange(count) // 2)
     datalens_json("train", "--data", grouped, "--epsilon", 2, "--out", "out2", *FAST, "--records-per-unit", 2)
-    with workbench(tmp_path / "out2") as bench, bench.database.session() as session:
+    with open_local_run(tmp_path / "out2") as local_run, local_run.database.session() as session:
         prints = list(session.scalars(select(RecordFingerprintRow.unit_print)))
     assert None not in prints
     assert len(set(prints)) <= -(-count // 2)
