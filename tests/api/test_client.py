@@ -85,11 +85,11 @@ def test_a_refused_upload_names_its_files_in_the_error(service: Service, file: P
 
 
 def test_what_will_not_pass_is_not_repeated(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr("time.sleep", asked.append)
+    delays = []
+    monkeypatch.setattr("time.sleep", delays.append)
     with Client(service.url, service.key) as client, pytest.raises(ClientError) as caught:
         client.upload(file, upload_id="upl_unknown")
-    assert (caught.value.slug, asked) == ("not-found", [])
+    assert (caught.value.slug, delays) == ("not-found", [])
 
 
 def test_an_error_says_where_it_comes_from(service: Service) -> None:
@@ -113,10 +113,10 @@ def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) ->
         assert job.wait().state == job.refresh().state == "succeeded"
         assert job.download(tmp_path / "a.parquet", format="parquet").read_bytes()[:4] == b"PAR1"
         assert client.download_bundle(job.id, tmp_path / "b.zip", license="CC0-1.0").read_bytes()[:2] == b"PK"
-        audiences = {found.name: found.audience for found in client.files(job.id)}
+        audiences = {item.name: item.audience for item in client.files(job.id)}
         assert (audiences["privacy.json"], audiences["account-proof.json"]) == ("anyone", "owner")
         assert client.download_file(job.id, "card.json", tmp_path / "d.json").read_bytes()[:1] == b"{"
-        assert [found.id for found in client.jobs()] == [job.id]
+        assert [item.id for item in client.jobs()] == [job.id]
         assert dataset.notices == client.validation(dataset.id).notices
         assert [notice.code for notice in dataset.notices] == ["ignored_arrays"]
         again = client.upload_dataset(file)
@@ -128,6 +128,19 @@ def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) ->
         receipt = client.delete_dataset(dataset.id)
         assert receipt.entry is not None
         assert receipt.entry["kind"] == "delete"
+
+
+def test_lists_are_fetched_page_by_page(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "PAGE_SIZE", 1)
+
+    async def list_ids() -> list[str]:
+        async with AsyncClient(service.url, service.key) as client:
+            return [dataset.id async for dataset in client.datasets()]
+
+    with Client(service.url, service.key) as client:
+        uploaded = [client.upload_dataset(file, epsilon=10).id for _ in range(3)]
+        assert [dataset.id for dataset in client.datasets()] == uploaded[::-1]
+    assert asyncio.run(list_ids()) == uploaded[::-1]
 
 
 def test_events_bridge_a_broken_connection(
@@ -146,8 +159,8 @@ def test_events_bridge_a_broken_connection(
     with Client(service.url, service.key) as client:
         job = client.submit(client.upload_dataset(file, epsilon=10).id, SPEC)
         succeed(service.services, job.id, tmp_path)
-        found = [event.id for event in job.events()]
-    assert found == list(range(1, len(found) + 1))
+        event_ids = [event.id for event in job.events()]
+    assert event_ids == list(range(1, len(event_ids) + 1))
     assert known[0] == 0
     assert known == sorted(known)
     assert len(known) > 1
@@ -166,8 +179,8 @@ def test_the_same_for_asyncio(service: Service, file: Path, tmp_path: Path) -> N
             assert path.read_bytes()[:2] == b"PK"
             assert len(await client.files(job.id)) == 10
             assert (await client.download_file(job.id, "card.json", tmp_path / "d.json")).exists()
-            assert [found.id async for found in client.jobs()] == [job.id]
-            assert [found.id async for found in client.datasets()] == [dataset.id]
+            assert [item.id async for item in client.jobs()] == [job.id]
+            assert [item.id async for item in client.datasets()] == [dataset.id]
             with pytest.raises(ClientError, match="no such"):
                 await client.dataset("ds_unknown")
             assert (await client.delete_dataset(dataset.id)).entry
@@ -195,10 +208,10 @@ def test_memory_stays_flat_while_a_long_piece_arrives(settings: Settings) -> Non
     headers = {**service.headers, "Tus-Resumable": "1.0.0"}
     try:
         announced = {**headers, "Upload-Length": str(len(block) * blocks)}
-        place = service.url + httpx2.post(f"{service.url}/v1/uploads", headers=announced).headers["Location"]
+        location = service.url + httpx2.post(f"{service.url}/v1/uploads", headers=announced).headers["Location"]
         sent = {**headers, "Upload-Offset": "0", "Content-Type": tus.MEDIA_TYPE}
         tracemalloc.start()
-        reply = httpx2.patch(place, headers=sent, content=iter([block] * blocks), timeout=300)
+        reply = httpx2.patch(location, headers=sent, content=iter([block] * blocks), timeout=300)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     finally:

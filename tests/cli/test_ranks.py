@@ -38,8 +38,8 @@ def test_a_lost_rank_ends_the_run_and_nothing_is_spent_twice(datalens_json: Call
         [job] = jobs.list_jobs(local_run.database).items
         assert not job.state.terminal
         before = job.charged_units
-    found = datalens_json(*command)
-    assert found["state"] == "succeeded"
+    outcome = datalens_json(*command)
+    assert outcome["state"] == "succeeded"
     with open_local_run(Path("out")) as local_run, local_run.database.session() as session:
         [job] = jobs.list_jobs(local_run.database).items
         spends = (EntryKind.CHARGE, EntryKind.RECOVERED)

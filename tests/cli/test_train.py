@@ -83,23 +83,23 @@ def test_what_was_ignored_is_said_on_stderr_and_in_no_file(datalens: Run, tmp_pa
 
 
 def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
-    found = datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
-    assert (found["state"], found["method"], found["error"]) == ("succeeded", "moments", None)
-    assert 1.99 < found["privacy"]["epsilon_spent"] <= 2
-    assert found["measures"] == []
-    owners = {name for name, audience in found["audiences"].items() if audience == "owner"}
+    outcome = datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    assert (outcome["state"], outcome["method"], outcome["error"]) == ("succeeded", "moments", None)
+    assert 1.99 < outcome["privacy"]["epsilon_spent"] <= 2
+    assert outcome["measures"] == []
+    owners = {name for name, audience in outcome["audiences"].items() if audience == "owner"}
     assert owners == {"report.json", "report.html", "account-proof.json"}
-    assert found["audiences"].keys() == found["files"].keys()
-    for path in found["files"].values():
+    assert outcome["audiences"].keys() == outcome["files"].keys()
+    for path in outcome["files"].values():
         assert (tmp_path / path).stat().st_size > 0
-    with np.load(tmp_path / found["files"]["synthetic.npz"], allow_pickle=False) as synthetic:
+    with np.load(tmp_path / outcome["files"]["synthetic.npz"], allow_pickle=False) as synthetic:
         assert synthetic["train_images"].shape == (50, 8, 8)
-    assert pq.read_table(tmp_path / found["files"]["synthetic.parquet"]).num_rows == 50
-    assert {"samples.png", "report.html", "report-releasable.html", "card.json"} <= set(found["files"])
-    report = json.loads((tmp_path / found["files"]["report.json"]).read_text())
-    key = tmp_path / found["files"]["signing-key.pem"]
+    assert pq.read_table(tmp_path / outcome["files"]["synthetic.parquet"]).num_rows == 50
+    assert {"samples.png", "report.html", "report-releasable.html", "card.json"} <= set(outcome["files"])
+    report = json.loads((tmp_path / outcome["files"]["report.json"]).read_text())
+    key = tmp_path / outcome["files"]["signing-key.pem"]
     for name in ("privacy.json", "report-releasable.json", "report.json"):
-        checked = datalens_json("verify", "--key", key, tmp_path / found["files"][name])
+        checked = datalens_json("verify", "--key", key, tmp_path / outcome["files"][name])
         assert checked["holds"]
         assert [line["status"] for line in checked["lines"] if line["check"] == "signature"] == ["holds"]
     reads = {row["access"]: row["status"] for row in report["privacy"]["data_accesses"]}
@@ -130,9 +130,9 @@ def test_the_device_that_is_named_is_the_one(
     assert datalens_json(*command, "--out", "cpu", "--device", "cpu")["state"] == "succeeded"
     monkeypatch.setenv("DATALENS_DEVICE", "cpu")
     refused = datalens(*command, "--out", "gpu", "--device", "gpu", "--json")
-    found = json.loads(refused.stdout)
-    assert (refused.exit_code, found["error"]["type"]) == (1, "worker-unavailable")
-    assert found["privacy"]["epsilon_spent"] == 0
+    outcome = json.loads(refused.stdout)
+    assert (refused.exit_code, outcome["error"]["type"]) == (1, "worker-unavailable")
+    assert outcome["privacy"]["epsilon_spent"] == 0
 
 
 def test_people_see_where_everything_is(datalens: Run, npz: Path) -> None:
@@ -288,17 +288,17 @@ def test_patients_with_several_images_are_protected_as_a_whole(datalens_json: Js
         groups=np.arange(120) // 3,
     )
     units = ("--records-per-unit", "3", "--unit", "patient")
-    found = datalens_json("train", "--data", grouped, "--epsilon", 2, "--out", "out", *FAST, *units)
-    assert found["state"] == "succeeded"
-    card = json.loads((tmp_path / found["files"]["card.json"]).read_text())
+    outcome = datalens_json("train", "--data", grouped, "--epsilon", 2, "--out", "out", *FAST, *units)
+    assert outcome["state"] == "succeeded"
+    card = json.loads((tmp_path / outcome["files"]["card.json"]).read_text())
     assert (card["privacy"]["unit"], card["privacy"]["num_units"]) == ("patient", 40)
     assert card["privacy"]["records_per_unit"] == 3
-    report = json.loads((tmp_path / found["files"]["report.json"]).read_text())
+    report = json.loads((tmp_path / outcome["files"]["report.json"]).read_text())
     assert any(
         "At most 3 training images belong to one patient" in line for line in report["privacy"]["scope"]["public"]
     )
     assert {release["records_per_unit"] for release in report["privacy"]["mechanisms"]} == {3}
-    verified = datalens_json("verify", tmp_path / found["files"]["privacy.json"])
+    verified = datalens_json("verify", tmp_path / outcome["files"]["privacy.json"])
     assert verified["holds"]
 
 
