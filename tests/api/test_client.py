@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import numpy as np
@@ -21,7 +23,7 @@ from datalens_service.client._sync.transport import Transport
 from datalens_service.client.requests import Parsed, Request
 from datalens_service.errors import StoreUnavailable
 from datalens_service.settings import Settings
-from datalens_service.store.datasets import upload_sessions
+from datalens_service.store.datasets import upload_sessions, validations
 
 SPEC = training("")["spec"]
 
@@ -74,6 +76,24 @@ def test_an_upload_goes_on_in_another_process(service: Service, file: Path) -> N
     with Client(service.url, service.key) as client:
         dataset = client.upload_dataset(file, epsilon=10, upload_id=upload.id)
     assert (dataset.state, dataset.image_schema and dataset.image_schema.num_units) == ("ready", 200)
+
+
+def test_notices_are_complete_if_the_report_is_stored_after_the_dataset(
+    service: Service, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = validations.finish
+
+    def finish_late(*arguments: Any) -> None:
+        time.sleep(2)
+        finish(*arguments)
+
+    monkeypatch.setattr(validations, "finish", finish_late)
+    with Client(service.url, service.key) as client:
+        first, second = client.upload_dataset(file, epsilon=10), client.upload_dataset(file)
+        assert [notice.code for notice in first.notices] == ["ignored_arrays"]
+        assert second.joined is not None
+        assert second.joined == client.dataset(second.id).joined
+        assert second.joined.known_records == 200
 
 
 def test_a_refused_upload_names_its_files_in_the_error(service: Service, file: Path) -> None:

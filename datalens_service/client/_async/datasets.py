@@ -73,7 +73,8 @@ class AsyncDatasetOperations:
         stored_id = await self.upload(path, upload_id=upload_id, on_bytes=on_bytes)
         created = await self._transport.send(requests.create_dataset(stored_id, declaration))
         dataset = await self.wait_for_dataset(created)
-        return requests.add_notices(dataset, await self.validation(dataset.id))
+        report = await self._wait_for_report(dataset.id)
+        return requests.add_notices(await self.dataset(dataset.id), report)
 
     async def upload(self, path: Path, *, upload_id: str | None = None, on_bytes: OnBytes | None = None) -> str:
         """Send a file in chunks, each with a checksum, across interruptions; returns the id of the upload.
@@ -134,6 +135,14 @@ class AsyncDatasetOperations:
     async def delete_dataset(self, dataset_id: str) -> Receipt:
         """Delete the records; what was spent on them stays on the books."""
         return await self._transport.send(requests.delete_dataset(dataset_id))
+
+    async def _wait_for_report(self, dataset_id: str, *, interval: float = 0.5) -> ValidationInfo:
+        """The final validation report: the service stores it a moment after the dataset is ready."""
+        report = await self.validation(dataset_id)
+        while report.state == "validating":
+            await asyncio.sleep(interval)
+            report = await self.validation(dataset_id)
+        return report
 
     async def _read_offset(self, upload_id: str, last_offset: int) -> int:
         """Bytes stored on the service; `last_offset` if it does not respond."""

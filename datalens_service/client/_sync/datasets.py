@@ -74,7 +74,8 @@ class DatasetOperations:
         stored_id = self.upload(path, upload_id=upload_id, on_bytes=on_bytes)
         created = self._transport.send(requests.create_dataset(stored_id, declaration))
         dataset = self.wait_for_dataset(created)
-        return requests.add_notices(dataset, self.validation(dataset.id))
+        report = self._wait_for_report(dataset.id)
+        return requests.add_notices(self.dataset(dataset.id), report)
 
     def upload(self, path: Path, *, upload_id: str | None = None, on_bytes: OnBytes | None = None) -> str:
         """Send a file in chunks, each with a checksum, across interruptions; returns the id of the upload.
@@ -135,6 +136,14 @@ class DatasetOperations:
     def delete_dataset(self, dataset_id: str) -> Receipt:
         """Delete the records; what was spent on them stays on the books."""
         return self._transport.send(requests.delete_dataset(dataset_id))
+
+    def _wait_for_report(self, dataset_id: str, *, interval: float = 0.5) -> ValidationInfo:
+        """The final validation report: the service stores it a moment after the dataset is ready."""
+        report = self.validation(dataset_id)
+        while report.state == "validating":
+            time.sleep(interval)
+            report = self.validation(dataset_id)
+        return report
 
     def _read_offset(self, upload_id: str, last_offset: int) -> int:
         """Bytes stored on the service; `last_offset` if it does not respond."""
