@@ -13,20 +13,20 @@ from fastapi import Depends, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api.dispatch import Dispatcher
-from api.limits import RequestLimits
-from api.permissions import check_allowed
-from api.schemas import IDENTIFIER
-from api.sessions import session_of
-from api.strictness import DIGITS
-from api.synthetic import SyntheticFiles
-from api.validator import Validator
+from api.http.strictness import DIGITS
+from api.security.browser_sessions import session_of
+from api.security.permissions import check_allowed
+from api.security.rate_limits import RequestLimits
+from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.services.dispatch import Dispatcher
+from datalens_service.services.synthetic_files import SyntheticFiles
+from datalens_service.services.validation_queue import Validator
 from datalens_service.settings import Settings
 from datalens_service.signatures import PublicKey
-from datalens_service.store import keys, tenants
-from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.access import keys, tenants
+from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.database import Database
-from datalens_service.store.keys import ApiKey
+from datalens_service.store.datasets.artifacts import ArtifactStore
 
 MAXIMUM_PAGE: Final = 100
 

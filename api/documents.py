@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from api.catalogue import as_markdown
 from api.main import create_app
-from datalens_service.evaluation.document import SCHEMA_FILE, json_schema
+from api.problems.problem_types import as_markdown
+from datalens_service.evaluation.report.document import SCHEMA_FILE, json_schema
 
 
 def documents() -> dict[str, str]:

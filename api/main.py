@@ -12,13 +12,11 @@ import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from api import examples, intake, openapi, problems, service_examples, uploads
-from api.auditing import AuditTrail
 from api.deps import Services
-from api.dispatch import dispatcher_for
-from api.hook_sender import HookSender
-from api.limits import RequestLimits
-from api.middleware import BodyLimit, RequestLog
+from api.http.middleware import BodyLimit, RequestLog
+from api.http.static_files import StaticFolder
+from api.openapi import document, examples, service_examples
+from api.problems import handlers
 from api.routes import (
     artifacts,
     datasets,
@@ -42,15 +40,20 @@ from api.routes import (
 )
 from api.routes import problems as problem_types
 from api.routes import uploads as pieces
-from api.static_files import StaticFolder
-from api.synthetic import SyntheticFiles
-from api.tus import TusHeaders
-from api.validator import Validator
+from api.security.access_logging import AuditTrail
+from api.security.rate_limits import RequestLimits
+from api.uploads import receiver
+from api.uploads.tus import TusHeaders
 from datalens_service import logs
+from datalens_service.services import ingestion
+from datalens_service.services.dispatch import dispatcher_for
+from datalens_service.services.startup import start
+from datalens_service.services.synthetic_files import SyntheticFiles
+from datalens_service.services.validation_queue import Validator
+from datalens_service.services.webhook_sender import HookSender
 from datalens_service.settings import Settings
-from datalens_service.store.artifacts import ArtifactStore
-from datalens_service.store.signing_key import signing_key
-from datalens_service.store.startup import start
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.datasets.signing_key import signing_key
 
 _ROUTES = (
     pieces,
@@ -93,7 +96,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     settings = settings or Settings()
     logs.configure(settings.log_level)
     app = _Application(
-        title=openapi.TITLE,
+        title=document.TITLE,
         version=version("datalens-service"),
         lifespan=_lifespan,
         telemetry=_TELEMETRY,
@@ -106,7 +109,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for module in _ROUTES:
         app.include_router(module.router)
     app.mount("/static", StaticFolder(), name="static")
-    problems.install(app)
+    handlers.install(app)
     app.add_middleware(BodyLimit, upload_bytes=settings.max_upload_bytes)
     app.add_middleware(TusHeaders)
     app.add_middleware(AuditTrail)
@@ -119,7 +122,7 @@ class _Application(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            self.openapi_schema = openapi.describe(self, {**examples.ANSWERS, **service_examples.ANSWERS})
+            self.openapi_schema = document.describe(self, {**examples.ANSWERS, **service_examples.ANSWERS})
         return self.openapi_schema
 
 
@@ -144,8 +147,8 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
     database = start(settings)
     artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
     key = signing_key(database)
-    uploads.remove_leftovers(settings.data_dir)
-    intake.remove_leftovers(database, artifacts, settings.data_dir)
+    receiver.remove_leftovers(settings.data_dir)
+    ingestion.remove_leftovers(database, artifacts, settings.data_dir)
     return Services(
         settings=settings,
         database=database,

@@ -12,7 +12,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from benchmarks.table import ROOT
-from datalens_service.evaluation.drawing import Element, canvas, line, mark, polyline, text, xml
+from datalens_service.evaluation.report.drawing import Element, canvas, line, mark, polyline, text, xml
 
 RESULTS: Final = ROOT / "benchmarks" / "results"
 PAGE: Final = ROOT / "docs" / "ablations.md"

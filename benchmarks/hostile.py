@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.environment import provenance
-from datalens_service.data.sandbox import Confinement, Refused, decode
+from datalens_service.data.sandbox.sandbox import Confinement, Refused, decode
 
 CANARY = "datalens-canary"
 ROOT = Path(__file__).parents[1]

@@ -24,12 +24,13 @@ import numpy as np
 from benchmarks.environment import provenance
 from benchmarks.http_load import Request, Running, drive, serve, transferred, uploaded
 from datalens_service.client import Client
+from datalens_service.services.startup import start
 from datalens_service.settings import Settings
-from datalens_service.store import jobs, keys, leases
-from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store.access import keys
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import JobState
-from datalens_service.store.startup import start
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import JobState
 
 MEBIBYTE = 2**20
 GOALS = {"submit": 0.5, "status": 0.5, "download": 0.7}

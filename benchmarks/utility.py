@@ -27,8 +27,8 @@ from benchmarks.environment import dataset, provenance
 from benchmarks.grids import write
 from benchmarks.rows import ROWS
 from datalens_service.data.dataset import Dataset
-from datalens_service.evaluation.downstream import accuracy
-from datalens_service.evaluation.floors import class_average_accuracy
+from datalens_service.evaluation.metrics.baselines import class_average_accuracy
+from datalens_service.evaluation.metrics.downstream import accuracy
 from datalens_service.models.generators.generator import Generator
 from datalens_service.run import run
 

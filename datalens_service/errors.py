@@ -26,7 +26,7 @@
     └── WorkerUnavailable           the machine lacks what the operation needs (for example torch)
         └── RankLost                a process that shares the job's teachers is gone; the job can be resumed
 
-Each class carries the `slug` and `title` of its RFC 9457 problem type; `api/problems.py` adds the status.
+Each class carries the `slug` and `title` of its RFC 9457 problem type; `api/problems/handlers.py` adds the status.
 A `detail` says what to change and never contains a private value.
 """
 

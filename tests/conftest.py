@@ -15,8 +15,8 @@ from typing import NoReturn
 import pytest
 import sqlalchemy
 
+from datalens_service.store.charge_log import LedgerLog
 from datalens_service.store.database import Database
-from datalens_service.store.mirror import LedgerLog
 from deployments.postgresql import TEMPLATE, Cluster, postgresql_binaries, roomy_memory
 from disks import SmallDisk, small_disk
 

@@ -23,17 +23,17 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.errors import DatalensError, NotFound, StaleLease, StoreUnavailable
+from datalens_service.services.startup import check_disks, connect
 from datalens_service.settings import Settings
-from datalens_service.store import leases
-from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import JobState
-from datalens_service.store.leases import Lease
-from datalens_service.store.startup import check_disks, connect
-from workers.execute import execute
-from workers.heartbeat import Heartbeat
-from workers.observer import ShutdownRequested
-from workers.process import Exit, announce
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs import leases
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.jobs.leases import Lease
+from workers.job.execute import execute
+from workers.job.observer import ShutdownRequested
+from workers.process.heartbeat import Heartbeat
+from workers.process.job_process import Exit, announce
 
 log = structlog.get_logger()
 

@@ -10,11 +10,11 @@ from celery import signals
 from datalens_service import logs
 from datalens_service.errors import DatalensError, NotFound
 from datalens_service.settings import Settings
-from datalens_service.store import jobs
+from datalens_service.store.jobs import jobs
 from workers.app import app
-from workers.attend import attend
-from workers.redelivery import Redelivery
-from workers.runtime import runtime
+from workers.process.requeue import Redelivery
+from workers.process.runtime import runtime
+from workers.process.supervise_job import attend
 
 log = structlog.get_logger()
 

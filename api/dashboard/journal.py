@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from datalens_service.privacy.accounting import epsilon_of_units, round_up
-from datalens_service.store.chain import Entry, EntryKind
+from datalens_service.proof.hash_chain import Entry, EntryKind
 
 _LIMITING: Final = frozenset({EntryKind.OPEN, EntryKind.RAISE})
 _SPENDING: Final = frozenset({EntryKind.CHARGE, EntryKind.RECOVERED})

@@ -6,9 +6,9 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from api.schemas import BudgetRead, TrainingRequest
-from api.strictness import typed
-from api.validation import problem_errors
+from api.http.strictness import typed
+from api.problems.request_errors import problem_errors
+from api.schemas.common import BudgetRead, TrainingRequest
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.notation import RefusedMember, json_value

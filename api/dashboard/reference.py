@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from api.problems import MEDIA_TYPE
+from api.problems.handlers import MEDIA_TYPE
 
 Json = Mapping[str, Any]
 

@@ -14,13 +14,13 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 
-from api.catalogue import BY_STATUS, CATALOGUE, INTERNAL, ProblemType
-from api.dashboard.figures import FILTERS
+from api.dashboard.formatting import FILTERS
 from api.dashboard.markup import marked
-from api.sessions import session_of
-from api.strictness import StrictRoute
+from api.http.strictness import StrictRoute
+from api.problems.problem_types import BY_STATUS, CATALOGUE, INTERNAL, ProblemType
+from api.security.browser_sessions import session_of
 from datalens_service.errors import DatalensError, Forbidden, Unauthorized
-from datalens_service.store.sessions import Session
+from datalens_service.store.access.browser_sessions import Session
 
 SIGN_IN: Final = "/sign-in"
 HOME: Final = "/"
@@ -40,7 +40,7 @@ _HEADERS: Final = {
 
 def _environment() -> Environment:
     made = Environment(
-        loader=PackageLoader("api"),
+        loader=PackageLoader("api.dashboard"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

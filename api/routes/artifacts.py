@@ -7,20 +7,21 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response, status
 
-from api import service_examples as examples
-from api import signing
 from api.deps import Caller, ObjectId, Services, ServicesDep, caller
-from api.files import file_response
-from api.openapi import file_content, ok, problems
-from api.release_schemas import AddressRead, AddressRequest, ArtifactList, ArtifactRead
-from api.schemas import IDENTIFIER
-from api.strictness import StrictRoute
+from api.http.file_responses import file_response
+from api.http.strictness import StrictRoute
+from api.openapi import service_examples as examples
+from api.openapi.document import file_content, ok, problems
+from api.schemas.releases import AddressRead, AddressRequest, ArtifactList, ArtifactRead
+from api.security import signed_urls
+from datalens_service.clock import utc_now
 from datalens_service.errors import NotFound
-from datalens_service.store import audit, jobs
-from datalens_service.store.artifacts import Artifact
-from datalens_service.store.chain import utc_now
-from datalens_service.store.keys import ApiKey
-from datalens_service.store.roles import Scope
+from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.store.access import access_log
+from datalens_service.store.access.keys import ApiKey
+from datalens_service.store.access.roles import Scope
+from datalens_service.store.datasets.artifacts import Artifact
+from datalens_service.store.jobs import jobs
 
 router = APIRouter(route_class=StrictRoute, tags=["downloads"])
 _KEYED: Final = problems("unauthorized", "not-found", "invalid-input", "store-unavailable", "internal-error")
@@ -77,7 +78,7 @@ def create_address(
     """Releasable files only. Revoking the key that asked ends its addresses, too."""
     seconds = (wanted or AddressRequest()).expires_in
     expires_at = (utc_now() + timedelta(seconds=seconds)).replace(microsecond=0)
-    url = signing.sign(opened.database, key, _visible(opened, key, job_id, name), expires_at)
+    url = signed_urls.sign(opened.database, key, _visible(opened, key, job_id, name), expires_at)
     response.headers["Location"] = url
     return AddressRead(url=url, expires_at=expires_at)
 
@@ -96,8 +97,8 @@ def get_download(
     opened: ServicesDep,
 ) -> Response:
     """Needs no key: the address is the right. Every use is noted under the key that asked for it."""
-    grant, artifact = signing.redeem(opened.database, opened.artifacts, granted, signature)
-    audit.note(
+    grant, artifact = signed_urls.redeem(opened.database, opened.artifacts, granted, signature)
+    access_log.note(
         opened.database,
         grant.tenant_id,
         actor=grant.key_id,

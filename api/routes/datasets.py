@@ -7,25 +7,29 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Depends, Response, status
 
-from api import examples, intake
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, caller
-from api.intake_schemas import DatasetRequest, DeletionReceipt, UploadedDataset, ValidationRead
-from api.openapi import DATASET_LINKS, form_body, ok, problems
-from api.problems import PRIVATE
-from api.schemas import DatasetForm, DatasetRead, Page, PrivacyRead
-from api.uploads import FILE_FIELD, ReceivedUpload, UploadDep
-from api.validator import ready_report
+from api.openapi import examples
+from api.openapi.document import DATASET_LINKS, form_body, ok, problems
+from api.problems.handlers import PRIVATE
+from api.schemas.common import DatasetRead, Page, PrivacyRead
+from api.schemas.datasets import DatasetRequest, DeletionReceipt, UploadedDataset, ValidationRead
+from api.uploads.receiver import FILE_FIELD, ReceivedUpload, UploadDep
 from datalens_service.data.export.grid import grid
 from datalens_service.data.export.png import encode_private_png
-from datalens_service.data.stored import load_dataset
+from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.errors import NotFound, StateConflict
-from datalens_service.store import datasets, intakes, statement, tenants
-from datalens_service.store.chain import Entry, EntryKind
+from datalens_service.proof.hash_chain import Entry, EntryKind
+from datalens_service.services import ingestion
+from datalens_service.services.dataset_declaration import DatasetForm
+from datalens_service.services.validation_queue import ready_report
+from datalens_service.store.access import tenants
+from datalens_service.store.access.keys import ApiKey
+from datalens_service.store.access.roles import Scope
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import DatasetState, StoredDataset
-from datalens_service.store.intakes import Intake
-from datalens_service.store.keys import ApiKey
-from datalens_service.store.roles import Scope
+from datalens_service.store.datasets import datasets, validations
+from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
+from datalens_service.store.datasets.validations import Intake
+from datalens_service.store.ledger import account_summary
 
 router = APIRouter(
     prefix="/v1/datasets",
@@ -100,7 +104,7 @@ def create_dataset(upload: UploadDep, opened: ServicesDep, key: Caller, response
 )
 def list_datasets(opened: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
     """Uploads are in it from the start; deleted data sets stay: what was spent on them stays spent."""
-    found = intakes.listed(opened.database, key.tenant_id, limit=limit, cursor=after)
+    found = validations.listed(opened.database, key.tenant_id, limit=limit, cursor=after)
     items = [_shown(opened.database, item, key) for item in found.items]
     return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
 
@@ -116,7 +120,7 @@ def get_dataset(dataset_id: ObjectId, opened: ServicesDep, key: Caller) -> Datas
     try:
         return _shown(opened.database, datasets.get(opened.database, dataset_id), key)
     except NotFound:
-        return DatasetRead.of_intake(intakes.get(opened.database, dataset_id))
+        return DatasetRead.of_intake(validations.get(opened.database, dataset_id))
 
 
 @router.get(
@@ -128,7 +132,7 @@ def get_dataset(dataset_id: ObjectId, opened: ServicesDep, key: Caller) -> Datas
 def get_dataset_validation(dataset_id: ObjectId, opened: ServicesDep, response: Response) -> ValidationRead:
     """Counts of records and duplicates, or the files that cannot be used, by name. Deleted with the data."""
     response.headers.update(PRIVATE)
-    return ValidationRead.of(intakes.get(opened.database, dataset_id))
+    return ValidationRead.of(validations.get(opened.database, dataset_id))
 
 
 @router.get(
@@ -159,7 +163,7 @@ def get_dataset_preview(dataset_id: ObjectId, opened: ServicesDep) -> Response:
 )
 def delete_dataset(dataset_id: ObjectId, opened: ServicesDep) -> DeletionReceipt:
     """Records, partition key and the owner's reports go; account and releases stay, as what was spent stays spent."""
-    removed = intake.remove(opened.database, opened.artifacts, opened.settings.data_dir, dataset_id)
+    removed = ingestion.remove(opened.database, opened.artifacts, opened.settings.data_dir, dataset_id)
     return DeletionReceipt.of(removed, _deletion(opened.database, dataset_id) if removed.dataset else None)
 
 
@@ -174,7 +178,7 @@ def get_dataset_privacy(dataset_id: ObjectId, opened: ServicesDep) -> PrivacyRea
     whoever has noted `head_hash` sees whether it was rewritten later.
     """
     with opened.database.session() as session:
-        account = statement.statement(session, dataset_id)
+        account = account_summary.statement(session, dataset_id)
     return PrivacyRead.with_head(account, dataset_id, list(datasets.linked(opened.database, dataset_id)))
 
 
@@ -185,34 +189,34 @@ def _begun(request: DatasetRequest, opened: Services, caller: ApiKey) -> Uploade
         tenants.check_owned(connection, caller.tenant_id, {"upload_id": request.upload_id})
         if request.account is not None:
             tenants.check_owned(connection, caller.tenant_id, {"dataset_id": request.account})
-    begun = intakes.begin(opened.database, caller.id, request.upload_id, form)
+    begun = validations.begin(opened.database, caller.id, request.upload_id, form)
     opened.validator.submitted()
     return UploadedDataset.of_intake(begun)
 
 
 def _read_now(upload: ReceivedUpload, opened: Services, caller: ApiKey) -> UploadedDataset:
     """The file of this request was read."""
-    dataset, counts, notices, joined = intake.register(
+    dataset, counts, notices, joined = ingestion.register(
         opened.database, opened.settings, upload.path, upload.form, tenant_id=caller.tenant_id
     )
     form = upload.form.model_dump(mode="json", exclude_none=True)
-    intakes.note_ready(opened.database, dataset.id, caller.id, form, ready_report(counts, notices, joined))
+    validations.note_ready(opened.database, dataset.id, caller.id, form, ready_report(counts, notices, joined))
     with opened.database.session() as session:
-        shown = UploadedDataset.of(dataset, statement.statement(session, dataset.id), joined)
+        shown = UploadedDataset.of(dataset, account_summary.statement(session, dataset.id), joined)
     return shown.model_copy(update={"notices": list(notices)})
 
 
 def _shown(database: Database, found: StoredDataset | Intake, key: ApiKey) -> DatasetRead:
     if isinstance(found, Intake):
         return DatasetRead.of_intake(found)
-    joined = intakes.joined(database, found.id) if Scope.DATASETS_WRITE in key.scopes else None
+    joined = validations.joined(database, found.id) if Scope.DATASETS_WRITE in key.scopes else None
     with database.session() as session:
-        return DatasetRead.of(found, statement.statement(session, found.id), joined)
+        return DatasetRead.of(found, account_summary.statement(session, found.id), joined)
 
 
 def _deletion(database: Database, dataset_id: str) -> Entry | None:
     """What the journal says of it."""
     with database.session() as session:
-        entries = statement.entries(session, dataset_id)
+        entries = account_summary.entries(session, dataset_id)
     found = (entry for entry in entries if entry.kind == EntryKind.DELETE and entry.dataset_id == dataset_id)
     return next(found, None)

@@ -9,18 +9,19 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import AfterValidator
 
 from api.deps import Caller, ObjectId, Services, ServicesDep, caller
-from api.files import file_response
-from api.openapi import file_content, problems
-from api.permissions import check_may_see_private
-from api.strictness import DIGITS
-from api.synthetic import GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES, BundleRequest
+from api.http.file_responses import file_response
+from api.http.strictness import DIGITS
+from api.openapi.document import file_content, problems
+from api.security.permissions import check_may_see_private
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
 from datalens_service.errors import NotFound, StateConflict
-from datalens_service.evaluation import document
-from datalens_service.store import datasets, jobs
-from datalens_service.store.bundle import PROOF_FILE
-from datalens_service.store.jobs import Job
+from datalens_service.evaluation.report import document
+from datalens_service.proof.job_proof import PROOF_FILE
+from datalens_service.services.synthetic_files import GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES, BundleRequest
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.jobs import Job
 
 router = APIRouter(
     prefix="/v1/jobs/{job_id}",

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from api.deps import MAXIMUM_PAGE, ObjectId, ServicesDep, caller
-from api.event_schemas import EventPage, EventRead
-from api.event_stream import HEADERS, MEDIA_TYPE, stream
-from api.openapi import ok, problems
-from api.strictness import DIGITS
-from datalens_service.store import events, jobs
+from api.http.event_stream import HEADERS, MEDIA_TYPE, stream
+from api.http.strictness import DIGITS
+from api.openapi.document import ok, problems
+from api.schemas.events import EventPage, EventRead
+from datalens_service.store.jobs import events, jobs
 
 router = APIRouter(
     prefix="/v1/jobs/{job_id}",

@@ -7,20 +7,21 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Request, Response, status
 
-from api import imports
-from api import service_examples as examples
 from api.deps import After, Caller, Limit, ObjectId, ServicesDep, caller
-from api.files import file_response
-from api.openapi import file_content, form_body, ok, problems
-from api.release_schemas import GeneratorForm, GeneratorRead
+from api.http.file_responses import file_response
+from api.http.strictness import DIGITS
+from api.openapi import service_examples as examples
+from api.openapi.document import file_content, form_body, ok, problems
 from api.routes.downloads import FormatName
-from api.schemas import Page
-from api.strictness import DIGITS
-from api.synthetic import CARD, GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES
-from api.uploads import FILE_FIELD, GeneratorUploadDep
+from api.schemas.common import Page
+from api.schemas.releases import GeneratorForm, GeneratorRead
+from api.uploads.receiver import FILE_FIELD, GeneratorUploadDep
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import StateConflict
-from datalens_service.store import datasets, generators, jobs
+from datalens_service.services import generator_import
+from datalens_service.services.synthetic_files import CARD, GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import generators, jobs
 
 router = APIRouter(
     prefix="/v1/generators",
@@ -67,7 +68,9 @@ def list_generators(opened: ServicesDep, key: Caller, limit: Limit = 20, after: 
 )
 def import_generator(upload: GeneratorUploadDep, opened: ServicesDep, key: Caller, response: Response) -> GeneratorRead:
     """Numbers are read from it and no code is run. No account here covers it, and everything drawn from it says so."""
-    made = imports.register(opened.database, opened.settings.data_dir, upload.path, key.tenant_id, upload.form.name)
+    made = generator_import.register(
+        opened.database, opened.settings.data_dir, upload.path, key.tenant_id, upload.form.name
+    )
     response.headers["Location"] = f"/v1/generators/{made.id}"
     return GeneratorRead.of(made, made.card)
 
@@ -98,7 +101,7 @@ def get_file(generator_id: ObjectId, request: Request, opened: ServicesDep) -> R
     """Numbers and public settings; `POST /v1/generators` takes it in again, here or elsewhere."""
     found = generators.get(opened.database, generator_id)
     if found.job_id is None:
-        path, sha256 = imports.file_of(opened.settings.data_dir, found.id), found.sha256 or ""
+        path, sha256 = generator_import.file_of(opened.settings.data_dir, found.id), found.sha256 or ""
     else:
         artifact = opened.artifacts.releasable(found.job_id, GENERATOR)
         path, sha256 = artifact.path, artifact.sha256
@@ -135,8 +138,8 @@ def get_samples(
     if found.job_id is None:
         schema = Schema.model_validate((found.card or {})["schema"])
         file, card = (
-            imports.file_of(opened.settings.data_dir, found.id),
-            imports.card_of(opened.settings.data_dir, found.id),
+            generator_import.file_of(opened.settings.data_dir, found.id),
+            generator_import.card_of(opened.settings.data_dir, found.id),
         )
         made = opened.synthetic.drawn(found.id, file, card, schema, format, n, seed)
     else:
@@ -156,5 +159,5 @@ def get_samples(
 )
 def delete_generator(generator_id: ObjectId, opened: ServicesDep) -> None:
     """One that a job made is a release: it stays, as what was spent on it stays spent."""
-    if not imports.remove(opened.database, opened.settings.data_dir, generator_id):
+    if not generator_import.remove(opened.database, opened.settings.data_dir, generator_id):
         raise StateConflict("A job made this generator; what was released stays.")

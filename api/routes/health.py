@@ -9,9 +9,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from api.deps import ServicesDep
-from api.openapi import ok, problems
+from api.openapi.document import ok, problems
 from datalens_service.errors import StoreUnavailable
-from datalens_service.store.startup import check_disks
+from datalens_service.services.startup import check_disks
 
 router = APIRouter(tags=["health"])
 

@@ -7,15 +7,17 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Body, Depends, Header, Query, Response, status
 from pydantic import AwareDatetime
 
-from api import examples, pricing
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, caller
-from api.job_schemas import CloneRequest, JobRead
-from api.openapi import JOB_LINKS, ok, problems
-from api.schemas import IDENTIFIER, Page, TrainingRequest
-from api.strictness import StrictRoute
-from datalens_service.store import jobs, pausing
-from datalens_service.store.jobs import JobState
-from datalens_service.store.keys import ApiKey
+from api.http.strictness import StrictRoute
+from api.openapi import examples
+from api.openapi.document import JOB_LINKS, ok, problems
+from api.schemas.common import Page, TrainingRequest
+from api.schemas.jobs import CloneRequest, JobRead
+from datalens_service.services import pricing
+from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.store.access.keys import ApiKey
+from datalens_service.store.jobs import jobs, pausing
+from datalens_service.store.jobs.jobs import JobState
 
 RETRY_AFTER_SECONDS: Final = 2
 

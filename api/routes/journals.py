@@ -6,11 +6,11 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query
 
-from api.access_schemas import AuditPage, AuditRead, UsageRead
 from api.deps import MAXIMUM_PAGE, Caller, ServicesDep, caller
-from api.openapi import ok, problems
-from api.strictness import DIGITS
-from datalens_service.store import audit, usage
+from api.http.strictness import DIGITS
+from api.openapi.document import ok, problems
+from api.schemas.access import AuditPage, AuditRead, UsageRead
+from datalens_service.store.access import access_log, usage
 
 router = APIRouter(
     prefix="/v1",
@@ -45,7 +45,7 @@ def list_audit(
     limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS] = 100,
 ) -> AuditPage:
     """Who did what to which object. Ids and statuses, nothing of what was in them."""
-    found, head = audit.list_entries(opened.database, key.tenant_id, after=after, limit=limit + 1)
+    found, head = access_log.list_entries(opened.database, key.tenant_id, after=after, limit=limit + 1)
     more = len(found) > limit
     return AuditPage(
         items=[AuditRead.of(entry) for entry in found[:limit]],

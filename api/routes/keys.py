@@ -7,14 +7,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Response, status
 
-from api import service_examples as examples
-from api.access_schemas import KeyCreate, KeyCreated, KeyList, KeyRead, KeyRotation
 from api.deps import Caller, ObjectId, ServicesDep, caller
-from api.openapi import ok, problems
-from api.strictness import StrictRoute
+from api.http.strictness import StrictRoute
+from api.openapi import service_examples as examples
+from api.openapi.document import ok, problems
+from api.schemas.access import KeyCreate, KeyCreated, KeyList, KeyRead, KeyRotation
+from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput
-from datalens_service.store import keys
-from datalens_service.store.chain import utc_now
+from datalens_service.store.access import keys
 
 router = APIRouter(
     prefix="/v1/api-keys",

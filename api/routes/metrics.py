@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends, Response
 
-from api import metrics
 from api.deps import ServicesDep, caller
-from api.openapi import problems
-from datalens_service.store.overview import overview
+from api.http import metrics
+from api.openapi.document import problems
+from datalens_service.services.overview import overview
 
 router = APIRouter(tags=["health"], dependencies=[Depends(caller)], default_response_class=Response)
 

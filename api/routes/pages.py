@@ -9,27 +9,30 @@ from uuid import uuid4
 from fastapi import APIRouter, Body, Depends, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from api import pricing
-from api.dashboard import figures, journal, shares, stages
+from api.dashboard import budget_breakdown, formatting, journal, phases
 from api.dashboard.planning import CHOICES, PlanForm
 from api.dashboard.rendering import PageRoute, page
 from api.deps import After, ObjectId, Services, ServicesDep, caller
-from api.files import file_response
-from api.intake_schemas import ValidationRead
-from api.job_schemas import JobRead
-from api.permissions import check_scope
-from api.schemas import BudgetRead, DatasetRead
-from api.sessions import session_of
+from api.http.file_responses import file_response
+from api.schemas.common import BudgetRead, DatasetRead, PlanRead
+from api.schemas.datasets import ValidationRead
+from api.schemas.jobs import JobRead
+from api.security.browser_sessions import session_of
+from api.security.permissions import check_scope
 from datalens_service.data.export import WRITERS
 from datalens_service.errors import DatalensError, NotFound, StateConflict
+from datalens_service.services import pricing
 from datalens_service.spec import TrainingSpec
-from datalens_service.store import audit, datasets, intakes, jobs, statement, tenants
-from datalens_service.store.datasets import DatasetState, StoredDataset
-from datalens_service.store.intakes import Intake
-from datalens_service.store.jobs import Job
-from datalens_service.store.keys import ApiKey
-from datalens_service.store.roles import Scope
-from datalens_service.store.sessions import Session
+from datalens_service.store.access import access_log, tenants
+from datalens_service.store.access.browser_sessions import Session
+from datalens_service.store.access.keys import ApiKey
+from datalens_service.store.access.roles import Scope
+from datalens_service.store.datasets import datasets, validations
+from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
+from datalens_service.store.datasets.validations import Intake
+from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.jobs import Job
+from datalens_service.store.ledger import account_summary
 
 _RECENT: Final = 6
 _PORTION: Final = 25
@@ -79,7 +82,7 @@ VisitorDep = Annotated[Visitor, Depends(visitor)]
 @router.get("/", operation_id="showDatasets")
 def overview(who: VisitorDep, opened: ServicesDep, after: After = None) -> Response:
     """All data sets, and the newest jobs."""
-    found = intakes.listed(opened.database, who.tenant_id, limit=_PORTION, cursor=after)
+    found = validations.listed(opened.database, who.tenant_id, limit=_PORTION, cursor=after)
     recent = jobs.list_jobs(opened.database, limit=_RECENT, tenant_id=who.tenant_id).items
     return who.page(
         "overview",
@@ -105,7 +108,7 @@ def dataset_page(dataset_id: ObjectId, who: VisitorDep, opened: ServicesDep) -> 
     except NotFound:
         return _intake_page(who, opened, dataset_id)
     with opened.database.session() as session:
-        entries = statement.entries(session, dataset_id)
+        entries = account_summary.entries(session, dataset_id)
     shown = _shown(opened, dataset)
     return who.page(
         "dataset",
@@ -113,14 +116,14 @@ def dataset_page(dataset_id: ObjectId, who: VisitorDep, opened: ServicesDep) -> 
         jobs=_listed(opened, jobs.list_jobs(opened.database, dataset_id=dataset_id, limit=_PORTION).items),
         rows=journal.rows(entries, shown["dataset"].privacy.delta),
         linked=datasets.linked(opened.database, dataset_id),
-        joined=intakes.joined(opened.database, dataset_id) if Scope.DATASETS_WRITE in who.key.scopes else None,
+        joined=validations.joined(opened.database, dataset_id) if Scope.DATASETS_WRITE in who.key.scopes else None,
     )
 
 
 def _intake_page(who: Visitor, opened: Services, dataset_id: str) -> Response:
     """An upload that is being read, or of which nothing became."""
     check_scope(who.key, Scope.DATASETS_WRITE)
-    found = intakes.get(opened.database, dataset_id)
+    found = validations.get(opened.database, dataset_id)
     if found.report is not None:
         _note(opened, who, dataset_id)
     return who.page("intake", intake=ValidationRead.of(found), name=found.form.get("name") or dataset_id)
@@ -154,11 +157,11 @@ def plan_part(
         quote = pricing.quote(opened.database, who.tenant_id, dataset_id, wanted.spec)
     except DatalensError as error:
         return who.page("parts/plan_refused", detail=error.detail)
-    plan = quote.as_plan()
+    plan = PlanRead.from_quote(quote)
     return who.page(
         "parts/plan_cost",
         plan=plan,
-        gauge=shares.of_budget(plan.budget, plan.cost.units),
+        gauge=budget_breakdown.of_budget(plan.budget, plan.cost.units),
         wanted=wanted,
         # One key per price: pressing twice submits once.
         idempotency_key=str(uuid4()),
@@ -224,36 +227,38 @@ def _card(opened: Services, found: StoredDataset | Intake) -> dict[str, Any]:
 
 def _note(opened: Services, who: Visitor, dataset_id: str) -> None:
     """That somebody saw what depends on the records, before they see it."""
-    audit.note(opened.database, who.tenant_id, actor=who.key.id, action="seeDataset", object_id=dataset_id, outcome=200)
+    access_log.note(
+        opened.database, who.tenant_id, actor=who.key.id, action="seeDataset", object_id=dataset_id, outcome=200
+    )
 
 
 def _shown(opened: Services, dataset: StoredDataset) -> dict[str, Any]:
     """A data set with its gauge."""
     with opened.database.session() as session:
-        account = statement.statement(session, dataset.id)
-    return {"dataset": DatasetRead.of(dataset, account), "gauge": shares.of_budget(BudgetRead.of(account))}
+        account = account_summary.statement(session, dataset.id)
+    return {"dataset": DatasetRead.of(dataset, account), "gauge": budget_breakdown.of_budget(BudgetRead.of(account))}
 
 
 def _listed(opened: Services, found: tuple[Job, ...]) -> list[dict[str, Any]]:
     """Jobs with the names of their data sets."""
     names = {job.dataset_id for job in found}
     named = {name: datasets.get(opened.database, name).name for name in names}
-    return [{"job": JobRead.of(job), "name": named[job.dataset_id], "stages": stages.stages(job)} for job in found]
+    return [{"job": JobRead.of(job), "name": named[job.dataset_id], "stages": phases.stages(job)} for job in found]
 
 
 def _job_facts(opened: Services, job: Job) -> dict[str, Any]:
     dataset = datasets.get(opened.database, job.dataset_id)
     with opened.database.session() as session:
-        account = statement.statement(session, dataset.id)
+        account = account_summary.statement(session, dataset.id)
     files = opened.artifacts.list_artifacts(job.id)
     return {
         "job": JobRead.of(job),
         "dataset": dataset,
         "budget": BudgetRead.of(account),
-        "budget_gauge": shares.of_budget(BudgetRead.of(account)),
-        "gauge": shares.of_job(job),
-        "stages": stages.stages(job),
-        "took": figures.between(job.started_at, job.finished_at) if job.started_at and job.finished_at else "",
+        "budget_gauge": budget_breakdown.of_budget(BudgetRead.of(account)),
+        "gauge": budget_breakdown.of_job(job),
+        "stages": phases.stages(job),
+        "took": formatting.between(job.started_at, job.finished_at) if job.started_at and job.finished_at else "",
         "sizes": {file.name: file.size for file in files},
         "audiences": {file.name: file.audience for file in files},
         "digests": {file.name: file.sha256 for file in files},

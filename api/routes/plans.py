@@ -6,11 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends
 
-from api import examples, pricing
 from api.deps import Caller, ServicesDep, caller
-from api.openapi import ok, problems
-from api.schemas import PlanRead, TrainingRequest
-from api.strictness import StrictRoute
+from api.http.strictness import StrictRoute
+from api.openapi import examples
+from api.openapi.document import ok, problems
+from api.schemas.common import PlanRead, TrainingRequest
+from datalens_service.services import pricing
 
 router = APIRouter(
     prefix="/v1/plans",
@@ -36,4 +37,4 @@ def create_plan(
     wanted: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)], opened: ServicesDep, key: Caller
 ) -> PlanRead:
     """Every release of the run with its noise, and what all of it costs the account of the data set."""
-    return pricing.quote(opened.database, key.tenant_id, wanted.dataset_id, wanted.spec).as_plan()
+    return PlanRead.from_quote(pricing.quote(opened.database, key.tenant_id, wanted.dataset_id, wanted.spec))

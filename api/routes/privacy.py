@@ -6,14 +6,15 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Depends, Query
 
-from api import service_examples as examples
 from api.deps import MAXIMUM_PAGE, Caller, ObjectId, ServicesDep, caller
-from api.openapi import ok, problems
-from api.privacy_schemas import EntryPage, RaiseRequest
-from api.schemas import BudgetRead
-from api.strictness import DIGITS, StrictRoute
-from datalens_service.store import budgets, statement
-from datalens_service.store.chain import EntryKind
+from api.http.strictness import DIGITS, StrictRoute
+from api.openapi import service_examples as examples
+from api.openapi.document import ok, problems
+from api.schemas.common import BudgetRead
+from api.schemas.privacy import EntryPage, RaiseRequest
+from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.services import budgets
+from datalens_service.store.ledger import account_summary
 
 router = APIRouter(
     prefix="/v1/datasets/{dataset_id}",
@@ -40,7 +41,7 @@ def list_entries(
 ) -> EntryPage:
     """Every reservation, charge, return and raise. With `kind`, seals are not next to each other any more."""
     with opened.database.session() as session:
-        found = statement.entries_after(session, dataset_id, after, limit + 1, kind)
+        found = account_summary.entries_after(session, dataset_id, after, limit + 1, kind)
     more = len(found) > limit
     return EntryPage(items=found[:limit], has_more=more, next_cursor=found[limit - 1].seq if more else None)
 

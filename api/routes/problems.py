@@ -8,9 +8,9 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from api.catalogue import CATALOGUE, ProblemType
 from api.dashboard.rendering import page
-from api.openapi import ok, problems
+from api.openapi.document import ok, problems
+from api.problems.problem_types import CATALOGUE, ProblemType
 from datalens_service.errors import NotFound
 
 router = APIRouter(prefix="/problems", tags=["problems"])

@@ -8,13 +8,13 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
-from api.catalogue import CATALOGUE
 from api.dashboard import reference
 from api.dashboard.rendering import PageRoute, page
 from api.deps import Services, ServicesDep
-from api.sessions import session_of
+from api.problems.problem_types import CATALOGUE
+from api.security.browser_sessions import session_of
 from datalens_service.errors import NotFound, Unauthorized
-from datalens_service.store.sessions import Session
+from datalens_service.store.access.browser_sessions import Session
 
 PLACE: Final = "/docs"
 

@@ -10,13 +10,14 @@ from fastapi import APIRouter, Response
 
 from api.dashboard.rendering import RELEASES, PageRoute
 from api.deps import After, Services, ServicesDep
-from api.job_schemas import JobPrivacy
 from api.routes.pages import VisitorDep
+from api.schemas.jobs import JobPrivacy
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
 from datalens_service.spec import PlanSummary
-from datalens_service.store import datasets, generators, jobs
-from datalens_service.store.generators import StoredGenerator
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import generators, jobs
+from datalens_service.store.jobs.generators import StoredGenerator
 
 _PORTION: Final = 10
 _IMAGES: Final = 1000

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from api import sessions as cookies
 from api.dashboard.rendering import SIGN_IN, PageRoute, page
 from api.deps import ServicesDep
+from api.security import browser_sessions as cookies
 from datalens_service.errors import Unauthorized
-from datalens_service.store import sessions
+from datalens_service.store.access import browser_sessions
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -34,7 +34,7 @@ def sign_in(
     if cookies.from_elsewhere(request):
         return _refused(request, next, "Another site sent this form. Type the key here.", 403)
     try:
-        session = sessions.sign_in(opened.database, key.strip())
+        session = browser_sessions.sign_in(opened.database, key.strip())
     except Unauthorized as error:
         return _refused(request, next, error.detail, 401)
     answer = RedirectResponse(_within(next), 303)
@@ -55,8 +55,10 @@ def sign_out(
     token = request.cookies.get(cookies.COOKIE, "")
     with suppress(Unauthorized):
         if everywhere:
-            sessions.sign_out_everywhere(opened.database, sessions.resume(opened.database, token).key.id)
-    sessions.sign_out(opened.database, token)
+            browser_sessions.sign_out_everywhere(
+                opened.database, browser_sessions.resume(opened.database, token).key.id
+            )
+    browser_sessions.sign_out(opened.database, token)
     answer = RedirectResponse(SIGN_IN, 303)
     cookies.forget(answer)
     return answer

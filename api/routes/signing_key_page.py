@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from api.dashboard.rendering import PageRoute, page
 from api.deps import ServicesDep
-from api.sessions import session_of
+from api.security.browser_sessions import session_of
 from datalens_service.errors import DatalensError
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

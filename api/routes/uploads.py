@@ -10,15 +10,15 @@ from fastapi import APIRouter, Depends, Header, Request, Response, status
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from api import tus
 from api.deps import ObjectId, Services, ServicesDep, caller
-from api.intake_schemas import UploadRead
-from api.openapi import ok, problems
-from api.strictness import DIGITS
+from api.http.strictness import DIGITS
+from api.openapi.document import ok, problems
+from api.schemas.datasets import UploadRead
+from api.uploads import tus
 from datalens_service.errors import UploadOffsetMismatch
-from datalens_service.store import uploads
-from datalens_service.store.keys import ApiKey
-from datalens_service.store.uploads import PartialUpload
+from datalens_service.store.access.keys import ApiKey
+from datalens_service.store.datasets import upload_sessions
+from datalens_service.store.datasets.upload_sessions import PartialUpload
 
 router = APIRouter(
     prefix=tus.PATH, tags=["uploads"], responses=problems("unauthorized", "store-unavailable", "internal-error")
@@ -76,9 +76,9 @@ def create_upload(
     tus.check_version(version)
     if length > opened.settings.max_upload_bytes:
         raise HTTPException(413)
-    uploads.remove_expired(opened.database)
-    tus.check_room(tus.folder_of(opened.settings.data_dir), length)
-    upload = uploads.create(opened.database, caller.id, length, _lifetime(opened))
+    upload_sessions.remove_expired(opened.database)
+    tus.check_room(upload_sessions.partial_files(opened.settings.data_dir), length)
+    upload = upload_sessions.create(opened.database, caller.id, length, _lifetime(opened))
     response.headers.update({**tus.headers_of(upload), "Location": f"{tus.PATH}/{upload.id}"})
     return UploadRead.of(upload)
 
@@ -96,7 +96,7 @@ def create_upload(
 def get_upload_offset(upload_id: ObjectId, opened: ServicesDep, _caller: Caller, version: Version = None) -> Response:
     """What a client asks after an interruption."""
     tus.check_version(version)
-    return Response(headers=tus.headers_of(uploads.get(opened.database, upload_id)))
+    return Response(headers=tus.headers_of(upload_sessions.get(opened.database, upload_id)))
 
 
 @router.get(
@@ -107,7 +107,7 @@ def get_upload_offset(upload_id: ObjectId, opened: ServicesDep, _caller: Caller,
 )
 def get_upload(upload_id: ObjectId, opened: ServicesDep, _caller: Caller) -> UploadRead:
     """The same as JSON."""
-    return UploadRead.of(uploads.get(opened.database, upload_id))
+    return UploadRead.of(upload_sessions.get(opened.database, upload_id))
 
 
 @router.patch(
@@ -150,9 +150,9 @@ async def append_to_upload(
     if request.headers.get("content-type", "") != tus.MEDIA_TYPE:
         raise HTTPException(415)
     expected = tus.checksum_of(checksum)
-    known = await anyio.to_thread.run_sync(uploads.get, opened.database, upload_id)
-    with tus.locked_file(tus.folder_of(opened.settings.data_dir) / known.id) as file:
-        upload = await anyio.to_thread.run_sync(uploads.get, opened.database, upload_id)
+    known = await anyio.to_thread.run_sync(upload_sessions.get, opened.database, upload_id)
+    with tus.locked_file(upload_sessions.partial_files(opened.settings.data_dir) / known.id) as file:
+        upload = await anyio.to_thread.run_sync(upload_sessions.get, opened.database, upload_id)
         if offset != upload.received:
             raise UploadOffsetMismatch(f"The next piece begins at {upload.received}, not at {offset}.")
         piece = tus.Piece(file, upload, expected)
@@ -173,9 +173,9 @@ async def append_to_upload(
 def delete_upload(upload_id: ObjectId, opened: ServicesDep, _caller: Caller, version: Version = None) -> Response:
     """Data sets that were made from it stay."""
     tus.check_version(version)
-    path = tus.folder_of(opened.settings.data_dir) / uploads.get(opened.database, upload_id).id
+    path = upload_sessions.partial_files(opened.settings.data_dir) / upload_sessions.get(opened.database, upload_id).id
     with tus.locked_file(path):
-        uploads.remove(opened.database, upload_id)
+        upload_sessions.remove(opened.database, upload_id)
         path.unlink(missing_ok=True)
     return Response(status_code=204)
 
@@ -197,7 +197,7 @@ async def _received(request: Request, opened: Services, upload: PartialUpload, p
 
 
 def _note(opened: Services, upload_id: str, end: int) -> PartialUpload:
-    return uploads.advance(opened.database, upload_id, end, _lifetime(opened))
+    return upload_sessions.advance(opened.database, upload_id, end, _lifetime(opened))
 
 
 def _lifetime(opened: Services) -> timedelta:

@@ -6,14 +6,14 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Body, Depends, Response, status
 
-from api import service_examples as examples
 from api.deps import After, Caller, Limit, ObjectId, ServicesDep, caller
-from api.hook_schemas import DeliveryRead, HookChange, HookCreate, HookCreated, HookList, HookRead
-from api.hook_sender import check_address
-from api.openapi import ok, problems
-from api.schemas import Page
-from api.strictness import StrictRoute
-from datalens_service.store import webhooks
+from api.http.strictness import StrictRoute
+from api.openapi import service_examples as examples
+from api.openapi.document import ok, problems
+from api.schemas.common import Page
+from api.schemas.webhooks import DeliveryRead, HookChange, HookCreate, HookCreated, HookList, HookRead
+from datalens_service.services.webhook_sender import check_address
+from datalens_service.store.access import webhooks
 
 router = APIRouter(
     prefix="/v1/webhooks",

@@ -17,8 +17,8 @@ from datalens_service.cli.settings import service_settings
 from datalens_service.errors import NotFound
 
 if TYPE_CHECKING:
+    from datalens_service.store.access.keys import ApiKey
     from datalens_service.store.database import Database
-    from datalens_service.store.keys import ApiKey
 
 
 class RoleName(StrEnum):
@@ -45,8 +45,8 @@ def create(
     as_json: options.AsJson = False,
 ) -> None:
     """Make an API key and print it, once."""
-    from datalens_service.store import keys, tenants
-    from datalens_service.store.roles import Role
+    from datalens_service.store.access import keys, tenants
+    from datalens_service.store.access.roles import Role
 
     end = None if days is None else datetime.now(UTC) + timedelta(days=days)
     with database_of(data_dir) as database:
@@ -59,7 +59,7 @@ def create(
 @app.command(name="list")
 def list_(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: options.AsJson = False) -> None:
     """List API keys, revoked ones included."""
-    from datalens_service.store import keys
+    from datalens_service.store.access import keys
 
     with database_of(data_dir) as database:
         found = [_public(key) for key in keys.list_keys(database)]
@@ -75,7 +75,7 @@ def revoke(
     as_json: options.AsJson = False,
 ) -> None:
     """Make an API key useless from now on."""
-    from datalens_service.store import keys
+    from datalens_service.store.access import keys
 
     with database_of(data_dir) as database:
         key = _public(keys.revoke(database, key_id))
@@ -85,7 +85,7 @@ def revoke(
 @contextmanager
 def database_of(data_dir: Path) -> Generator[Database]:
     """The database of the service whose data folder is `data_dir`."""
-    from datalens_service.store.startup import connect
+    from datalens_service.services.startup import connect
 
     settings = service_settings(data_dir)
     # A mistyped folder must not become an empty installation.

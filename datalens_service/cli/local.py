@@ -22,29 +22,31 @@ from typing import Final
 
 import numpy as np
 
-from api.pricing import quote
 from datalens_service import logs
 from datalens_service.cli.settings import embedded_settings
 from datalens_service.data.dataset import Dataset, Split
-from datalens_service.data.stored import load_dataset, save_dataset
-from datalens_service.data.upload import Upload
+from datalens_service.data.readers.base import Upload
+from datalens_service.data.stored_dataset import load_dataset, save_dataset
 from datalens_service.errors import InvalidInput, RankLost, StateConflict
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.run import Observer
 from datalens_service.sampling import write_prefix
+from datalens_service.services.pricing import quote
+from datalens_service.services.startup import start
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
-from datalens_service.store import datasets, jobs, leases, statement
-from datalens_service.store.artifacts import Artifact, ArtifactStore, Audience
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import StoredDataset
-from datalens_service.store.jobs import Job, JobState
-from datalens_service.store.private_modes import private_folder, private_umask
-from datalens_service.store.signing_key import signing_key
-from datalens_service.store.startup import start
-from workers.execute import execute
-from workers.heartbeat import Heartbeat
-from workers.observer import ShutdownRequested
+from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore, Audience
+from datalens_service.store.datasets.datasets import StoredDataset
+from datalens_service.store.datasets.private_modes import private_folder, private_umask
+from datalens_service.store.datasets.signing_key import signing_key
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.store.ledger import account_summary
+from workers.job.execute import execute
+from workers.job.observer import ShutdownRequested
+from workers.process.heartbeat import Heartbeat
 
 PRIVATE: Final = "private"
 _STOCK: Final = "synthetic.npz"
@@ -191,7 +193,7 @@ class Workbench:
     def _give_up(self, unfinished: list[Job], units: int, dataset_id: str) -> None:
         """Cancel earlier runs with other settings, if what they hold back pays for the new one."""
         with self.database.session() as session:
-            account = statement.statement(session, dataset_id)
+            account = account_summary.statement(session, dataset_id)
         if units <= account.remaining_units + account.reserved_units:
             for job in unfinished:
                 jobs.request_cancel(self.database, job.id)

@@ -9,15 +9,15 @@ from typing import Any
 from pydantic import BaseModel, Field
 from rich.console import Group, RenderableType
 
-from api.job_schemas import JobPrivacy
+from api.schemas.jobs import JobPrivacy
 from datalens_service.cli import output
 from datalens_service.cli.local import Workbench
 from datalens_service.evaluation import METRICS
 from datalens_service.evaluation.measures import STATUS_LABELS, written
 from datalens_service.spec import PlanSummary
-from datalens_service.store.artifacts import Audience
-from datalens_service.store.datasets import StoredDataset
-from datalens_service.store.jobs import Job, JobState
+from datalens_service.store.datasets.artifacts import Audience
+from datalens_service.store.datasets.datasets import StoredDataset
+from datalens_service.store.jobs.jobs import Job, JobState
 
 
 class Outcome(BaseModel):

@@ -13,7 +13,7 @@ from datalens_service.cli.specs import SpecOptions, unit_declaration
 from datalens_service.errors import InvalidSpec
 
 if TYPE_CHECKING:
-    from datalens_service.data.units import UnitDeclaration
+    from datalens_service.data.privacy_units import UnitDeclaration
     from datalens_service.spec import PlanSummary, VoteAllowance
 
 

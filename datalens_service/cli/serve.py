@@ -82,8 +82,8 @@ def _listening(settings: Settings) -> Generator[socket.socket]:
 
 def _first_key(settings: Settings) -> str | None:
     """Migrate and audit the database; if there is no usable key yet, make one and keep it beside the records."""
-    from datalens_service.store import keys
-    from datalens_service.store.startup import start
+    from datalens_service.services.startup import start
+    from datalens_service.store.access import keys
 
     database = start(settings)
     try:
@@ -178,7 +178,7 @@ def _supervised(settings: Settings, server: uvicorn.Server) -> Generator[_Superv
 
 
 class _Supervisor:
-    """`python -m workers.supervisor` as a child; if it dies, the API stops, too, instead of collecting jobs."""
+    """`python -m workers.process.supervisor` as a child; if it dies, the API stops, too, instead of collecting jobs."""
 
     def __init__(self, settings: Settings, server: uvicorn.Server) -> None:
         self.died = False
@@ -186,7 +186,7 @@ class _Supervisor:
         self._stopping = False
         # A session of its own: Ctrl-C reaches this process only, which ends the API first.
         self._child = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
-            [sys.executable, "-P", "-m", "workers.supervisor", "--parent", str(os.getpid())],
+            [sys.executable, "-P", "-m", "workers.process.supervisor", "--parent", str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env={**os.environ, "DATALENS_DATA_DIR": str(settings.data_dir.absolute())},

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
     from datalens_service.data.dataset import Schema
-    from datalens_service.data.units import UnitDeclaration
+    from datalens_service.data.privacy_units import UnitDeclaration
     from datalens_service.spec import TrainingSpec
 
 DEFAULT_PRESET = "balanced"
@@ -92,7 +92,7 @@ def unit_declaration(records: int | None, classes: int | None, name: str | None)
     """
     from pydantic import ValidationError
 
-    from datalens_service.data.units import UnitDeclaration
+    from datalens_service.data.privacy_units import UnitDeclaration
 
     if records is None:
         if (classes, name) != (None, None):

@@ -10,7 +10,7 @@ from datalens_service.cli import options, output
 from datalens_service.cli.keys import database_of
 
 if TYPE_CHECKING:
-    from datalens_service.store.tenants import Tenant
+    from datalens_service.store.access.tenants import Tenant
 
 app = typer.Typer(help="Tenants; for the operator, on the machine of the database.", no_args_is_help=True)
 
@@ -22,7 +22,7 @@ def create(
     as_json: options.AsJson = False,
 ) -> None:
     """Make a tenant. It has no keys yet: `datalens keys create --tenant NAME`."""
-    from datalens_service.store import tenants
+    from datalens_service.store.access import tenants
 
     with database_of(data_dir) as database:
         tenant = _public(tenants.create(database, name))
@@ -32,7 +32,7 @@ def create(
 @app.command(name="list")
 def list_(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: options.AsJson = False) -> None:
     """List tenants."""
-    from datalens_service.store import tenants
+    from datalens_service.store.access import tenants
 
     with database_of(data_dir) as database:
         found = [_public(tenant) for tenant in tenants.list_tenants(database)]

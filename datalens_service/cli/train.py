@@ -16,9 +16,9 @@ from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_pr
 if TYPE_CHECKING:
     from datalens_service.cli.local import Workbench
     from datalens_service.cli.progress import PhaseBars
-    from datalens_service.data.upload import Upload
-    from datalens_service.store.datasets import StoredDataset
-    from datalens_service.store.jobs import Job
+    from datalens_service.data.readers.base import Upload
+    from datalens_service.store.datasets.datasets import StoredDataset
+    from datalens_service.store.jobs.jobs import Job
 
 
 def train(
@@ -59,7 +59,7 @@ def train(
     """
     from datalens_service.cli import notices
     from datalens_service.data import detect, read_with_notices
-    from datalens_service.data.upload import with_public_test
+    from datalens_service.data.readers.base import with_public_test
 
     units = unit_declaration(records_per_unit, classes_per_unit, unit)
     asked = SpecOptions(epsilon, delta, method, preset, settings or (), seed, synthetic_images, evaluate, device.value)
@@ -119,7 +119,7 @@ def train_upload(
 def _work(bench: Workbench, dataset: StoredDataset, job: Job, ranks: ProcessGroup) -> Job:
     from datalens_service.cli.interruption import Interruption
     from datalens_service.cli.progress import PhaseBars
-    from workers.observer import ShutdownRequested
+    from workers.job.observer import ShutdownRequested
 
     bars, interruption = PhaseBars(), Interruption()
     delivery = _EarlyDelivery(bench, dataset, job, bars)
@@ -148,7 +148,7 @@ class _EarlyDelivery:
         self._delivered = False
 
     def observe(self, phase: str) -> None:
-        from workers.measuring import PHASE
+        from workers.job.run_evaluation import PHASE
 
         if phase == PHASE and not self._delivered:
             self._bench.deliver(self._job, self._dataset)

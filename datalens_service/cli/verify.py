@@ -12,7 +12,7 @@ from datalens_service.cli import options, output
 from datalens_service.cli.exits import ExitCode
 
 if TYPE_CHECKING:
-    from datalens_service.store.bundle_verification import Verdict
+    from datalens_service.proof.proof_verification import Verdict
 
 
 def verify(
@@ -36,8 +36,8 @@ def verify(
     /v1/signing-key of the service that made the file. An owner may give account-proof.json as well: it proves
     the lifetime of the account. Exit code 1: the proof contradicts itself. Exit code 2: the file is no proof.
     """
+    from datalens_service.proof.release_verification import verify_path
     from datalens_service.signatures import public_key
-    from datalens_service.store.release_verification import verify_path
 
     verdict = verify_path(proof, None if key is None else public_key(key))
     output.show(verdict, _view(verdict), as_json=as_json)

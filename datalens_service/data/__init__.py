@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from datalens_service.data import idx, image_folder, image_table, npz, parquet, webdataset
-from datalens_service.data.inspection import inspect, without_constant_images
-from datalens_service.data.limits import DEFAULT_LIMITS, Limits
 from datalens_service.data.notices import Notice
-from datalens_service.data.source import Source, open_source
-from datalens_service.data.units import UnitDeclaration
-from datalens_service.data.upload import ClassNames, Reader, Upload
+from datalens_service.data.privacy_units import UnitDeclaration
+from datalens_service.data.readers import idx, image_folder, image_table, npz, parquet, webdataset
+from datalens_service.data.readers.base import ClassNames, Reader, Upload
+from datalens_service.data.schema_inference import inspect, without_constant_images
+from datalens_service.data.untrusted.limits import DEFAULT_LIMITS, Limits
+from datalens_service.data.untrusted.source import Source, open_source
 from datalens_service.errors import InvalidDataset
 
 READERS: Final[dict[str, Reader]] = {

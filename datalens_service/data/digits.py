@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from datalens_service.data.dataset import Split
-from datalens_service.data.upload import Upload, build_upload
+from datalens_service.data.readers.base import Upload, build_upload
 from datalens_service.errors import WorkerUnavailable
 
 _LARGEST_VALUE: Final = 16

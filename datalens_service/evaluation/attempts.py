@@ -9,8 +9,8 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.errors import WorkerUnavailable
-from datalens_service.evaluation.bench import Progress
 from datalens_service.evaluation.measures import Unavailable
+from datalens_service.evaluation.metrics.classifier_benchmark import Progress
 
 FAILED: Final = "It could not be computed. The log of the worker says where in the program it failed."
 

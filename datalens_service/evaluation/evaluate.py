@@ -12,14 +12,20 @@ from pathlib import Path
 from typing import Final
 
 from datalens_service.data.dataset import Dataset, Labels, Split
-from datalens_service.evaluation import classifiers, floors
 from datalens_service.evaluation.attempts import attempted
-from datalens_service.evaluation.bench import Bench, Observe, Progress, percent_on, private_percent
-from datalens_service.evaluation.classifiers import Classifier
-from datalens_service.evaluation.fidelity import fidelity, score_alone
 from datalens_service.evaluation.measures import EXTRACTOR_TITLES, METRICS, ClassFigure, Measure, Unavailable
-from datalens_service.evaluation.per_class import per_class
-from datalens_service.evaluation.reference import Reference, fidelity_reference, test_reference
+from datalens_service.evaluation.metrics import baselines, classifiers
+from datalens_service.evaluation.metrics.classifier_benchmark import (
+    Bench,
+    Observe,
+    Progress,
+    percent_on,
+    private_percent,
+)
+from datalens_service.evaluation.metrics.classifiers import Classifier
+from datalens_service.evaluation.metrics.fidelity import fidelity, score_alone
+from datalens_service.evaluation.metrics.per_class import per_class
+from datalens_service.evaluation.metrics.reference import Reference, fidelity_reference, test_reference
 from datalens_service.evaluation.settings import EvaluationSettings, ExtractorKind
 from datalens_service.models.generators.generator import Generator
 
@@ -203,7 +209,7 @@ def _ceiling_epochs(settings: EvaluationSettings, num_units: int) -> int:
 def _floor_averages(subject: Subject, bench: Bench) -> Measure:
     """Nearest noisy class average; every seed draws its own noise."""
     values = [
-        floors.class_average_accuracy(
+        baselines.class_average_accuracy(
             subject.dataset.train,
             bench.reference.split,
             bench.num_classes,

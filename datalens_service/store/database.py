@@ -27,7 +27,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 import migrations
 from datalens_service.errors import InsufficientStorage, InvalidInput, StoreUnavailable
-from datalens_service.store.mirror import LedgerLog
+from datalens_service.store.charge_log import LedgerLog
 
 _BUSY_SECONDS = 30
 _SQLITE_CONNECTIONS = 40

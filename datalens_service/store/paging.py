@@ -14,8 +14,8 @@ from typing import Generic, TypeVar
 from sqlalchemy import ColumnElement, func, literal, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute
 
+from datalens_service.clock import to_second
 from datalens_service.errors import InvalidInput
-from datalens_service.store.chain import to_second
 
 MAXIMUM_LIMIT = 200
 _UNKNOWN = "The cursor is not one that this list handed out; start again without it."

@@ -11,10 +11,11 @@ import numpy as np
 
 from api.deps import Services
 from datalens_service.data.export import WRITERS
-from datalens_service.evaluation.report import owner_view, releasable_view
+from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.models.generators.generator import Generator
-from datalens_service.store import datasets, jobs, leases
-from datalens_service.store.jobs import JobState
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import JobState
 from tests.evaluation.conftest import report as finished_report
 
 NUM_RECORDS = 200

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from api.main import create_app
 from datalens_service.settings import Settings
-from datalens_service.store import keys
+from datalens_service.store.access import keys
 
 
 @pytest.fixture

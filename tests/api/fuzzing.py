@@ -30,7 +30,8 @@ from schemathesis.specs.openapi.checks import (
 
 from api.main import create_app
 from datalens_service.settings import Settings
-from datalens_service.store import generators, keys, webhooks
+from datalens_service.store.access import keys, webhooks
+from datalens_service.store.jobs import generators
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 # With a known id, each of these would start a process that draws up to a million images.

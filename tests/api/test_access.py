@@ -11,13 +11,13 @@ from api_builders import succeed, training
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from api.auditing import _object
 from api.deps import Services
-from api.limits import RequestLimits
+from api.security.access_logging import _object
+from api.security.rate_limits import RequestLimits
 from datalens_service.errors import LedgerCorrupt, RateLimited
 from datalens_service.settings import Settings
-from datalens_service.store import audit, keys
-from datalens_service.store.keys import KeyRequest
+from datalens_service.store.access import access_log, keys
+from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.service_tables import AuditEntryRow
 from datalens_service.store.tables import ApiKeyRow
 
@@ -132,7 +132,7 @@ def test_what_touches_private_data_keys_and_releases_is_noted(
     [actor] = {item["actor"] for item in page["items"]}
     assert actor == keys.list_keys(services.database)[0].id != key_id
     assert page["head_hash"] == page["items"][-1]["hash"]
-    assert audit.verify(services.database, "default") == 5
+    assert access_log.verify(services.database, "default") == 5
     rest = client.get("/v1/audit", params={"after": 3, "limit": 1}).json()
     assert ([item["seq"] for item in rest["items"]], rest["next_cursor"]) == ([4], 4)
 
@@ -145,7 +145,7 @@ def test_a_journal_that_was_altered_is_noticed(client: TestClient, services: Ser
         session.connection().exec_driver_sql("DROP TRIGGER audit_entries_no_update")
         session.connection().exec_driver_sql(f"UPDATE audit_entries SET {change} WHERE seq = 1")  # noqa: S608
     with pytest.raises(LedgerCorrupt, match="Entry 1 "):
-        audit.verify(services.database, "default")
+        access_log.verify(services.database, "default")
 
 
 def test_a_journal_that_lost_its_end_is_noticed(client: TestClient, services: Services) -> None:
@@ -155,14 +155,14 @@ def test_a_journal_that_lost_its_end_is_noticed(client: TestClient, services: Se
         session.connection().exec_driver_sql("DROP TRIGGER audit_entries_no_delete")
         session.execute(AuditEntryRow.__table__.delete().where(AuditEntryRow.seq == 2))
     with pytest.raises(LedgerCorrupt, match="Entry 2 "):
-        audit.verify(services.database, "default")
+        access_log.verify(services.database, "default")
 
 
 def test_without_the_note_there_is_no_answer(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise OSError
 
-    monkeypatch.setattr(audit, "note", fail)
+    monkeypatch.setattr(access_log, "note", fail)
     reply = client.post("/v1/api-keys", json={"name": "partner", "role": "consumer"})
     assert reply.status_code == 500
     assert "dlk_" not in reply.text

@@ -13,10 +13,10 @@ import pytest
 from api_builders import succeed, training
 from starlette.testclient import TestClient
 
-from api import signing
 from api.deps import Services
-from datalens_service.store import keys
-from datalens_service.store.chain import utc_now
+from api.security import signed_urls
+from datalens_service.clock import utc_now
+from datalens_service.store.access import keys
 
 NAME = "generator.safetensors"
 
@@ -110,7 +110,7 @@ def test_a_forged_signature_is_refused(client: TestClient, job_id: str, signatur
 def test_an_address_ends_in_time(client: TestClient, services: Services, job_id: str) -> None:
     artifact = services.artifacts.releasable(job_id, NAME)
     [key] = keys.list_keys(services.database)
-    url = signing.sign(services.database, key, artifact, utc_now())
+    url = signed_urls.sign(services.database, key, artifact, utc_now())
     assert without_key(client, url).status_code == 403
     assert signed(client, job_id, expires_in=3601).status_code == 422
 

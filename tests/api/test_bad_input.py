@@ -204,10 +204,10 @@ def test_second_job_that_does_not_fit(client: TestClient, services: Services, da
 @pytest.mark.parametrize(
     ("fail", "error", "status"),
     [
-        ("datalens_service.store.datasets.create", ValueError, 500),
-        ("datalens_service.store.datasets.remember", ValueError, 500),
-        ("api.intake.decode", OSError, 503),
-        ("api.multipart.FormReader.write", OSError, 503),
+        ("datalens_service.store.datasets.datasets.create", ValueError, 500),
+        ("datalens_service.store.datasets.datasets.remember", ValueError, 500),
+        ("datalens_service.services.ingestion.decode", OSError, 503),
+        ("api.uploads.multipart.FormReader.write", OSError, 503),
     ],
 )
 def test_upload_that_fails_by_our_mistake_leaves_nothing(

@@ -9,9 +9,9 @@ from api_builders import journal, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from datalens_service.store.chain import Entry, EntryKind, follow
-from datalens_service.store.keys import KeyRequest, create
-from datalens_service.store.roles import Role
+from datalens_service.proof.hash_chain import Entry, EntryKind, follow
+from datalens_service.store.access.keys import KeyRequest, create
+from datalens_service.store.access.roles import Role
 
 REASON = "Second study, agreed with the data protection officer."
 

@@ -15,12 +15,13 @@ import pytest
 from api_builders import npz, succeed, training
 from test_server import Service
 
-from api import tus
-from api.examples import ANSWERS
+from api.openapi.examples import ANSWERS
+from api.uploads import tus
 from datalens_service.client import AsyncClient, Client, ClientError, ServiceUnreachable, calls
 from datalens_service.client.transport import Transport
 from datalens_service.errors import StoreUnavailable
 from datalens_service.settings import Settings
+from datalens_service.store.datasets import upload_sessions
 
 SPEC = training("")["spec"]
 
@@ -59,7 +60,7 @@ def test_pieces_over_interruptions(service: Service, file: Path, monkeypatch: py
     told: list[int] = []
     with Client(service.url, service.key) as client:
         upload_id = client.upload(file, on_bytes=lambda _id, there, _all: told.append(there))
-    stored = tus.folder_of(service.services.settings.data_dir) / upload_id
+    stored = upload_sessions.partial_files(service.services.settings.data_dir) / upload_id
     assert hashlib.sha256(stored.read_bytes()).digest() == hashlib.sha256(file.read_bytes()).digest()
     assert told == sorted(told)
     assert told[-1] == file.stat().st_size

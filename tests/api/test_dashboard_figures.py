@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from api.dashboard import figures, journal, shares, stages
+from api.dashboard import budget_breakdown, formatting, journal, phases
 from datalens_service.privacy.accounting import epsilon_of_units, limit_units
-from datalens_service.store.chain import Entry
-from datalens_service.store.jobs import Job, JobState, Progress
+from datalens_service.proof.hash_chain import Entry
+from datalens_service.store.jobs.jobs import Job, JobState, Progress
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DELTA = 1e-5
@@ -58,18 +58,18 @@ def job(state: JobState, phase: str | None = None, value: int = 0, maximum: int 
     [(1.0, "1", "1"), (1.2301, "1.24", "1.23"), (0.0, "0", "0"), (0.05001, "0.0501", "0.05"), (1e-9, "0.0001", "0")],
 )
 def test_spent_is_rounded_up_and_left_is_rounded_down(epsilon: float, spent: str, left: str) -> None:
-    assert (figures.spent(epsilon), figures.left(epsilon)) == (spent, left)
+    assert (formatting.spent(epsilon), formatting.left(epsilon)) == (spent, left)
 
 
 def test_sizes_and_spans_have_units() -> None:
-    assert [figures.size(n) for n in (0, 999, 1000, 162_400, 4 * 2**30)] == [
+    assert [formatting.size(n) for n in (0, 999, 1000, 162_400, 4 * 2**30)] == [
         "0 bytes",
         "999 bytes",
         "1 kB",
         "162 kB",
         "4.29 GB",
     ]
-    assert [figures.duration(s) for s in (0.2, 59, 61, 3599, 3601)] == ["1 s", "59 s", "2 min", "60 min", "2 h"]
+    assert [formatting.duration(s) for s in (0.2, 59, 61, 3599, 3601)] == ["1 s", "59 s", "2 min", "60 min", "2 h"]
 
 
 def test_equal_releases_are_one_row_and_the_total_runs() -> None:
@@ -99,9 +99,9 @@ def test_an_empty_journal_is_an_empty_table() -> None:
 
 
 def test_shares_never_leave_the_gauge() -> None:
-    over = shares.Shares(spent=60.0, reserved=30.0, planned=10.0)
+    over = budget_breakdown.Shares(spent=60.0, reserved=30.0, planned=10.0)
     assert over.left == 0
-    assert shares.Shares(spent=99.99, reserved=0.02).left == 0
+    assert budget_breakdown.Shares(spent=99.99, reserved=0.02).left == 0
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_shares_never_leave_the_gauge() -> None:
     ],
 )
 def test_a_job_is_in_one_stage(found: Job, expected: list[str]) -> None:
-    assert [stage.state for stage in stages.stages(found)] == expected
+    assert [stage.state for stage in phases.stages(found)] == expected
 
 
 def test_a_job_that_measures_nothing_has_no_stage_for_it() -> None:
     found = replace(job(JobState.RUNNING, "packaging", 1, 4), spec={"evaluation": {"enabled": False}})
-    assert [stage.title for stage in stages.stages(found)] == ["Waiting", "Training", "Packing"]
+    assert [stage.title for stage in phases.stages(found)] == ["Waiting", "Training", "Packing"]

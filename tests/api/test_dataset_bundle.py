@@ -13,7 +13,7 @@ from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from api.examples import ANSWERS
+from api.openapi.examples import ANSWERS
 from datalens_service.data.export import WRITERS
 from datalens_service.store.tables import ArtifactRow
 

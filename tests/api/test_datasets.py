@@ -14,10 +14,10 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from datalens_service.data.stored import load_dataset
+from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.privacy.accounting import default_delta, limit_units
-from datalens_service.store import datasets
-from datalens_service.store.chain import Entry, follow
+from datalens_service.proof.hash_chain import Entry, follow
+from datalens_service.store.datasets import datasets
 
 
 def test_upload_answers_with_the_public_part(client: TestClient) -> None:

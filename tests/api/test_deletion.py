@@ -10,10 +10,11 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
+from datalens_service.proof.hash_chain import Entry, follow
 from datalens_service.settings import Settings
-from datalens_service.store import datasets, leases
-from datalens_service.store.chain import Entry, follow
-from datalens_service.store.jobs import JobState
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import leases
+from datalens_service.store.jobs.jobs import JobState
 
 RECORDS = [image.tobytes() for image in arrays()["images"]]
 OWNERS_REPORT = report("owner")

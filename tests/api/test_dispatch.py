@@ -17,10 +17,11 @@ from api_builders import npz, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from api.dispatch import TASK, CeleryDispatcher, LocalDispatcher, dispatcher_for
 from api.main import create_app
+from datalens_service.services.dispatch import TASK, CeleryDispatcher, LocalDispatcher, dispatcher_for
 from datalens_service.settings import Settings
-from datalens_service.store import keys, leases
+from datalens_service.store.access import keys
+from datalens_service.store.jobs import leases
 
 QUEUE = "default"
 

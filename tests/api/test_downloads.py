@@ -15,14 +15,14 @@ import pytest
 from api_builders import NUM_CLASSES, SIDE, gaussian, report, succeed, training
 from starlette.testclient import TestClient
 
-from api import synthetic
 from api.deps import Services
 from datalens_service.data.dataset import Schema
-from datalens_service.evaluation.document import seal_of
-from datalens_service.evaluation.fields import FIELDS
-from datalens_service.store import keys
-from datalens_service.store.keys import KeyRequest
-from datalens_service.store.roles import Role
+from datalens_service.evaluation.report.document import seal_of
+from datalens_service.evaluation.report.required_fields import FIELDS
+from datalens_service.services import synthetic_files
+from datalens_service.store.access import keys
+from datalens_service.store.access.keys import KeyRequest
+from datalens_service.store.access.roles import Role
 
 PACKED = 50
 
@@ -187,7 +187,7 @@ def test_more_than_was_packed_is_drawn_and_kept(
     params = {"format": "npz", "n": PACKED + 20}
     first = client.get(f"/v1/jobs/{job_id}/synthetic", params=params)
     np.testing.assert_array_equal(images_of(first.content), drawn(client, PACKED + 20, 0))
-    monkeypatch.setattr(synthetic, "_run", None)
+    monkeypatch.setattr(synthetic_files, "_run", None)
     again = client.get(f"/v1/jobs/{job_id}/synthetic", params=params)
     assert (again.content, again.headers["etag"]) == (first.content, first.headers["etag"])
 
@@ -212,7 +212,7 @@ def test_bad_downloads(client: TestClient, job_id: str, params: dict[str, str]) 
 
 
 def test_too_many_pixels(client: TestClient, job_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synthetic, "_MAXIMUM_BYTES", 100 * SIDE * SIDE)
+    monkeypatch.setattr(synthetic_files, "_MAXIMUM_BYTES", 100 * SIDE * SIDE)
     reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": 101})
     assert (reply.status_code, "at most 100 images" in reply.json()["detail"]) == (422, True)
 
@@ -222,7 +222,7 @@ def test_machine_that_cannot_draw(
 ) -> None:
     """The drawing process says what is missing; nothing of a failed draw is kept."""
     program = "import sys; sys.stderr.write('Install torch.'); sys.exit(69)"
-    monkeypatch.setattr(synthetic, "_command", lambda *_: [sys.executable, "-c", program])
+    monkeypatch.setattr(synthetic_files, "_command", lambda *_: [sys.executable, "-c", program])
     reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": PACKED + 1})
     assert (reply.status_code, reply.json()["code"]) == (503, "worker-unavailable")
     assert reply.json()["detail"] == "Install torch."
@@ -232,7 +232,7 @@ def test_machine_that_cannot_draw(
 def test_only_the_newest_files_are_kept(
     client: TestClient, services: Services, job_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(synthetic, "_KEPT_FILES", 2)
+    monkeypatch.setattr(synthetic_files, "_KEPT_FILES", 2)
     for n in (1, 2, 3):
         client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": n, "format": "npz"})
     kept = sorted(path.name.split("-")[1] for path in (services.settings.data_dir / "cache").iterdir())

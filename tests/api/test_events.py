@@ -11,8 +11,9 @@ from api_builders import training
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from datalens_service.store import jobs, leases, ledger
-from datalens_service.store.jobs import JobState
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger import ledger
 from datalens_service.store.tables import JobRow
 
 STREAM = {"Accept": "text/event-stream"}

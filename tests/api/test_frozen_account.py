@@ -6,12 +6,13 @@ import pytest
 from api_builders import training
 from starlette.testclient import TestClient
 
-from api.dashboard import figures
+from api.dashboard import formatting
 from api.deps import Services
-from datalens_service.store import datasets, keys
-from datalens_service.store.mirror import LogLine
-from datalens_service.store.recovery import check_against_log
-from datalens_service.store.statement import statement
+from datalens_service.store.access import keys
+from datalens_service.store.charge_log import LogLine
+from datalens_service.store.datasets import datasets
+from datalens_service.store.ledger.account_summary import statement
+from datalens_service.store.ledger.recovery import check_against_log
 
 
 @pytest.fixture
@@ -57,5 +58,5 @@ def test_the_page_states_what_the_log_knows(
     del client.headers["Authorization"]
     client.post("/sign-in", data={"key": keys.create(services.database, "visitor")[1]})
     page = client.get(f"/datasets/{dataset_id}").text
-    assert f"<dd>ε {figures.spent(spent)}</dd>" in page
+    assert f"<dd>ε {formatting.spent(spent)}</dd>" in page
     assert "Nothing can be spent." in page

@@ -14,12 +14,13 @@ import pytest
 from api_builders import arrays, npz, succeed, training
 from starlette.testclient import TestClient
 
-from api import intake, tus
 from api.deps import Services
-from datalens_service.data import decode as decoding
+from api.uploads import tus
+from datalens_service.data.sandbox import decode as decoding
 from datalens_service.errors import InsufficientStorage
+from datalens_service.services import ingestion
+from datalens_service.services.startup import check_disks
 from datalens_service.settings import Settings
-from datalens_service.store.startup import check_disks
 from disks import SmallDisk
 
 TUS = {"Tus-Resumable": "1.0.0"}
@@ -70,7 +71,7 @@ def test_records_that_do_not_fit(client: TestClient, disk: SmallDisk, monkeypatc
     """The file has room, and what is made of it has not."""
     content = npz(images=np.zeros((200, 64, 64), dtype=np.uint8))
     if not disk.real:
-        monkeypatch.setattr(intake, "decode", no_room)
+        monkeypatch.setattr(ingestion, "decode", no_room)
     with disk.full(len(content) + 2**18):
         assert said(upload(client, content)) == FULL
         assert files(disk.folder) == set()

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from datalens_service.data.dataset import Schema
-from datalens_service.store import generators
+from datalens_service.store.jobs import generators
 
 SCHEMA = Schema(
     channels=1, height=SIDE, width=SIDE, class_names=tuple(str(name) for name in range(NUM_CLASSES)), num_units=200

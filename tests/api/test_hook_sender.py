@@ -9,7 +9,7 @@ from test_webhooks import Receiver, deliveries
 
 from api.main import create_app
 from datalens_service.settings import Settings
-from datalens_service.store import keys
+from datalens_service.store.access import keys
 
 
 def test_a_running_service_sends(tmp_path: Path) -> None:

@@ -14,12 +14,14 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
-from api.permissions import RULES
+from api.security.permissions import RULES
 from datalens_service.settings import Settings
-from datalens_service.store import fingerprints, generators, keys, tenants, webhooks
-from datalens_service.store.datasets import get as stored_dataset
-from datalens_service.store.keys import KeyRequest
-from datalens_service.store.roles import SCOPES, Role, Scope
+from datalens_service.store.access import keys, tenants, webhooks
+from datalens_service.store.access.keys import KeyRequest
+from datalens_service.store.access.roles import SCOPES, Role, Scope
+from datalens_service.store.datasets import fingerprints
+from datalens_service.store.datasets.datasets import get as stored_dataset
+from datalens_service.store.jobs import generators
 
 # Of paths, beside those that `tenants.OWNED` knows: names within an object that is looked at already.
 WITHIN = {"name": "generator.safetensors"}
@@ -93,7 +95,7 @@ def stranger(services: Services, client: TestClient) -> TestClient:
 
 
 def test_every_operation_has_a_rule_and_every_object_an_owner() -> None:
-    assert set(OPERATIONS) <= set(RULES), "name scope and audit of the new operation in api/permissions.py"
+    assert set(OPERATIONS) <= set(RULES), "name scope and audit of the new operation in api/security/permissions.py"
     parameters = {
         one["name"] for _, _, operation in NAMED.values() for one in operation["parameters"] if one["in"] == "path"
     }

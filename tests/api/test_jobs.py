@@ -11,8 +11,9 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units
 from datalens_service.spec import TrainingSpec, summarize
-from datalens_service.store import jobs, leases, ledger
-from datalens_service.store.jobs import JobState
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger import ledger
 
 
 def test_plan_prices_what_the_job_will_charge(client: TestClient, dataset_id: str) -> None:
@@ -142,8 +143,8 @@ def test_refusal_of_the_library_is_passed_on(client: TestClient, dataset_id: str
 
 
 def test_problems_that_workers_leave_have_a_type() -> None:
-    from api.catalogue import CATALOGUE
-    from workers import failures
+    from api.problems.problem_types import CATALOGUE
+    from workers.job import failures
 
     for left in (failures.OUT_OF_MEMORY, failures.INTERNAL, leases.WORKER_LOST):
         assert CATALOGUE[left["type"]].title == left["title"]

@@ -11,13 +11,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from datalens_service.store import keys, leases, statement, tenants
-from datalens_service.store.account import JobAccount
-from datalens_service.store.chain import EntryKind
-from datalens_service.store.jobs import JobState
-from datalens_service.store.keys import KeyRequest
-from datalens_service.store.overview import overview
-from datalens_service.store.roles import Role, Scope
+from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.services.overview import overview
+from datalens_service.store.access import keys, tenants
+from datalens_service.store.access.keys import KeyRequest
+from datalens_service.store.access.roles import Role, Scope
+from datalens_service.store.jobs import leases
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger import account_summary
+from datalens_service.store.ledger.account import JobAccount
 
 Samples = dict[tuple[str, str], float]
 
@@ -66,7 +68,7 @@ def test_jobs_queue_and_budget_follow_the_database(client: TestClient, services:
         assert after[f"datalens_epsilon_{name}", dataset_id] == budget[f"epsilon_{name}"]
     # Whole minutes, as in the journal: a finer pace would tell how long steps on private records took.
     with services.database.session() as session:
-        minutes = {entry.at for entry in statement.entries(session, dataset_id) if entry.kind == EntryKind.CHARGE}
+        minutes = {entry.at for entry in account_summary.entries(session, dataset_id) if entry.kind == EntryKind.CHARGE}
     assert len(minutes) <= 2
     paces = [overview(services.database, now=minute + timedelta(seconds=61)).steps_per_second for minute in minutes]
     assert sum(paces) == pytest.approx(2 / 60)

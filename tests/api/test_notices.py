@@ -18,9 +18,10 @@ from test_validation import register, settled
 from api.deps import Services
 from datalens_service import logs
 from datalens_service.data.notices import NoticeCode
-from datalens_service.store import datasets, keys, tenants
-from datalens_service.store.keys import KeyRequest
-from datalens_service.store.roles import Role
+from datalens_service.store.access import keys, tenants
+from datalens_service.store.access.keys import KeyRequest
+from datalens_service.store.access.roles import Role
+from datalens_service.store.datasets import datasets
 from datalens_service.store.tables import Base
 
 SECRET = "patient-4711"  # noqa: S105

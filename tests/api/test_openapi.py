@@ -12,15 +12,15 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
-from api.catalogue import CATALOGUE
 from api.documents import documents
-from api.job_schemas import JOB_STATES
 from api.main import create_app
-from api.schemas import DATASET_STATES
+from api.problems.problem_types import CATALOGUE
+from api.schemas.common import DATASET_STATES
+from api.schemas.jobs import JOB_STATES
+from datalens_service.proof.proof_verification import verify
 from datalens_service.settings import Settings
-from datalens_service.store.bundle_verification import verify
-from datalens_service.store.datasets import DatasetState
-from datalens_service.store.jobs import JobState
+from datalens_service.store.datasets.datasets import DatasetState
+from datalens_service.store.jobs.jobs import JobState
 
 ROOT = Path(__file__).parents[2]
 VERBS = "append|create|list|get|update|delete|cancel|pause|resume|clone|rotate|revoke|raise|import|redeliver|test"

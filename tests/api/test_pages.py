@@ -17,13 +17,14 @@ from starlette.testclient import TestClient
 
 from api.dashboard.journal import _MEANINGS, rows
 from api.deps import Services
-from api.examples import ANSWERS
-from api.sessions import FORM_TOKEN_HEADER
-from datalens_service.store import jobs, keys, leases
-from datalens_service.store.chain import Entry, EntryKind
-from datalens_service.store.jobs import JobState
-from datalens_service.store.keys import KeyRequest
-from datalens_service.store.roles import Role
+from api.openapi.examples import ANSWERS
+from api.security.browser_sessions import FORM_TOKEN_HEADER
+from datalens_service.proof.hash_chain import Entry, EntryKind
+from datalens_service.store.access import keys
+from datalens_service.store.access.keys import KeyRequest
+from datalens_service.store.access.roles import Role
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.tables import ArtifactRow
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -22,11 +22,12 @@ from starlette.testclient import TestClient
 from test_isolation import OPERATIONS, call
 
 from api.deps import Services
-from api.permissions import RULES, rule_of
-from datalens_service.evaluation.private_reads import PRIVATE_READS
-from datalens_service.store import generators, keys
-from datalens_service.store.keys import KeyRequest
-from datalens_service.store.roles import SCOPES, Role
+from api.security.permissions import RULES, rule_of
+from datalens_service.evaluation.report.private_reads import PRIVATE_READS
+from datalens_service.store.access import keys
+from datalens_service.store.access.keys import KeyRequest
+from datalens_service.store.access.roles import SCOPES, Role
+from datalens_service.store.jobs import generators
 from datalens_service.store.tables import IntakeRow
 
 REGISTERED = {name for read in PRIVATE_READS for name in read.operations}

@@ -12,11 +12,11 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.testclient import TestClient
 
-from api import problems
-from api.catalogue import CATALOGUE
-from api.middleware import RequestLog
-from api.problems import Problem
-from api.validation import problem_errors
+from api.http.middleware import RequestLog
+from api.problems import handlers
+from api.problems.handlers import Problem
+from api.problems.problem_types import CATALOGUE
+from api.problems.request_errors import problem_errors
 from datalens_service import logs
 from datalens_service.errors import BudgetExceeded, DatalensError, LedgerCorrupt, StoreUnavailable
 
@@ -59,7 +59,7 @@ def failing(error: Exception) -> TestClient:
     def fail() -> None:
         raise error
 
-    problems.install(app)
+    handlers.install(app)
     app.add_middleware(RequestLog)
     return TestClient(app)
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from api.catalogue import CATALOGUE
 from api.dashboard import reference
 from api.dashboard.markup import marked
 from api.main import create_app
+from api.problems.problem_types import CATALOGUE
 from datalens_service.settings import Settings
 
 DOCUMENT: dict[str, Any] = create_app(Settings(data_dir=Path("never-opened"))).openapi()

@@ -16,10 +16,11 @@ from api_builders import npz, succeed, training
 
 from api.deps import Services
 from api.main import create_app
-from api.uploads import incoming_folder
+from api.uploads.receiver import incoming_folder
 from datalens_service.client import Client
 from datalens_service.settings import Settings
-from datalens_service.store import datasets, keys
+from datalens_service.store.access import keys
+from datalens_service.store.datasets import datasets
 
 FORM = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nPK\x03\x04'
 
@@ -148,7 +149,7 @@ def test_requests_are_answered_while_an_upload_is_checked(
         assert go_on.wait(30)
         raise OSError
 
-    monkeypatch.setattr("api.intake.decode", slow)
+    monkeypatch.setattr("datalens_service.services.ingestion.decode", slow)
     send = threading.Thread(
         target=lambda: httpx2.post(
             f"{service.url}/v1/datasets", files={"file": npz()}, headers=service.headers, timeout=60

@@ -12,11 +12,11 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
-from api.sessions import COOKIE, FORM_TOKEN_HEADER
+from api.security.browser_sessions import COOKIE, FORM_TOKEN_HEADER
+from datalens_service.clock import utc_now
 from datalens_service.errors import Unauthorized
 from datalens_service.settings import Settings
-from datalens_service.store import keys, sessions
-from datalens_service.store.chain import utc_now
+from datalens_service.store.access import browser_sessions, keys
 from datalens_service.store.service_tables import BrowserSessionRow
 
 
@@ -150,13 +150,13 @@ def test_a_cookie_that_was_kept_is_worth_nothing_after_signing_out(
     browser.post("/sign-out")
     assert replayed(browser, token) == (303, 401, 401)
     with pytest.raises(Unauthorized, match="sign in again"):
-        sessions.resume(services.database, token)
+        browser_sessions.resume(services.database, token)
 
 
 def test_signing_out_holds_in_every_process_and_leaves_others_alone(
     browser: TestClient, settings: Settings, services: Services, key: tuple[str, str]
 ) -> None:
-    elsewhere = sessions.sign_in(services.database, key[1]).token
+    elsewhere = browser_sessions.sign_in(services.database, key[1]).token
     sign_in(browser, key[1])
     token = browser.cookies[COOKIE]
     with TestClient(create_app(settings), base_url="http://service", follow_redirects=False) as other:
@@ -169,8 +169,8 @@ def test_signing_out_holds_in_every_process_and_leaves_others_alone(
 def test_signing_out_everywhere_ends_all_sessions_of_the_key(
     browser: TestClient, services: Services, key: tuple[str, str]
 ) -> None:
-    elsewhere = sessions.sign_in(services.database, key[1]).token
-    strangers = sessions.sign_in(services.database, keys.create(services.database, "stranger")[1]).token
+    elsewhere = browser_sessions.sign_in(services.database, key[1]).token
+    strangers = browser_sessions.sign_in(services.database, keys.create(services.database, "stranger")[1]).token
     sign_in(browser, key[1])
     token = browser.cookies[COOKIE]
     browser.post("/sign-out", data={"everywhere": "true"})
@@ -182,11 +182,11 @@ def test_signing_out_everywhere_ends_all_sessions_of_the_key(
 def test_signing_out_without_a_session_changes_nothing(
     browser: TestClient, services: Services, key: tuple[str, str]
 ) -> None:
-    token = sessions.sign_in(services.database, key[1]).token
+    token = browser_sessions.sign_in(services.database, key[1]).token
     for cookie in ("", "nonsense", token[:-1]):
         headers = {"Cookie": f"{COOKIE}={cookie}"}
         assert browser.post("/sign-out", headers=headers, data={"everywhere": "true"}).status_code == 303
-    assert sessions.resume(services.database, token).key.id == key[0]
+    assert browser_sessions.resume(services.database, token).key.id == key[0]
 
 
 def test_another_site_ends_no_session(browser: TestClient, services: Services, key: tuple[str, str]) -> None:
@@ -199,7 +199,7 @@ def test_another_site_ends_no_session(browser: TestClient, services: Services, k
 def test_the_database_does_not_hold_what_a_cookie_holds(
     services: Services, settings: Settings, key: tuple[str, str]
 ) -> None:
-    session = sessions.sign_in(services.database, key[1])
+    session = browser_sessions.sign_in(services.database, key[1])
     content = b"".join(path.read_bytes() for path in settings.data_dir.glob("datalens.db*"))
     assert session.token.encode() not in content
     assert session.form_token.encode() not in content
@@ -209,11 +209,11 @@ def test_sessions_that_have_ended_do_not_pile_up(
     services: Services, key: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(3):
-        sessions.sign_in(services.database, key[1])
-    later(monkeypatch, sessions.LIFETIME_SECONDS)
-    token = sessions.sign_in(services.database, key[1]).token
+        browser_sessions.sign_in(services.database, key[1])
+    later(monkeypatch, browser_sessions.LIFETIME_SECONDS)
+    token = browser_sessions.sign_in(services.database, key[1]).token
     assert count(services) == 1
-    sessions.sign_out(services.database, token)
+    browser_sessions.sign_out(services.database, token)
     assert count(services) == 0
 
 
@@ -224,7 +224,7 @@ def count(services: Services) -> int:
 
 def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     now = utc_now() + timedelta(seconds=seconds)
-    monkeypatch.setattr(sessions, "utc_now", lambda: now)
+    monkeypatch.setattr(browser_sessions, "utc_now", lambda: now)
 
 
 def test_a_session_ends_with_its_key(browser: TestClient, services: Services, key: tuple[str, str]) -> None:
@@ -245,18 +245,18 @@ def test_a_session_ends_when_its_key_expires(browser: TestClient, services: Serv
 def test_a_session_ends_after_twelve_hours(
     services: Services, key: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = sessions.sign_in(services.database, key[1])
-    later(monkeypatch, sessions.LIFETIME_SECONDS - 10)
-    assert sessions.resume(services.database, session.token).key.id == key[0]
-    later(monkeypatch, sessions.LIFETIME_SECONDS + 10)
+    session = browser_sessions.sign_in(services.database, key[1])
+    later(monkeypatch, browser_sessions.LIFETIME_SECONDS - 10)
+    assert browser_sessions.resume(services.database, session.token).key.id == key[0]
+    later(monkeypatch, browser_sessions.LIFETIME_SECONDS + 10)
     with pytest.raises(Unauthorized, match="sign in again"):
-        sessions.resume(services.database, session.token)
+        browser_sessions.resume(services.database, session.token)
 
 
 def test_an_altered_token_is_no_session(services: Services, key: tuple[str, str]) -> None:
-    token = sessions.sign_in(services.database, key[1]).token
+    token = browser_sessions.sign_in(services.database, key[1]).token
     altered = [token[:-1], token + "A", token.swapcase(), token[::-1], "", "é", "\0", "0" * 64]
     for one in altered:
         with pytest.raises(Unauthorized):
-            sessions.resume(services.database, one)
-    assert sessions.resume(services.database, token).key.id == key[0]
+            browser_sessions.resume(services.database, one)
+    assert browser_sessions.resume(services.database, token).key.id == key[0]

@@ -12,11 +12,11 @@ from api_builders import npz, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
-from api.intake import records_folder
 from api.main import create_app
-from api.uploads import incoming_folder
+from api.uploads.receiver import incoming_folder
+from datalens_service.services.ingestion import records_folder
 from datalens_service.settings import Settings
-from datalens_service.store import keys
+from datalens_service.store.access import keys
 
 TEMPLATE = "datalens_template"
 
@@ -68,7 +68,7 @@ def test_start_removes_what_a_killed_process_left(settings: Settings, dataset_id
 
 
 def test_start_leaves_uploads_of_living_processes(settings: Settings, client: TestClient) -> None:
-    from api.uploads import _temporary_file
+    from api.uploads.receiver import _temporary_file
 
     with _temporary_file(incoming_folder(settings.data_dir)) as (_, path), TestClient(create_app(settings)):
         assert path.exists()

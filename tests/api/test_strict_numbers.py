@@ -18,11 +18,11 @@ from starlette.testclient import TestClient
 
 from api.dashboard.planning import PlanForm
 from api.deps import Services
-from api.intake_schemas import DatasetRequest
+from api.http.strictness import StrictRoute
 from api.main import create_app
-from api.schemas import DatasetForm
-from api.strictness import StrictRoute
-from datalens_service.data.units import UnitDeclaration
+from api.schemas.datasets import DatasetRequest
+from datalens_service.data.privacy_units import UnitDeclaration
+from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.settings import Settings
 from datalens_service.store.tables import DatasetRow
 

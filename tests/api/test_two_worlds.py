@@ -29,18 +29,21 @@ from safetensors.numpy import save_file
 from starlette.testclient import TestClient
 
 from api.main import create_app
-from api.permissions import RULES
+from api.security.permissions import RULES
+from datalens_service import clock
 from datalens_service.data.export import WRITERS
-from datalens_service.evaluation import report
+from datalens_service.evaluation.report import build
 from datalens_service.models.generators import generator
 from datalens_service.privacy import randomness
+from datalens_service.proof.proof_verification import verify
 from datalens_service.settings import Settings
-from datalens_service.store import chain, keys, leases, ledger
-from datalens_service.store.bundle_verification import verify
-from datalens_service.store.jobs import JobState
-from datalens_service.store.keys import KeyRequest
-from datalens_service.store.roles import SCOPES, Role
-from workers.execute import execute
+from datalens_service.store.access import keys
+from datalens_service.store.access.keys import KeyRequest
+from datalens_service.store.access.roles import SCOPES, Role
+from datalens_service.store.jobs import leases
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger import ledger
+from workers.job.execute import execute
 
 NOW = calendar.datetime(2026, 3, 4, 5, 6, 7, tzinfo=calendar.UTC)
 IMAGES = 40
@@ -88,8 +91,8 @@ def freeze(patch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(17)
     patch.setattr(randomness, "_words", lambda size: rng.integers(0, 2**64, size, dtype=np.uint64))
     patch.setattr(secrets, "token_bytes", lambda size: b"k" * size)
-    patch.setattr(chain, "datetime", Frozen)
-    patch.setattr(report, "datetime", SimpleNamespace(datetime=Frozen, UTC=calendar.UTC))
+    patch.setattr(clock, "datetime", Frozen)
+    patch.setattr(build, "datetime", SimpleNamespace(datetime=Frozen, UTC=calendar.UTC))
     patch.setattr(generator, "save_file", save_in_order)
 
 

@@ -15,12 +15,13 @@ from api_builders import npz
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from api import tus
 from api.deps import Services
 from api.main import create_app
-from api.validator import remove_strays
+from api.uploads import tus
+from datalens_service.clock import utc_now
+from datalens_service.services.validation_queue import remove_strays
 from datalens_service.settings import Settings
-from datalens_service.store.chain import utc_now
+from datalens_service.store.datasets import upload_sessions
 from datalens_service.store.tables import UploadRow
 
 TUS = {"Tus-Resumable": "1.0.0"}
@@ -51,7 +52,7 @@ def offset(client: TestClient, place: str) -> int:
 
 
 def stored(settings: Settings, place: str) -> bytes:
-    return (tus.folder_of(settings.data_dir) / place.rpartition("/")[2]).read_bytes()
+    return (upload_sessions.partial_files(settings.data_dir) / place.rpartition("/")[2]).read_bytes()
 
 
 def test_the_service_says_what_it_can(client: TestClient, settings: Settings) -> None:
@@ -104,7 +105,7 @@ def test_a_piece_must_begin_where_the_file_ends(client: TestClient) -> None:
 
 def test_two_requests_at_once(client: TestClient, settings: Settings) -> None:
     place = begin(client)
-    path = tus.folder_of(settings.data_dir) / place.rpartition("/")[2]
+    path = upload_sessions.partial_files(settings.data_dir) / place.rpartition("/")[2]
     with tus.locked_file(path):
         for reply in (client.patch(place, headers=piece(0), content=b"x"), client.delete(place, headers=TUS)):
             assert (reply.status_code, reply.json()["code"]) == (423, "upload-locked")
@@ -147,7 +148,7 @@ def test_giving_up(client: TestClient, settings: Settings) -> None:
     place = begin(client)
     client.patch(place, headers=piece(0), content=CONTENT)
     assert client.delete(place, headers=TUS).status_code == 204
-    assert list(tus.folder_of(settings.data_dir).iterdir()) == []
+    assert list(upload_sessions.partial_files(settings.data_dir).iterdir()) == []
     assert client.head(place, headers=TUS).status_code == 404
     assert client.delete(place, headers=TUS).status_code == 404
 
@@ -161,7 +162,7 @@ def test_expired_uploads_go(client: TestClient, services: Services, settings: Se
         session.execute(update(UploadRow).where(UploadRow.id == places[0][12:]).values(expires_at=past))
     assert client.head(places[0], headers=TUS).status_code == 404
     remove_strays(services.database, settings.data_dir)
-    assert [path.name for path in tus.folder_of(settings.data_dir).iterdir()] == [places[1][12:]]
+    assert [path.name for path in upload_sessions.partial_files(settings.data_dir).iterdir()] == [places[1][12:]]
 
 
 @pytest.mark.parametrize("checksum", [None, digest(CONTENT)])
@@ -175,7 +176,7 @@ def test_an_interrupted_piece(
         pass
 
     monkeypatch.setattr("api.routes.uploads.ClientDisconnect", HungUp)
-    monkeypatch.setattr("api.middleware.ClientDisconnect", HungUp)
+    monkeypatch.setattr("api.http.middleware.ClientDisconnect", HungUp)
     take = tus.Piece.write
 
     def then_hang_up(self: tus.Piece, data: bytes) -> None:
@@ -196,7 +197,7 @@ def test_an_interrupted_piece(
 def test_what_a_killed_service_wrote_and_did_not_note_is_overwritten(client: TestClient, settings: Settings) -> None:
     place = begin(client)
     client.patch(place, headers=piece(0), content=CONTENT[:1000])
-    with (tus.folder_of(settings.data_dir) / place[12:]).open("ab") as file:
+    with (upload_sessions.partial_files(settings.data_dir) / place[12:]).open("ab") as file:
         file.write(b"never noted")
     assert offset(client, place) == 1000
     client.patch(place, headers=piece(1000), content=CONTENT[1000:])

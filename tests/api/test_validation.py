@@ -15,15 +15,15 @@ from PIL import Image, PngImagePlugin
 from starlette.testclient import TestClient
 from test_uploads import TUS, begin, piece
 
-from api import tus
 from api.deps import Services
 from api.main import create_app
 from datalens_service import logs
-from datalens_service.data.findings import LISTED
+from datalens_service.data.untrusted.validation_errors import LISTED
+from datalens_service.proof.hash_chain import Entry
 from datalens_service.settings import Settings
-from datalens_service.store import datasets, keys
-from datalens_service.store.chain import Entry
-from datalens_service.store.datasets import DatasetState
+from datalens_service.store.access import keys
+from datalens_service.store.datasets import datasets, upload_sessions
+from datalens_service.store.datasets.datasets import DatasetState
 
 SECRET = "patient-4711"  # noqa: S105
 PATIENCE = 120
@@ -88,7 +88,7 @@ def test_a_good_upload_becomes_a_data_set(client: TestClient, settings: Settings
     report = validated(client, dataset_id)
     assert report["counts"] == {"train": 200, "test": 0, "classes": dict.fromkeys("abcd", 50), "duplicates": 0}
     assert report["audience"] == "owner"
-    assert list(tus.folder_of(settings.data_dir).iterdir()) == []
+    assert list(upload_sessions.partial_files(settings.data_dir).iterdir()) == []
     assert client.post("/v1/jobs", json=training(dataset_id)).status_code == 202
 
 
@@ -108,7 +108,7 @@ def test_bad_files_are_named_to_the_owner_and_nowhere_else(
     logged = capfd.readouterr()
     assert SECRET not in logged.out + logged.err
     assert client.post("/v1/jobs", json=training(dataset_id)).status_code == 404
-    assert list(tus.folder_of(settings.data_dir).iterdir()) == []
+    assert list(upload_sessions.partial_files(settings.data_dir).iterdir()) == []
 
 
 def test_a_direct_upload_has_a_report_and_a_refused_one_leaves_nothing(client: TestClient) -> None:
@@ -197,7 +197,7 @@ def test_reading_goes_on_after_a_restart(settings: Settings, monkeypatch: pytest
     with TestClient(create_app(settings), base_url="http://service") as http:
         _, plain = keys.create(http.app.state.services.database, "test")
         http.headers["Authorization"] = f"Bearer {plain}"
-        monkeypatch.setattr("api.intake.decode", until_stopped)
+        monkeypatch.setattr("datalens_service.services.ingestion.decode", until_stopped)
         dataset_id = register(http, npz())
         assert reading.wait(PATIENCE)
     monkeypatch.undo()

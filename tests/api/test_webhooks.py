@@ -14,12 +14,13 @@ from api_builders import training
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from starlette.testclient import TestClient
 
-from api import hook_sender
 from api.deps import Services
-from api.hook_sender import attempt, check_address
 from datalens_service.errors import InvalidInput
-from datalens_service.store import leases, webhooks
-from datalens_service.store.jobs import JobState
+from datalens_service.services import webhook_sender
+from datalens_service.services.webhook_sender import attempt, check_address
+from datalens_service.store.access import webhooks
+from datalens_service.store.jobs import leases
+from datalens_service.store.jobs.jobs import JobState
 
 URL = "https://example.org/hook"
 LATER = timedelta(days=30)
@@ -61,7 +62,7 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture(autouse=True)
 def _no_sender(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages stay where they are until a test sends them."""
-    monkeypatch.setattr(hook_sender.HookSender, "_round", lambda *_: False)
+    monkeypatch.setattr(webhook_sender.HookSender, "_round", lambda *_: False)
 
 
 def made(client: TestClient, **members: Any) -> dict[str, Any]:

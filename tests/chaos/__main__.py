@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.environment import provenance
-from datalens_service.store.jobs import Job
-from datalens_service.store.overview import overview
+from datalens_service.services.overview import overview
+from datalens_service.store.jobs.jobs import Job
 from deployments.deployment import VOTES
 from deployments.postgresql import roomy_memory
 from deployments.stack import CeleryStack

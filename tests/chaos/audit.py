@@ -9,10 +9,10 @@ from typing import Any
 import httpx2
 
 from datalens_service.errors import DatalensError
-from datalens_service.store.bundle_verification import verify
-from datalens_service.store.chain import EntryKind
-from datalens_service.store.jobs import Job, JobState
-from datalens_service.store.recovery import check_against_log
+from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.proof.proof_verification import verify
+from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.store.ledger.recovery import check_against_log
 from deployments.stack import Stack
 
 

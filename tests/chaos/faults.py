@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from datalens_service.errors import StoreUnavailable
-from datalens_service.store import jobs
-from datalens_service.store.jobs import JobState
-from datalens_service.store.overview import overview
+from datalens_service.services.overview import overview
+from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.jobs import JobState
 from deployments.stack import CeleryStack
 
 RECOVERY_SECONDS = 60.0

@@ -14,11 +14,12 @@ from typer.testing import Result
 from datalens_service.cli import interruption as interruption_module
 from datalens_service.cli.interruption import Interruption
 from datalens_service.cli.local import workbench
-from datalens_service.store import jobs, statement, verification
-from datalens_service.store.chain import EntryKind
+from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import Job, JobState
-from workers.observer import ShutdownRequested
+from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.store.ledger import account_summary, chain_verification
+from workers.job.observer import ShutdownRequested
 
 Run = Callable[..., Result]
 
@@ -91,8 +92,8 @@ def _job_and_steps() -> tuple[Job, list[int]]:
     """The job of the folder, and the steps that were charged."""
     with workbench(Path("out")) as bench, bench.database.session() as session:
         [job] = jobs.list_jobs(bench.database).items
-        verification.verify_chain(session, job.dataset_id)
-        entries = statement.entries(session, job.dataset_id)
+        chain_verification.verify_chain(session, job.dataset_id)
+        entries = account_summary.entries(session, job.dataset_id)
         spends = (EntryKind.CHARGE, EntryKind.RECOVERED)
         return job, sorted(entry.step for entry in entries if entry.kind in spends and entry.step is not None)
 

@@ -16,8 +16,9 @@ import pytest
 
 from cli.service import PATIENCE
 from datalens_service.cli.local import workbench
-from datalens_service.store import jobs, statement
-from datalens_service.store.chain import EntryKind
+from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.store.jobs import jobs
+from datalens_service.store.ledger import account_summary
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 VOTES = (
@@ -42,7 +43,7 @@ def test_a_lost_rank_ends_the_run_and_nothing_is_spent_twice(datalens_json: Call
     with workbench(Path("out")) as bench, bench.database.session() as session:
         [job] = jobs.list_jobs(bench.database).items
         spends = (EntryKind.CHARGE, EntryKind.RECOVERED)
-        steps = [entry.step for entry in statement.entries(session, job.dataset_id) if entry.kind in spends]
+        steps = [entry.step for entry in account_summary.entries(session, job.dataset_id) if entry.kind in spends]
     assert 0 < before < job.charged_units
     assert len(steps) - len(set(steps)) <= 1, "only a step that was charged and not stored is charged again"
 

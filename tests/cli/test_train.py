@@ -26,9 +26,10 @@ from datalens_service.cli.local import Workbench, workbench
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
 from datalens_service.evaluation.evaluate import Evaluation
+from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.spec import Device
-from datalens_service.store import jobs, statement, verification
-from datalens_service.store.chain import Entry, EntryKind
+from datalens_service.store.jobs import jobs
+from datalens_service.store.ledger import account_summary, chain_verification
 from datalens_service.store.tables import RecordFingerprintRow
 
 Run = Callable[..., Result]
@@ -47,10 +48,10 @@ def _spends(bench: Workbench) -> list[Entry]:
     """What the verified journal says was spent; a charge that only the ledger log knew of after a kill counts, too."""
     [dataset_id] = {job.dataset_id for job in jobs.list_jobs(bench.database).items}
     with bench.database.session() as session:
-        verification.verify_chain(session, dataset_id)
+        chain_verification.verify_chain(session, dataset_id)
         return [
             entry
-            for entry in statement.entries(session, dataset_id)
+            for entry in account_summary.entries(session, dataset_id)
             if entry.kind in (EntryKind.CHARGE, EntryKind.RECOVERED)
         ]
 
@@ -154,7 +155,7 @@ def test_images_are_in_the_folder_before_they_are_measured(
         early.update(path.name for path in (tmp_path / "out").iterdir())
         return Evaluation()
 
-    monkeypatch.setattr("workers.measuring.evaluate", look)
+    monkeypatch.setattr("workers.job.run_evaluation.evaluate", look)
     measured = [option for option in FAST if option != "--no-evaluation"]
     result = datalens("train", "--data", npz, "--epsilon", 2, "--out", "out", *measured)
     assert result.exit_code == 0, result.output

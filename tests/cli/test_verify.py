@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from datalens_service.cli.app import app
-from datalens_service.store.bundle_verification import NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_JOB
+from datalens_service.proof.proof_verification import NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_JOB
 
 Run = Callable[..., Result]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from api.examples import ANSWERS
+from api.openapi.examples import ANSWERS
 from datalens_service.signatures import MEMBER, SigningKey, unsigned
 
 Run = Callable[..., Result]

@@ -10,8 +10,8 @@ import json
 import httpx2
 import pytest
 
-from datalens_service.store.bundle_verification import verify
-from datalens_service.store.jobs import Job, JobState
+from datalens_service.proof.proof_verification import verify
+from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import QUICK
 from deployments.deployment import VOTES as LONGER
 from deployments.stack import Stack

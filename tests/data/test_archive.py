@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from datalens_service.data.archive import open_archive, refusing
-from datalens_service.data.limits import DEFAULT_LIMITS, Limits
+from datalens_service.data.untrusted.limits import DEFAULT_LIMITS, Limits
+from datalens_service.data.untrusted.zip_archive import open_archive, refusing
 from datalens_service.errors import InvalidDataset, NotFound
 
 from .builders import Contents, write_zip

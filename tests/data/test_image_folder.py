@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datalens_service.data import image_folder, read_upload
-from datalens_service.data.limits import DEFAULT_LIMITS, Limits
-from datalens_service.data.source import open_source
-from datalens_service.data.upload import Upload
+from datalens_service.data import read_upload
+from datalens_service.data.readers import image_folder
+from datalens_service.data.readers.base import Upload
+from datalens_service.data.untrusted.limits import DEFAULT_LIMITS, Limits
+from datalens_service.data.untrusted.source import open_source
 from datalens_service.errors import InvalidDataset
 
 from .builders import Contents, encoded, grey, random_images, write_npz, write_zip

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datalens_service.data import npz, read_upload
-from datalens_service.data.limits import DEFAULT_LIMITS
-from datalens_service.data.source import open_source
+from datalens_service.data import read_upload
+from datalens_service.data.readers import npz
+from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
+from datalens_service.data.untrusted.source import open_source
 from datalens_service.errors import InvalidDataset
 
 from .builders import npy_bytes, random_images, write_npz, write_zip

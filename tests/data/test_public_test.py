@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Split
-from datalens_service.data.upload import build_upload, with_public_test
+from datalens_service.data.readers.base import build_upload, with_public_test
 from datalens_service.errors import InvalidDataset
 
 

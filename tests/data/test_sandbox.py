@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datalens_service.data import decode as decoding
-from datalens_service.data import sandbox
-from datalens_service.data.sandbox import Confinement, Refused, decode
+from datalens_service.data.sandbox import decode as decoding
+from datalens_service.data.sandbox import sandbox
+from datalens_service.data.sandbox.sandbox import Confinement, Refused, decode
 from datalens_service.errors import InvalidDataset, StoreUnavailable
 
 from .hostile import CANARY, CORPUS
@@ -35,7 +35,7 @@ def probe(scratch: Path, action: str) -> str:
     code = f"""
         import ctypes, os, socket, subprocess, sys
         from pathlib import Path
-        from datalens_service.data.confinement import confine
+        from datalens_service.data.sandbox.confinement import confine
         confine(Path({str(scratch)!r}), memory_bytes=2**30, cpu_seconds=20, file_bytes=2**20)
         try:
             print({action})

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datalens_service.data import stored
+from datalens_service.data import stored_dataset
 from datalens_service.data.dataset import Dataset
-from datalens_service.data.stored import load_dataset, save_dataset
+from datalens_service.data.stored_dataset import load_dataset, save_dataset
 from datalens_service.errors import InvalidDataset, NotFound, StateConflict
 
 FILES = ["schema.json", "test_images.npy", "test_labels.npy", "train_images.npy", "train_labels.npy"]
@@ -65,7 +65,7 @@ def test_nothing_remains_of_a_failed_save(tmp_path: Path, dataset: Dataset, monk
     def full_disk(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(stored.os, "fsync", full_disk)
+    monkeypatch.setattr(stored_dataset.os, "fsync", full_disk)
     with pytest.raises(OSError, match="No space left"):
         save_dataset(dataset, tmp_path / "a")
     assert names(tmp_path) == []
@@ -85,7 +85,7 @@ def test_everything_is_synced_before_the_folder_appears(
         order.append("rename")
         return rename(path, target)
 
-    monkeypatch.setattr(stored.os, "fsync", recording_fsync)
+    monkeypatch.setattr(stored_dataset.os, "fsync", recording_fsync)
     monkeypatch.setattr(Path, "rename", recording_rename)
     save_dataset(dataset, tmp_path / "a")
     *files, unfinished, renamed, parent = order

@@ -11,9 +11,9 @@ import pytest
 from datalens_service.data import UnitDeclaration, read_upload
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.partition import assign_shards
-from datalens_service.data.stored import load_dataset, save_dataset
-from datalens_service.data.units import identities
-from datalens_service.data.upload import Upload
+from datalens_service.data.privacy_units import identities
+from datalens_service.data.readers.base import Upload
+from datalens_service.data.stored_dataset import load_dataset, save_dataset
 from datalens_service.errors import InvalidDataset
 
 from .builders import grey, random_images, write_npz, write_zip

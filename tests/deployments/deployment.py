@@ -17,18 +17,19 @@ import numpy as np
 from sqlalchemy import func, make_url, select, update
 
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.data.stored import save_dataset
+from datalens_service.data.stored_dataset import save_dataset
+from datalens_service.proof.hash_chain import Balance, Entry, EntryKind
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
-from datalens_service.store import datasets, jobs, leases
-from datalens_service.store.chain import Balance, Entry, EntryKind
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import StoredDataset
-from datalens_service.store.jobs import Job, JobState
-from datalens_service.store.leases import Lease
-from datalens_service.store.statement import Statement, entries, statement
+from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.datasets import StoredDataset
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.store.jobs.leases import Lease
+from datalens_service.store.ledger.account_summary import Statement, entries, statement
+from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.tables import AggregateRow, JobRow
-from datalens_service.store.verification import verify_chain
 
 CLASSES = ("bright", "dark")
 EVALUATION = {"epochs": 1, "synthetic_images": 200}

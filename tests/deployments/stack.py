@@ -22,10 +22,11 @@ from celery import Celery
 
 from datalens_service.client import Client
 from datalens_service.errors import StoreUnavailable
-from datalens_service.store import jobs, keys
+from datalens_service.store.access import keys
+from datalens_service.store.charge_log import LedgerLog
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import Job
-from datalens_service.store.mirror import LedgerLog
+from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.jobs import Job
 from deployments.deployment import PATIENCE, Deployment, lamps
 from deployments.postgresql import Cluster, postgresql_binaries, roomy_memory
 from deployments.redis import Redis, free_port
@@ -163,7 +164,7 @@ class LocalStack(Stack):
         super().__init__(database, folder)
 
     def worker_command(self) -> tuple[str, ...]:
-        return ("workers.supervisor",)
+        return ("workers.process.supervisor",)
 
     def deliver(self, job_id: str) -> None:
         self.start_module("workers.run_job", job_id)

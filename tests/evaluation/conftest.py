@@ -9,8 +9,8 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.evaluation import Measure
-from datalens_service.evaluation.report import DatasetFacts, MethodFacts, Product, Report
-from datalens_service.evaluation.statement import Lifetime, PrivacyStatement, Release, privacy_statement
+from datalens_service.evaluation.report.build import DatasetFacts, MethodFacts, Product, Report
+from datalens_service.evaluation.report.privacy_statement import Lifetime, PrivacyStatement, Release, privacy_statement
 from datalens_service.mechanisms import OuterProductSum, TopAgg
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import NeighboringRelation, limit_units

@@ -12,11 +12,11 @@ import pytest
 
 from datalens_service.errors import ReportIncomplete
 from datalens_service.evaluation import ClassFigure, Measure, Unavailable
-from datalens_service.evaluation.document import check, json_schema, seal_of
-from datalens_service.evaluation.fields import FIELDS
-from datalens_service.evaluation.html import releasable_html
 from datalens_service.evaluation.measures import Basis
-from datalens_service.evaluation.report import AccountFacts, Report, owner_view, releasable_view
+from datalens_service.evaluation.report.build import AccountFacts, Report, owner_view, releasable_view
+from datalens_service.evaluation.report.document import check, json_schema, seal_of
+from datalens_service.evaluation.report.html import releasable_html
+from datalens_service.evaluation.report.required_fields import FIELDS
 from tests.evaluation.conftest import report
 
 SCHEMA = json_schema()

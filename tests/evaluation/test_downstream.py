@@ -7,8 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from datalens_service.evaluation import classifiers, downstream  # noqa: E402
-from datalens_service.evaluation.downstream import accuracy  # noqa: E402
+from datalens_service.evaluation.metrics import classifiers, downstream  # noqa: E402
+from datalens_service.evaluation.metrics.downstream import accuracy  # noqa: E402
 from tests.evaluation.conftest import split  # noqa: E402
 
 

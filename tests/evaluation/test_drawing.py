@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from datalens_service.evaluation.drawing import ticks
+from datalens_service.evaluation.report.drawing import ticks
 
 
 def test_every_axis_has_four_to_nine_ticks() -> None:

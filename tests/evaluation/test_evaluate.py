@@ -141,7 +141,7 @@ def distance(*_args, **_kwargs):
 @pytest.mark.parametrize(
     ("broken", "missing"),
     [
-        ("datalens_service.evaluation.floors.class_average_accuracy", "floor_averages"),
+        ("datalens_service.evaluation.metrics.baselines.class_average_accuracy", "floor_averages"),
         (f"{EVALUATE}._floor_moments", "floor_moments"),
         (f"{EVALUATE}._ceiling_predictions", "ceiling"),
         (f"{EVALUATE}.fidelity", "fid_domain"),

@@ -14,10 +14,10 @@ import torch
 
 from datalens_service.data.dataset import Split
 from datalens_service.errors import WorkerUnavailable
-from datalens_service.evaluation import domain_extractor, inception
-from datalens_service.evaluation import fidelity as fidelity_module
-from datalens_service.evaluation.fidelity import fidelity, score_alone
-from datalens_service.evaluation.reference import Reference, halves
+from datalens_service.evaluation.metrics import domain_extractor, inception
+from datalens_service.evaluation.metrics import fidelity as fidelity_module
+from datalens_service.evaluation.metrics.fidelity import fidelity, score_alone
+from datalens_service.evaluation.metrics.reference import Reference, halves
 from tests.evaluation.conftest import split
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from datalens_service.data.dataset import Split
 from datalens_service.errors import InvalidSpec
-from datalens_service.evaluation import floors
-from datalens_service.evaluation.floors import class_average_accuracy, noisy_averages
+from datalens_service.evaluation.metrics import baselines
+from datalens_service.evaluation.metrics.baselines import class_average_accuracy, noisy_averages
 from datalens_service.privacy.accounting import mu_for_epsilon
 from tests.evaluation.conftest import split
 
@@ -36,11 +36,11 @@ def test_noise_is_sensitivity_over_mu_on_every_number(mu):
     train, recorder = split(120, 1), Recorder()
     noisy_averages(train, 3, mu=mu, rng=recorder)
     assert recorder.size == (3, 1 + train.images[0].size)
-    whole = floors._counts_and_sums(train, 3)
+    whole = baselines._counts_and_sums(train, 3)
     moves = []
     for index in range(len(train)):
         keep = np.arange(len(train)) != index
-        neighbour = floors._counts_and_sums(Split(train.images[keep], train.labels[keep]), 3)
+        neighbour = baselines._counts_and_sums(Split(train.images[keep], train.labels[keep]), 3)
         moves.append(np.linalg.norm(whole - neighbour))
     # Attained by every record and exceeded by none; a scale 1 % off would fail either way.
     assert max(moves) == pytest.approx(min(moves), rel=1e-9)
@@ -49,7 +49,7 @@ def test_noise_is_sensitivity_over_mu_on_every_number(mu):
 
 def test_epsilon_and_delta_reach_the_noise(monkeypatch):
     asked = []
-    monkeypatch.setattr(floors, "noisy_averages", lambda train, classes, mu, rng: asked.append(mu) or np.eye(3, 144))
+    monkeypatch.setattr(baselines, "noisy_averages", lambda train, classes, mu, rng: asked.append(mu) or np.eye(3, 144))
     class_average_accuracy(split(30, 1), split(30, 2), 3, epsilon=1.0, delta=1e-5, seed=0)
     assert asked == [mu_for_epsilon(1.0, 1e-5)] == [pytest.approx(0.26805112)]
 

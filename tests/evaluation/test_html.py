@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from datalens_service.evaluation import Measure
-from datalens_service.evaluation.bars import Bar, accuracy_bars
-from datalens_service.evaluation.charts import epsilon_delta_curve
-from datalens_service.evaluation.html import owner_html, releasable_html
-from datalens_service.evaluation.pictures import Pictures, neighbours
+from datalens_service.evaluation.report.bars import Bar, accuracy_bars
+from datalens_service.evaluation.report.charts import epsilon_delta_curve
+from datalens_service.evaluation.report.html import owner_html, releasable_html
+from datalens_service.evaluation.report.pictures import Pictures, neighbours
 from datalens_service.privacy.accounting import gaussian_delta
 from tests.evaluation.conftest import report
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from datalens_service.evaluation.disclosures import data_accesses
-from datalens_service.evaluation.private_reads import PRIVATE_READS
+from datalens_service.evaluation.report.disclosures import data_accesses
+from datalens_service.evaluation.report.private_reads import PRIVATE_READS
 
 ROOT = Path(__file__).parents[2]
 READING_CALLS = {"load_dataset", "save_dataset", "decode", "read_upload", "open_holdout"}
 SPLITS = {"train", "test"}
 # Where `train` is a module or a field of something else than a data set.
-NOT_RECORDS = {"datalens_service.cli.app", "datalens_service.evaluation.fidelity"}
+NOT_RECORDS = {"datalens_service.cli.app", "datalens_service.evaluation.metrics.fidelity"}
 
 
 def modules() -> Iterator[tuple[str, Path]]:

@@ -10,11 +10,11 @@ import pytest
 from pydantic import ValidationError
 
 from datalens_service.evaluation import METRICS, Measure
-from datalens_service.evaluation import wording as wording_module
-from datalens_service.evaluation.card import card
-from datalens_service.evaluation.html import owner_html, releasable_html
-from datalens_service.evaluation.report import Report, owner_view, releasable_view
-from datalens_service.evaluation.summary import usefulness
+from datalens_service.evaluation.report import phrases as wording_module
+from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
+from datalens_service.evaluation.report.card import card
+from datalens_service.evaluation.report.html import owner_html, releasable_html
+from datalens_service.evaluation.report.summary import usefulness
 from tests.evaluation.conftest import report, statement
 
 ALLOWED = {("public", "covered"), ("public", "public")}

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from datalens_service.errors import LedgerCorrupt
-from datalens_service.evaluation.statement import (
+from datalens_service.evaluation.report.privacy_statement import (
     PrivacyStatement,
     Release,
     first_releases,
@@ -17,7 +17,7 @@ from datalens_service.evaluation.statement import (
     tier_of,
     true_positive_rate,
 )
-from datalens_service.evaluation.summary import right_guesses, shown
+from datalens_service.evaluation.report.summary import right_guesses, shown
 from datalens_service.mechanisms import OuterProductSum, TopAgg
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, gaussian_delta, round_up
 from tests.evaluation.conftest import RELEASES, statement, votes

@@ -12,12 +12,13 @@ import numpy as np
 import torch
 
 from datalens_service.data.dataset import Dataset
-from datalens_service.evaluation import EvaluationSettings, downstream
+from datalens_service.evaluation import EvaluationSettings
+from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms import VoteMechanism
 from datalens_service.privacy import randomness
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.run import run
-from workers.holdout import _answers
+from workers.job.holdout import _answers
 
 from .alarm import expect
 from .contribution_cases import CASES, LARGE_CASES, ContributionCase, Neighbor

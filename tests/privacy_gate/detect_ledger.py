@@ -15,11 +15,12 @@ from sqlalchemy import make_url
 from datalens_service.errors import BudgetExceeded, InvalidDataset, LedgerCorrupt, StaleLease, StateConflict
 from datalens_service.privacy import accounting
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.store import datasets, jobs, leases
+from datalens_service.store.charge_log import LedgerLog
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import JobState
-from datalens_service.store.mirror import LedgerLog
-from datalens_service.store.recovery import check_against_log
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger.recovery import check_against_log
 from store.books import (
     account_of,
     by_hand,

@@ -15,9 +15,9 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.store.charge_log import LedgerLog
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import JobState
-from datalens_service.store.mirror import LedgerLog
+from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import QUICK, Deployment
 from workers.run_job import run_job
 

@@ -16,7 +16,7 @@ from datalens_service.methods import DataLens, Moments
 from datalens_service.privacy import accounting
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.store.statement import Statement
+from datalens_service.store.ledger.account_summary import Statement
 
 from .alarm import expect, refused
 from .cases import CASES

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from datalens_service.data import partition
-from datalens_service.data import units as unit_names
+from datalens_service.data import privacy_units as unit_names
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.methods.datalens import teacher_pool

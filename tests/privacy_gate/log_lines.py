@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from datalens_service.store.jobs import JobState
+from datalens_service.store.jobs.jobs import JobState
 
 from .alarm import expect
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from datalens_service.data.dataset import Dataset
-from datalens_service.evaluation import downstream
+from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods import guided, mixture, moments, record_sums
@@ -22,7 +22,7 @@ from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.kernel import KernelTeachers
 from datalens_service.privacy import randomness
 from datalens_service.privacy.randomness import NoiseSource
-from workers import execute
+from workers.job import execute
 
 from .plant import Plant
 

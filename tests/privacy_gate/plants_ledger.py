@@ -17,10 +17,13 @@ from datalens_service.methods.moments import ClippedRecords, MomentsRun
 from datalens_service.models.generators.mixture import MixtureFit
 from datalens_service.models.trainer import StudentTrainer
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.store import aggregates, chain, datasets, ledger, mirror, recovery, verification
-from datalens_service.store.account import JobAccount
-from datalens_service.store.chain import Entry, EntryKind
-from datalens_service.store.mirror import LedgerLog
+from datalens_service.proof import hash_chain
+from datalens_service.proof.hash_chain import Entry, EntryKind
+from datalens_service.store import charge_log
+from datalens_service.store.charge_log import LedgerLog
+from datalens_service.store.datasets import datasets
+from datalens_service.store.ledger import aggregates, chain_verification, ledger, recovery
+from datalens_service.store.ledger.account import JobAccount
 
 from .plant import Plant
 
@@ -178,7 +181,7 @@ def log_is_audited_at_the_start_only(patch: pytest.MonkeyPatch) -> None:
     def unseen(account_id: str, read: Any) -> Any:
         return read()
 
-    patch.setattr(mirror, "_check_as_left", unseen)
+    patch.setattr(charge_log, "_check_as_left", unseen)
 
 
 def frozen_accounts_state_their_journal(patch: pytest.MonkeyPatch) -> None:
@@ -215,7 +218,7 @@ def units_are_not_sealed(patch: pytest.MonkeyPatch) -> None:
 
 def links_are_not_checked(patch: pytest.MonkeyPatch) -> None:
     """The chain is added up and its hashes are not compared."""
-    patch.setattr(chain.Balance, "_check_link", lambda self, entry: None)
+    patch.setattr(hash_chain.Balance, "_check_link", lambda self, entry: None)
 
 
 def sums_are_kept_without_a_charge(patch: pytest.MonkeyPatch) -> None:
@@ -225,7 +228,7 @@ def sums_are_kept_without_a_charge(patch: pytest.MonkeyPatch) -> None:
 
 def draws_are_not_audited(patch: pytest.MonkeyPatch) -> None:
     """The audit adds up charges and does not ask what was drawn."""
-    patch.setattr(verification, "_check_aggregates", lambda session, account: None)
+    patch.setattr(chain_verification, "_check_aggregates", lambda session, account: None)
 
 
 def exact_means_in_the_generator(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from datalens_service import spec
 from datalens_service.mechanisms import Mechanism, base
 from datalens_service.privacy import accounting, randomness
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.store.statement import Statement
+from datalens_service.store.ledger.account_summary import Statement
 
 from .plant import Plant
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from datalens_service.data import dataset, partition, units
+from datalens_service.data import dataset, partition, privacy_units
 from datalens_service.data.dataset import Split
 from datalens_service.models.adam import AdamState
 from datalens_service.models.teachers import batches, ensemble
@@ -78,7 +78,7 @@ def units_are_numbered(patch: pytest.MonkeyPatch) -> None:
     def ranked(names: Any) -> np.ndarray:
         return np.unique([str(name) for name in names], return_inverse=True)[1].astype(np.int64)
 
-    patch.setattr(units, "identities", ranked)
+    patch.setattr(privacy_units, "identities", ranked)
 
 
 def optimiser_is_shared(patch: pytest.MonkeyPatch) -> None:

@@ -12,15 +12,16 @@ from sqlalchemy import create_engine, text
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError
-from datalens_service.store import datasets, jobs, leases
-from datalens_service.store.account import JobAccount
-from datalens_service.store.chain import Balance, Entry
+from datalens_service.proof.hash_chain import Balance, Entry
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import StoredDataset
-from datalens_service.store.jobs import Job
-from datalens_service.store.leases import Lease
-from datalens_service.store.statement import Statement, entries, statement
-from datalens_service.store.verification import verify_chain
+from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.datasets import StoredDataset
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import Job
+from datalens_service.store.jobs.leases import Lease
+from datalens_service.store.ledger.account import JobAccount
+from datalens_service.store.ledger.account_summary import Statement, entries, statement
+from datalens_service.store.ledger.chain_verification import verify_chain
 
 Images = NDArray[np.uint8]
 

@@ -22,10 +22,10 @@ from datalens_service.errors import StaleLease, StoreUnavailable
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
-from datalens_service.store.account import Integers, JobAccount
+from datalens_service.store.charge_log import LedgerLog, LogLine
 from datalens_service.store.database import Database
-from datalens_service.store.leases import Lease
-from datalens_service.store.mirror import LedgerLog, LogLine
+from datalens_service.store.jobs.leases import Lease
+from datalens_service.store.ledger.account import Integers, JobAccount
 
 from .books import DELTA, images, schema
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from datalens_service.errors import InvalidInput, NotFound, StaleLease, StoreUnavailable
-from datalens_service.store import jobs
-from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
-from datalens_service.store.leases import Lease
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.leases import Lease
 
 from .books import claimed, images, later, new_dataset, new_job, running_job
 

@@ -3,13 +3,16 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from datalens_service.clock import utc_now
 from datalens_service.errors import BudgetExceeded, InvalidSpec, LedgerCorrupt, NotFound, StateConflict
 from datalens_service.privacy.accounting import limit_units
-from datalens_service.store import audit, budgets, ledger
-from datalens_service.store.chain import GENESIS, Entry, budget_label, follow, utc_now
+from datalens_service.proof.hash_chain import GENESIS, Entry, budget_label, follow
+from datalens_service.services import budgets
+from datalens_service.store.access import access_log
 from datalens_service.store.database import Database
-from datalens_service.store.recovery import check_against_log
-from datalens_service.store.statement import Statement
+from datalens_service.store.ledger import ledger
+from datalens_service.store.ledger.account_summary import Statement
+from datalens_service.store.ledger.recovery import check_against_log
 
 from .backups import back_up
 from .books import (
@@ -43,7 +46,7 @@ def test_a_raised_account_adds_up_and_has_room(database: Database) -> None:
     assert verified(database, dataset.id).limit == found.limit_units
     new_job(database, dataset.id, found.limit_units - full)
     assert check_against_log(database) == ()
-    assert audit.verify(database, "default") == 1
+    assert access_log.verify(database, "default") == 1
 
 
 def test_what_is_not_more_is_refused(database: Database) -> None:
@@ -57,7 +60,7 @@ def test_what_is_not_more_is_refused(database: Database) -> None:
     with pytest.raises(NotFound):
         raised(database, "ds_of_nobody")
     assert journal_of(database, dataset.id) == before
-    assert audit.list_entries(database, "default")[0] == ()
+    assert access_log.list_entries(database, "default")[0] == ()
 
 
 def test_no_raise_without_its_note(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

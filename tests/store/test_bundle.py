@@ -16,26 +16,21 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.errors import WorkerUnavailable
-from datalens_service.evaluation import statement as statements
-from datalens_service.evaluation.report import DatasetFacts, MethodFacts, Report
-from datalens_service.evaluation.statement import Release, first_releases, privacy_statement
+from datalens_service.evaluation.report import privacy_statement as statements
+from datalens_service.evaluation.report.build import DatasetFacts, MethodFacts, Report
+from datalens_service.evaluation.report.privacy_statement import Release, first_releases, privacy_statement
 from datalens_service.mechanisms import BoundedSum, Mechanism, base
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import cost_units, epsilon_of_units
+from datalens_service.proof.hash_chain import GENESIS, Entry
+from datalens_service.proof.job_charges import Charge, chain_charges, genesis
+from datalens_service.proof.job_proof import AccountProof, JobProof, account_proof_of
+from datalens_service.proof.proof_verification import NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_JOB, Verdict, verify
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
-from datalens_service.store import jobs
-from datalens_service.store.bundle import AccountProof, JobProof, account_proof_of
-from datalens_service.store.bundle_verification import (
-    NOT_VERIFIED_OF_ACCOUNT,
-    NOT_VERIFIED_OF_JOB,
-    Verdict,
-    verify,
-)
-from datalens_service.store.chain import GENESIS, Entry
-from datalens_service.store.charges import Charge, chain_charges, genesis
+from datalens_service.store.charge_log import LedgerLog
 from datalens_service.store.database import Database
-from datalens_service.store.mirror import LedgerLog
+from datalens_service.store.jobs import jobs
 
 from .books import account_of, claimed, images, journal_of, new_dataset, new_job, schema
 

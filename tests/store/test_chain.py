@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datalens_service.errors import LedgerCorrupt
-from datalens_service.store.chain import GENESIS, Entry, follow
+from datalens_service.proof.hash_chain import GENESIS, Entry, follow
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 

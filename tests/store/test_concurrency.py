@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from datalens_service.errors import BudgetExceeded, DatalensError, StaleLease, StateConflict
-from datalens_service.store import datasets, jobs, leases
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import JobState
-from datalens_service.store.recovery import check_against_log
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger.recovery import check_against_log
 
 from .books import (
     LEASE_SECONDS,

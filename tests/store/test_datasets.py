@@ -16,12 +16,14 @@ from datalens_service.errors import (
     StateConflict,
 )
 from datalens_service.privacy.accounting import default_delta
-from datalens_service.store import datasets, jobs, leases, tenants
+from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import DatasetState
-from datalens_service.store.fingerprints import fingerprints
-from datalens_service.store.jobs import JobState
-from datalens_service.store.joining import joined
+from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.datasets import DatasetState
+from datalens_service.store.datasets.fingerprints import fingerprints
+from datalens_service.store.datasets.joining import joined
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.tables import AccountRow, RecordFingerprintRow
 
 from .books import (

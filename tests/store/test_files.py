@@ -13,10 +13,11 @@ from pydantic import ValidationError
 
 from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
 from datalens_service.settings import Settings
-from datalens_service.store import files, jobs
-from datalens_service.store.artifacts import ArtifactStore
 from datalens_service.store.database import Database
-from datalens_service.store.leases import Lease
+from datalens_service.store.datasets import files
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.leases import Lease
 
 from .books import claimed, later, running_job
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from datalens_service.errors import InsufficientStorage, StoreUnavailable
-from datalens_service.store import mirror
-from datalens_service.store.artifacts import ArtifactStore
+from datalens_service.store import charge_log
+from datalens_service.store.charge_log import LedgerLog
 from datalens_service.store.database import Database
+from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.disk import check_writable
-from datalens_service.store.mirror import LedgerLog
-from datalens_service.store.recovery import check_against_log
+from datalens_service.store.ledger.recovery import check_against_log
 from disks import SmallDisk
 
 from .books import charge_until_refused, running_job, state_of, verified
@@ -69,7 +69,7 @@ def test_a_line_that_cannot_be_synced_is_taken_back(sqlite_database: Database, m
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(mirror.os, "fsync", full)
+        patched.setattr(charge_log.os, "fsync", full)
         with pytest.raises(InsufficientStorage):
             account.charge(0, "votes", 10)
     assert sqlite_database.log is not None

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from api.examples import ANSWERS
+from api.openapi.examples import ANSWERS
 from datalens_service.errors import InvalidInput
-from datalens_service.store.bundle_verification import verify
-from datalens_service.store.given_file import content_of
+from datalens_service.proof.input_file import content_of
+from datalens_service.proof.proof_verification import verify
 
 PROOF = json.dumps(ANSWERS["getJobBundle"]).encode()
 CARD = json.dumps(ANSWERS["getJobBundle"]["card"]).encode()

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from datalens_service.errors import InvalidInput, NotFound, StateConflict
-from datalens_service.store import datasets, jobs, leases, pausing
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import JobState
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import jobs, leases, pausing
+from datalens_service.store.jobs.jobs import JobState
 
 from .books import claimed, images, journal_of, later, new_dataset, new_job, running_job, state_of, verified
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from datalens_service.errors import NotFound, Unauthorized
-from datalens_service.store import keys
+from datalens_service.store.access import keys
 from datalens_service.store.database import Database
 from datalens_service.store.tables import ApiKeyRow
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from datalens_service.errors import InvalidInput, NotFound, StaleLease
-from datalens_service.store import jobs, leases
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import JobState
-from datalens_service.store.leases import Lease
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.jobs.leases import Lease
 
 from .books import LEASE_SECONDS, account_of, claimed, journal_of, later, new_dataset, new_job, running_job, state_of
 

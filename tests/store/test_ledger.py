@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec, NotFound, StaleLease, StateConflict
 from datalens_service.privacy import accounting
-from datalens_service.store import jobs, leases, ledger
-from datalens_service.store.account import JobAccount
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import JobState
-from datalens_service.store.statement import Statement
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger import ledger
+from datalens_service.store.ledger.account import JobAccount
+from datalens_service.store.ledger.account_summary import Statement
 
 from .books import (
     DELTA,

@@ -14,11 +14,11 @@ from sqlalchemy.engine import Connection
 
 import migrations
 from datalens_service.errors import StateConflict
-from datalens_service.store import jobs, leases
-from datalens_service.store.account import JobAccount
 from datalens_service.store.database import Database, _alembic_config
-from datalens_service.store.jobs import JobState
-from datalens_service.store.recovery import check_against_log
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger.account import JobAccount
+from datalens_service.store.ledger.recovery import check_against_log
 from datalens_service.store.tables import Base
 
 from .backups import remove

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from datalens_service.errors import InsufficientStorage, LedgerCorrupt
+from datalens_service.store.charge_log import LedgerLog, LogLine
 from datalens_service.store.database import Database
-from datalens_service.store.mirror import LedgerLog, LogLine
 
 from .books import running_job, state_of, verified
 

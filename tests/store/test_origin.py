@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from api.examples import ANSWERS
+from api.openapi.examples import ANSWERS
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
-from datalens_service.data.export.bundle import SUMS, SUMS_SIGNATURE, write_bundle
+from datalens_service.data.export.release_archive import SUMS, SUMS_SIGNATURE, write_bundle
 from datalens_service.errors import InvalidInput
-from datalens_service.evaluation.document import seal_of
-from datalens_service.evaluation.report import releasable_view
+from datalens_service.evaluation.report.build import releasable_view
+from datalens_service.evaluation.report.document import seal_of
+from datalens_service.proof.job_charges import Charge, genesis
+from datalens_service.proof.proof_verification import Verdict, verify
+from datalens_service.proof.release_verification import FILES, SUMS_LINE, verify_path
+from datalens_service.proof.signature_check import SIGNATURE
 from datalens_service.signatures import MEMBER, SigningKey, unsigned
-from datalens_service.store.bundle_verification import Verdict, verify
-from datalens_service.store.charges import Charge, genesis
 from datalens_service.store.database import Database
-from datalens_service.store.origin import SIGNATURE
-from datalens_service.store.release_verification import FILES, SUMS_LINE, verify_path
-from datalens_service.store.signing_key import signing_key
+from datalens_service.store.datasets.signing_key import signing_key
 from tests.evaluation.conftest import report
 
 KEY, OTHER = SigningKey(b"of this house"), SigningKey(b"of a forger")

@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 from datalens_service.errors import StaleLease, StateConflict
-from datalens_service.store import datasets, events, jobs, leases, pausing
 from datalens_service.store.database import Database
-from datalens_service.store.events import EventType
-from datalens_service.store.jobs import JobState
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import events, jobs, leases, pausing
+from datalens_service.store.jobs.events import EventType
+from datalens_service.store.jobs.jobs import JobState
 
 from .books import account_of, claimed, later, new_dataset, new_job, running_job, state_of, verified
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from datalens_service.errors import BudgetExceeded, InsufficientStorage, LedgerCorrupt, StaleLease
-from datalens_service.store import jobs, leases
+from datalens_service.store.charge_log import LedgerLog, LogLine
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import JobState
-from datalens_service.store.mirror import LedgerLog, LogLine
-from datalens_service.store.recovery import check_against_log
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger.recovery import check_against_log
 
 from .backups import back_up
 from .books import (

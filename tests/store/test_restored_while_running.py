@@ -12,11 +12,12 @@ import pytest
 from sqlalchemy import make_url
 
 from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StaleLease
-from datalens_service.store import jobs, leases, measurements, mirror
+from datalens_service.store import charge_log
+from datalens_service.store.charge_log import LedgerLog, LogLine
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import JobState
-from datalens_service.store.mirror import LedgerLog, LogLine
-from datalens_service.store.recovery import check_against_log
+from datalens_service.store.jobs import jobs, leases, measurements
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger.recovery import check_against_log
 
 from .backups import back_up
 from .books import (
@@ -198,7 +199,7 @@ def test_a_log_that_was_cut_or_replaced_is_noticed(database: Database, damage: s
 def test_a_charge_reads_only_what_the_log_has_gained(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, account = running_job(database)
     read: list[int] = []
-    parse = mirror._parse
+    parse = charge_log._parse
 
     def counted(number: str, raw: bytes) -> LogLine:
         read.append(len(raw))
@@ -206,7 +207,7 @@ def test_a_charge_reads_only_what_the_log_has_gained(database: Database, monkeyp
 
     for step in range(20):
         account.charge(step, "votes", 1)
-    monkeypatch.setattr(mirror, "_parse", counted)
+    monkeypatch.setattr(charge_log, "_parse", counted)
     for step in range(20, 40):
         account.charge(step, "votes", 1)
     assert read == []

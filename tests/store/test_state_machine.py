@@ -25,13 +25,15 @@ from hypothesis.stateful import run_state_machine_as_test as run_machine
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError, LedgerCorrupt
 from datalens_service.privacy.accounting import limit_units
-from datalens_service.store import budgets, datasets, jobs, leases, pausing
-from datalens_service.store.account import JobAccount
+from datalens_service.services import budgets
+from datalens_service.store.charge_log import LedgerLog, LogLine
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import JobState
-from datalens_service.store.leases import Lease
-from datalens_service.store.mirror import LedgerLog, LogLine
-from datalens_service.store.recovery import check_against_log
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import jobs, leases, pausing
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.jobs.leases import Lease
+from datalens_service.store.ledger.account import JobAccount
+from datalens_service.store.ledger.recovery import check_against_log
 
 from .backups import Backup, back_up, remove
 from .books import DELTA, EPSILON, LEASE_SECONDS, state_of, verified

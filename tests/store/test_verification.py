@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from datalens_service.errors import LedgerCorrupt, NotFound
-from datalens_service.store import leases
-from datalens_service.store.account import JobAccount
-from datalens_service.store.chain import GENESIS, Entry, EntryKind
+from datalens_service.proof.hash_chain import GENESIS, Entry, EntryKind
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import StoredDataset
-from datalens_service.store.jobs import JobState
+from datalens_service.store.datasets.datasets import StoredDataset
+from datalens_service.store.jobs import leases
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger.account import JobAccount
 
 from .books import by_hand, journal_of, new_job, running_job, state_of, verified, without_guards
 

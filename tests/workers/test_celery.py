@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from celery import Celery
 
-from datalens_service.store.jobs import JobState
+from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import QUICK, VOTES, Deployment, lamps
 
 pytestmark = pytest.mark.redis

@@ -15,7 +15,7 @@ import yaml
 from celery.bin.worker import worker
 
 from datalens_service.settings import Settings
-from workers.attend import GRACE_SECONDS
+from workers.process.supervise_job import GRACE_SECONDS
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from datalens_service.errors import WorkerUnavailable
 from datalens_service.settings import Settings
 from datalens_service.spec import Device
-from workers.device import device_for, training_device
+from workers.job.device import device_for, training_device
 
 
 @pytest.mark.parametrize("device", ["tpu", "cuda:", "cpu; rm"])

@@ -12,21 +12,21 @@ import pytest
 import structlog
 from safetensors.numpy import save_file
 
-import workers.execute
-import workers.measuring
+import workers.job.execute
+import workers.job.run_evaluation
 from datalens_service import logs
 from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
 from datalens_service.models.generators.generator import Generator
-from datalens_service.store import jobs, leases, pausing
-from datalens_service.store.artifacts import ArtifactStore
-from datalens_service.store.bundle_verification import verify
-from datalens_service.store.jobs import Job, JobState
-from datalens_service.store.leases import Lease
-from datalens_service.store.statement import account_of, journal
+from datalens_service.proof.proof_verification import verify
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs import jobs, leases, pausing
+from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.store.jobs.leases import Lease
+from datalens_service.store.ledger.account_summary import account_of, journal
 from deployments.deployment import MOMENTS, QUICK, VOTES, Deployment, lamps
-from workers import observer
-from workers.execute import execute
-from workers.observer import PauseRequested, ShutdownRequested
+from workers.job import observer
+from workers.job.execute import execute
+from workers.job.observer import PauseRequested, ShutdownRequested
 
 RELEASABLE = {
     "generator.safetensors",
@@ -60,7 +60,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(workers.execute, "run", fail)
+    monkeypatch.setattr(workers.job.execute, "run", fail)
 
 
 @pytest.fixture(autouse=True)
@@ -240,7 +240,7 @@ def test_measuring_that_fails_does_not_cost_the_generator(local: Deployment, mon
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("no convolution on this machine")
 
-    monkeypatch.setattr(workers.measuring, "evaluate", fail)
+    monkeypatch.setattr(workers.job.run_evaluation, "evaluate", fail)
     job = local.submit(MOMENTS)
 
     assert run(local, local.claim(job)).state == JobState.SUCCEEDED

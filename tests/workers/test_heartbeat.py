@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import time
 
-from datalens_service.store import leases
+from datalens_service.store.jobs import leases
 from deployments.deployment import MOMENTS, Deployment
-from workers.heartbeat import Heartbeat
-from workers.process import Exit
+from workers.process.heartbeat import Heartbeat
+from workers.process.job_process import Exit
 
 SECONDS = 0.6
 
@@ -34,8 +34,8 @@ def test_process_dies_with_its_lease_whatever_it_is_doing(local: Deployment) -> 
         "import time\n"
         "from datetime import UTC, datetime\n"
         "from datalens_service.store.database import Database\n"
-        "from datalens_service.store.leases import Lease\n"
-        "from workers.heartbeat import Heartbeat\n"
+        "from datalens_service.store.jobs.leases import Lease\n"
+        "from workers.process.heartbeat import Heartbeat\n"
         f"lease = Lease({job.id!r}, {lease.token}, 'test', {SECONDS}, datetime.now(UTC))\n"
         f"with Heartbeat(Database({local.database.url!r}), lease):\n"
         "    time.sleep(600)\n"

@@ -12,14 +12,15 @@ from sqlalchemy import select
 
 from datalens_service.errors import InvalidSpec, NotFound, StateConflict
 from datalens_service.mechanisms import AccuracyCount, Mechanism
-from datalens_service.store import datasets, generators, jobs, leases, measurements
-from datalens_service.store.artifacts import ArtifactStore
-from datalens_service.store.jobs import Job, JobState
-from datalens_service.store.statement import statement
+from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs import generators, jobs, leases, measurements
+from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.store.ledger.account_summary import statement
+from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.tables import DEFAULT_TENANT, JobRow
-from datalens_service.store.verification import verify_chain
 from deployments.deployment import QUICK, Deployment, lamps
-from workers.execute import execute
+from workers.job.execute import execute
 
 COST = AccuracyCount(num_units=400, noise_stddev=100).cost()
 
@@ -98,7 +99,7 @@ def test_a_worker_that_dies_after_the_draw_leaves_no_job_behind(local: Deploymen
     mechanism = AccuracyCount(num_units=400, noise_stddev=100)
     from datalens_service.mechanisms.accuracy import Answers
     from datalens_service.privacy.randomness import NoiseSource
-    from datalens_service.store.account import JobAccount
+    from datalens_service.store.ledger.account import JobAccount
 
     answers = Answers(np.ones(400, dtype=bool), np.arange(400))
     mechanism.release(
@@ -118,7 +119,7 @@ def test_without_budget_there_is_a_reason_and_the_job_succeeds(local: Deployment
     other = local.submit(QUICK, datasets.get(local.database, aside))
     with local.database.transaction() as session:
         row = session.get_one(JobRow, other.id)
-        from datalens_service.store import ledger
+        from datalens_service.store.ledger import ledger
 
         account = ledger.lock_account(session, row.account_id)
         rest = limit - row.reserved_units - COST + 1

@@ -11,10 +11,10 @@ from starlette.testclient import TestClient
 
 from api.main import create_app
 from datalens_service.signatures import signer
-from datalens_service.store.artifacts import ArtifactStore
-from datalens_service.store.signing_key import signing_key
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.datasets.signing_key import signing_key
 from deployments.deployment import QUICK, Deployment
-from workers.execute import execute
+from workers.job.execute import execute
 
 SIGNED = ("privacy.json", "account-proof.json", "report.json", "report-releasable.json")
 
@@ -56,7 +56,7 @@ def test_the_key_is_on_a_page_that_anybody_may_open(anybody: TestClient) -> None
 def test_another_process_has_the_same_key(local: Deployment) -> None:
     program = (
         "from datalens_service.store.database import Database\n"
-        "from datalens_service.store.signing_key import signing_key\n"
+        "from datalens_service.store.datasets.signing_key import signing_key\n"
         f"print(signing_key(Database({local.database.url!r})).public.hex)"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)

@@ -9,12 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from datalens_service.store import jobs, pausing
-from datalens_service.store.jobs import JobState
+from datalens_service.store.jobs import jobs, pausing
+from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import QUICK, VOTES, Deployment, lamps, stop_between_transactions
-from workers.upkeep import upkeep
+from workers.process.recover_jobs import upkeep
 
-SUPERVISOR = "workers.supervisor"
+SUPERVISOR = "workers.process.supervisor"
 
 
 def test_killed_job_process_is_replaced_before_its_lease_runs_out_and_resumes(either: Deployment) -> None:

@@ -13,12 +13,12 @@ import mlcroissant
 import numpy as np
 import pytest
 
-from api.examples import ANSWERS
+from api.openapi.examples import ANSWERS
 from datalens_service.data import read_upload
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
-from datalens_service.data.export.bundle import PLACES, write_bundle
 from datalens_service.data.export.licence import LICENCES, licence_text
+from datalens_service.data.export.release_archive import PLACES, write_bundle
 from datalens_service.signatures import SigningKey, signer
 
 from ..builders import random_images

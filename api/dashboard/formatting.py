@@ -1,0 +1,91 @@
+"""Numbers, times and names as people read them; ε that was spent is rounded up, ε that remains is rounded down."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Final
+
+from markupsafe import Markup, escape
+
+from datalens_service.data.dataset import Schema
+from datalens_service.evaluation.report.summary import shown
+from datalens_service.privacy.accounting import round_down, round_up
+
+_DIGITS: Final = 2
+_SMALL: Final = 0.1
+_UNITS_OF_SIZE: Final = ("bytes", "kB", "MB", "GB", "TB")
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+
+
+def spent(epsilon: float) -> str:
+    """ε that is gone, or would be: rounded up to two digits, to four where it is small."""
+    return f"{round_up(epsilon, _digits(epsilon)):g}"
+
+
+def left(epsilon: float) -> str:
+    """ε that is there: rounded down to two digits, to four where it is small."""
+    return f"{round_down(epsilon, _digits(epsilon)):g}"
+
+
+def _digits(epsilon: float) -> int:
+    return _DIGITS if epsilon >= _SMALL else 2 * _DIGITS
+
+
+def size(number: int) -> str:
+    """Bytes with a unit, three digits."""
+    value, power = float(number), 0
+    while value >= 1000 and power < len(_UNITS_OF_SIZE) - 1:
+        value, power = value / 1000, power + 1
+    return f"{value:.3g} {_UNITS_OF_SIZE[power]}"
+
+
+def duration(seconds: float) -> str:
+    """A time span to one unit, rounded up: 12 s, 3 min, 2 h."""
+    if seconds < _MINUTE:
+        return f"{math.ceil(seconds)} s"
+    if seconds < _HOUR:
+        return f"{math.ceil(seconds / _MINUTE)} min"
+    return f"{math.ceil(seconds / _HOUR)} h"
+
+
+def between(start: datetime, end: datetime) -> str:
+    """How long something took; no finer than a second, as everywhere in what is told about jobs."""
+    return duration((end - start).total_seconds())
+
+
+def instant(at: datetime) -> Markup:
+    """A `time` element in UTC; a script of the page turns it into local time."""
+    utc = at.astimezone(UTC)
+    return Markup('<time datetime="{}">{}</time>').format(utc.isoformat(), f"{utc:%Y-%m-%d %H:%M} UTC")
+
+
+def short(identifier: str) -> Markup:
+    """An id by its first characters, the whole of it as the title."""
+    return Markup('<code title="{}">{}</code>').format(identifier, escape(identifier[:12] + "…"))
+
+
+def pixels(schema: Schema) -> str:
+    """Size and colours of the images of a data set."""
+    colours = {1: "grey", 3: "colour"}.get(schema.channels, f"{schema.channels} channels")
+    return f"{schema.width} × {schema.height} pixels, {colours}"
+
+
+def units(schema: Schema) -> str:
+    """How many privacy units a data set has, in its owner's word."""
+    return f"{schema.num_units:,} {'image' if schema.unit == 'record' else schema.unit}s"
+
+
+FILTERS: Final = {
+    "spent": spent,
+    "left": left,
+    "shown": shown,
+    "size": size,
+    "duration": duration,
+    "instant": instant,
+    "short": short,
+    "pixels": pixels,
+    "units": units,
+}
+"""By the names that templates use."""

@@ -1,0 +1,67 @@
+"""The way of a job, stage by stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from datalens_service.store.jobs.jobs import Job, JobState
+
+StageState = Literal["done", "current", "paused", "stopped", "todo"]
+
+_STAGES: Final = (
+    ("queued", "Waiting"),
+    ("training", "Training"),
+    ("packaging", "Packing"),
+    ("evaluating", "Measuring"),
+    ("reporting", "Report"),
+)
+_UNMEASURED: Final = _STAGES[:3]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One part of a job's way.
+
+    Attributes:
+        title: For people.
+        state: `done`, `current`, `paused`, `stopped` (the job ended in it) or `todo`.
+        percent: How far it is.
+    """
+
+    title: str
+    state: StageState
+    percent: float
+
+
+def stages(job: Job) -> list[Stage]:
+    """Every stage of a job with its state."""
+    shown = _STAGES if job.spec.get("evaluation", {}).get("enabled", True) else _UNMEASURED
+    here = _place(job, [phase for phase, _ in shown])
+    return [
+        Stage(title, _state(job, number, here), _percent(job, number, here)) for number, (_, title) in enumerate(shown)
+    ]
+
+
+def _place(job: Job, phases: list[str]) -> int:
+    """Number of the stage a job is in, or was in when it ended; behind the last one if it succeeded."""
+    if job.state is JobState.SUCCEEDED:
+        return len(phases)
+    if job.state is JobState.QUEUED or job.started_at is None:
+        return 0
+    return phases.index(job.progress.phase) if job.progress.phase in phases else 1
+
+
+def _state(job: Job, number: int, here: int) -> StageState:
+    if number != here:
+        return "done" if number < here else "todo"
+    if job.state is JobState.PAUSED:
+        return "paused"
+    return "stopped" if job.state.terminal else "current"
+
+
+def _percent(job: Job, number: int, here: int) -> float:
+    if number != here:
+        return 100.0 if number < here else 0.0
+    progress = job.progress
+    return round(100 * progress.value / progress.maximum, 1) if number and progress.maximum else 0.0

@@ -1,0 +1,1 @@
+"""What every request passes, and answers that are files or streams."""

@@ -1,0 +1,76 @@
+"""Prometheus metrics from the database, made anew at every scrape; docs/operations.md has the table.
+
+Nothing here depends on private records: states, times of submission, and what the public journals say. Data sets
+are named by their random ids, never by what somebody called them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from datalens_service.services.overview import Overview
+from datalens_service.store.ledger.account_summary import Statement
+
+MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def exposition(found: Overview) -> bytes:
+    """The text format that Prometheus reads."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    registry.register(_Collector(found))
+    return generate_latest(registry)
+
+
+class _Collector(Collector):
+    def __init__(self, found: Overview) -> None:
+        self._found = found
+
+    def collect(self) -> Iterator[Metric]:
+        yield InfoMetricFamily("datalens", "Version of the service.", {"version": version("datalens-service")})
+        yield from _jobs(self._found)
+        yield from _ledger(self._found)
+        yield from _budgets(self._found.accounts)
+
+
+def _jobs(found: Overview) -> Iterator[Metric]:
+    jobs = GaugeMetricFamily("datalens_jobs", "Jobs by state.", labels=["state"])
+    for state, count in found.jobs.items():
+        jobs.add_metric([state], count)
+    waiting = GaugeMetricFamily("datalens_queue_jobs", "Jobs that wait for a worker.", labels=["queue"])
+    age = GaugeMetricFamily("datalens_queue_oldest_seconds", "Age of the job that waits longest.", labels=["queue"])
+    for queue in found.waiting:
+        waiting.add_metric([queue.queue], queue.jobs)
+        age.add_metric([queue.queue], queue.oldest_seconds)
+    steps = "Releases charged in the last whole minute."
+    yield from (jobs, waiting, age, GaugeMetricFamily("datalens_steps_per_second", steps, found.steps_per_second))
+
+
+def _ledger(found: Overview) -> Iterator[Metric]:
+    yield CounterMetricFamily("datalens_ledger_entries", "Lines of all journals.", found.entries)
+    yield GaugeMetricFamily("datalens_accounts_frozen", "Accounts that release nothing.", found.frozen_accounts)
+
+
+def _budgets(accounts: dict[str, Statement]) -> Iterator[Metric]:
+    named = {
+        "limit": "Lifetime budget of a data set.",
+        "reserved": "Reserved by jobs that have not ended.",
+        "spent": "Charged by all jobs on its records, rounded up.",
+        "remaining": "What a new job may ask for, rounded down.",
+    }
+    families = {
+        name: GaugeMetricFamily(f"datalens_epsilon_{name}", f"{text} ε at the data set's δ.", labels=["dataset"])
+        for name, text in named.items()
+    }
+    for dataset_id, account in accounts.items():
+        figures = account.figures()
+        for name, family in families.items():
+            family.add_metric([dataset_id], figures[name])
+    yield from families.values()

@@ -1,0 +1,133 @@
+"""Around every request: an id, one line in the log, a limit on the body, and a problem whatever happens."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+from uuid import uuid4
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.problems.handlers import ProblemResponse, from_status, internal_error
+from datalens_service.logs import outline
+
+UPLOAD_PATHS: Final = frozenset({"/v1/datasets", "/v1/generators"})
+PIECES_PATH: Final = "/v1/uploads/"
+_JSON_BYTES: Final = 2**20
+# In the log only: nobody was left to answer.
+_HUNG_UP: Final = 499
+_log = structlog.get_logger("datalens.api")
+
+
+class RequestLog:
+    """Gives each request an id, logs its end, and answers exceptions that nobody meant.
+
+    The log names the route, not the path: what a client writes into a path or a file name stays out of it.
+
+    Args:
+        app: What it wraps.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = str(uuid4())
+        scope.setdefault("state", {})["request_id"] = request_id
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            await self._serve(scope, receive, _Reply(scope, receive, send, request_id))
+
+    async def _serve(self, scope: Scope, receive: Receive, reply: _Reply) -> None:
+        started = time.perf_counter()
+        try:
+            await self._app(scope, receive, reply.send)
+        except ClientDisconnect:
+            reply.status = _HUNG_UP
+        except Exception as error:  # noqa: BLE001 - the last place that can answer
+            # Messages of exceptions may quote what was uploaded, so only type and places are logged.
+            _log.error("unexpected", **outline(error))
+            if reply.status is None:
+                await reply.replace(internal_error(reply.request_id))
+        finally:
+            route = getattr(scope.get("route"), "path", None)
+            seconds = round(time.perf_counter() - started, 4)
+            _log.info("request", method=scope["method"], route=route, status=reply.status, seconds=seconds)
+
+
+class _Reply:
+    """The way back: adds the request's id, remembers the status, turns plain-text errors into problems."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
+        self.request_id = request_id
+        self.status: int | None = None
+        self._replaced = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-ID"] = self.request_id
+            if message["status"] >= 400 and headers.get("content-type", "").startswith("text/plain"):
+                await self.replace(from_status(message["status"], self.request_id, headers.get("content-range")))
+        if not self._replaced:
+            await self._send(message)
+
+    async def replace(self, response: ProblemResponse) -> None:
+        """Send `response`, and nothing after it."""
+        self.status = response.status_code
+        self._replaced = True
+        response.headers["X-Request-ID"] = self.request_id
+        await response(self._scope, self._receive, self._send)
+
+
+class BodyLimit:
+    """Stops reading a body that is too long, as soon as that is known.
+
+    Args:
+        app: What it wraps.
+        upload_bytes: Limit for uploads; all other bodies are JSON and small.
+    """
+
+    def __init__(self, app: ASGIApp, upload_bytes: int) -> None:
+        self._app = app
+        self._upload_bytes = upload_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            limit = self._upload_bytes if _is_upload(scope["path"], headers) else _JSON_BYTES
+            receive = _limited(receive, headers.get("content-length", ""), limit)
+        await self._app(scope, receive, send)
+
+
+def _is_upload(path: str, headers: Headers) -> bool:
+    """Whether the body is a file, whole or in part, and not JSON."""
+    is_json = headers.get("content-type", "").startswith("application/json")
+    return path.startswith(PIECES_PATH) or (path in UPLOAD_PATHS and not is_json)
+
+
+def _limited(receive: Receive, declared: str, limit: int) -> Receive:
+    """`receive` that raises 413 once more than `limit` bytes were declared or came."""
+    received = 0
+
+    async def limited() -> Message:
+        nonlocal received
+        if declared.isdecimal() and int(declared) > limit:
+            raise HTTPException(413)
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > limit:
+            raise HTTPException(413)
+        return message
+
+    return limited

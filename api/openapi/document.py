@@ -1,0 +1,241 @@
+"""The API description: what operations say about their answers, and the document made from all of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+
+from api.problems.handlers import MEDIA_TYPE, Problem, document
+from api.problems.problem_types import CATALOGUE, ProblemType
+from api.schemas.datasets import DatasetRequest
+from api.security.permissions import rule_of
+from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
+
+Json = dict[str, Any]
+Responses = dict[int | str, Json]
+
+TITLE: Final = "DataLens Service"
+DESCRIPTION: Final = (
+    "Private labelled images in, differentially private synthetic images out.\n\n"
+    "Upload a data set with a lifetime privacy budget, price a training request, submit it, follow the job, "
+    "download synthetic images and the report. ε that was spent is rounded up, ε that remains is rounded down. "
+    "Every error is `application/problem+json` (RFC 9457) with a stable `type`."
+)
+TAGS: Final = (
+    {"name": "uploads", "description": "Files that come in pieces, as tus 1.0 describes it."},
+    {"name": "datasets", "description": "Private image sets and their budgets."},
+    {"name": "plans", "description": "What a training request would cost."},
+    {"name": "jobs", "description": "Training jobs."},
+    {"name": "downloads", "description": "What a job has made."},
+    {"name": "generators", "description": "Draw more, take along, bring in."},
+    {"name": "access", "description": "Keys, usage, and who did what."},
+    {"name": "webhooks", "description": "Being told when a job changes."},
+    {"name": "health", "description": "For load balancers and operators; need no key."},
+    {"name": "problems", "description": "What the errors mean; needs no key."},
+)
+JOB_LINKS: Final[Json] = {
+    operation: {"operationId": operation, "parameters": {"job_id": "$response.body#/id"}}
+    for operation in (
+        "getJob",
+        "cancelJob",
+        "pauseJob",
+        "resumeJob",
+        "cloneJob",
+        "listJobEvents",
+        "getJobReport",
+        "getJobBundle",
+        "getJobSamples",
+        "getJobSynthetic",
+        "getJobDataset",
+        "getJobGenerator",
+    )
+}
+DATASET_LINKS: Final[Json] = {
+    operation: {"operationId": operation, "parameters": {"dataset_id": "$response.body#/id"}}
+    for operation in (
+        "getDataset",
+        "getDatasetPrivacy",
+        "listDatasetPrivacyEntries",
+        "getDatasetValidation",
+        "getDatasetPreview",
+        "deleteDataset",
+    )
+}
+_SCHEMAS: Final = "#/components/schemas/"
+_BYTES: Final[Json] = {"schema": {"type": "string", "format": "binary"}}
+_REQUEST_ID: Final = "00000000-0000-4000-8000-000000000000"
+_MEMBERS: Final[dict[str, Json]] = {
+    InvalidInput.slug: {
+        "errors": [
+            {"in": "body", "pointer": "#/spec/epsilon", "detail": "Must be greater than 0.", "code": "greater_than"}
+        ]
+    },
+    RateLimited.slug: {"retry_after": 2},
+    InvalidDataset.slug: {
+        "bad_files": [{"name": "7/0042.png", "reason": "At least one image is animated. Save a single frame of each."}],
+        "bad_count": 1,
+        "checked": 60_000,
+    },
+    BudgetExceeded.slug: {
+        "budget": {
+            "epsilon_limit": 10.0,
+            "epsilon_spent": 4.0,
+            "epsilon_reserved": 8.0,
+            "epsilon_remaining": 2.4852,
+            "epsilon_requested": 8.0,
+            "delta": 1e-5,
+        }
+    },
+}
+_HEADERS: Final[dict[str, Json]] = {
+    "Location": {"description": "Path of the new object.", "schema": {"type": "string"}},
+    "Retry-After": {"description": "Seconds after which to look again.", "schema": {"type": "integer"}},
+    "Upload-Offset": {"description": "Bytes that are there.", "schema": {"type": "integer"}},
+    "Upload-Expires": {"description": "When it is removed.", "schema": {"type": "string"}},
+    "Tus-Resumable": {"description": "Version of the protocol: 1.0.0.", "schema": {"type": "string"}},
+    "ETag": {"description": "SHA-256 of the whole file, in quotes.", "schema": {"type": "string"}},
+    "Repr-Digest": {"description": "The same as RFC 9530 writes it.", "schema": {"type": "string"}},
+    "Accept-Ranges": {"description": "bytes", "schema": {"type": "string"}},
+}
+
+
+def ok(status: int, description: str, *, headers: Sequence[str] = (), links: Json | None = None) -> Responses:
+    """A successful answer; its example is in `examples.ANSWERS`.
+
+    Args:
+        status: HTTP status.
+        description: When it is given.
+        headers: Names out of those this module knows.
+        links: OpenAPI links to what can be done next.
+    """
+    answer: Json = {"description": description}
+    if headers:
+        answer["headers"] = {name: _HEADERS[name] for name in headers}
+    return {status: answer if links is None else {**answer, "links": links}}
+
+
+def file_content(description: str, *media_types: str) -> Responses:
+    """A file as the answer, whole, in part or not at all because the client has it.
+
+    Args:
+        description: What it is.
+        media_types: Those it may have.
+    """
+    headers = {name: _HEADERS[name] for name in ("ETag", "Repr-Digest", "Accept-Ranges")}
+    part = {"application/octet-stream": _BYTES}
+    whole = {name: _file_media(name) for name in media_types}
+    return {
+        200: {"description": description, "content": whole, "headers": headers},
+        206: {"description": "The bytes that `Range` names.", "content": part, "headers": headers},
+        304: {"description": "The client has it: `If-None-Match` holds its ETag."},
+    }
+
+
+def problems(*slugs: str) -> Responses:
+    """The errors an operation may answer with, by status, each type with an example."""
+    by_status: defaultdict[int, list[ProblemType]] = defaultdict(list)
+    for slug in slugs:
+        problem = CATALOGUE[slug]
+        by_status[problem.status or 500].append(problem)
+    return {status: _problem_answer(types) for status, types in by_status.items()}
+
+
+def form_body(form: type[BaseModel], file_field: str, file_description: str, example: Json) -> Json:
+    """`openapi_extra` of an operation that takes a file and the fields of `form`."""
+    schema = form.model_json_schema()
+    file = {"type": "string", "format": "binary", "description": file_description}
+    # In a form all values are text; tuples are sent as one field with commas.
+    fields = {name: _as_text(member) for name, member in schema["properties"].items()}
+    body = {
+        "type": "object",
+        "title": form.__name__,
+        "properties": {file_field: file, **fields},
+        "required": [file_field],
+        "additionalProperties": False,
+    }
+    media = {"schema": body, "example": example}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": media}}}
+
+
+def describe(app: FastAPI, answers: Json) -> Json:
+    """The OpenAPI document of the application.
+
+    Args:
+        app: With all its routes.
+        answers: A JSON body by operation id.
+    """
+    found = get_openapi(
+        title=TITLE,
+        version=version("datalens-service"),
+        description=DESCRIPTION,
+        routes=app.routes,
+        tags=[dict(tag) for tag in TAGS],
+        servers=[{"url": "/", "description": "This service."}],
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    )
+    found["components"]["schemas"].update(_problem_schemas())
+    found["components"]["schemas"]["DatasetRequest"] = DatasetRequest.model_json_schema()
+    _add_access(found)
+    _add_answers(found, answers)
+    return found
+
+
+def _add_answers(found: Json, answers: Json) -> None:
+    """Put the examples in here, because FastAPI drops every member of an example that is null."""
+    operations = [operation for methods in found["paths"].values() for operation in methods.values()]
+    for operation in operations:
+        for status, answer in operation["responses"].items():
+            media = answer.get("content", {}).get("application/json")
+            if media is not None and status.startswith("2"):
+                media["example"] = answers[operation["operationId"]]
+
+
+def _add_access(found: Json) -> None:
+    """Every operation that takes a key says which scope it needs, and may refuse for want of it or for haste."""
+    refusals = problems("forbidden", "rate-limited")
+    for methods in found["paths"].values():
+        for operation in methods.values():
+            if not operation.get("security"):
+                continue
+            rule = rule_of(operation["operationId"])
+            operation["x-scope"] = rule.scope
+            operation["x-audited"] = rule.audited
+            for status, answer in refusals.items():
+                operation["responses"].setdefault(str(status), answer)
+            too_many = operation["responses"]["429"]
+            too_many["headers"] = {"Retry-After": _HEADERS["Retry-After"]}
+
+
+def _problem_schemas() -> Json:
+    schema = Problem.model_json_schema(ref_template=_SCHEMAS + "{model}")
+    return {**schema.pop("$defs"), "Problem": schema}
+
+
+def _problem_answer(types: Sequence[ProblemType]) -> Json:
+    examples = {
+        problem.slug: {
+            "summary": problem.title,
+            "value": document(problem, problem.remedy, _REQUEST_ID, **_MEMBERS.get(problem.slug, {})),
+        }
+        for problem in types
+    }
+    content = {MEDIA_TYPE: {"schema": {"$ref": f"{_SCHEMAS}Problem"}, "examples": examples}}
+    return {"description": " Or: ".join(problem.meaning for problem in types), "content": content}
+
+
+def _file_media(media_type: str) -> Json:
+    if media_type == "application/json":
+        return {"schema": {"type": "object"}}
+    return {"schema": {"type": "string"}} if media_type.startswith("text/") else _BYTES
+
+
+def _as_text(member: Json) -> Json:
+    [kind] = [one for one in member["anyOf"] if one.get("type") != "null"]
+    kind = {"type": "string"} if kind["type"] == "array" else kind
+    return {**kind, "description": member["description"]}

@@ -1,0 +1,73 @@
+"""The example of a proof: made as a worker makes one, so that `datalens verify` accepts it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
+
+from datalens_service.data.dataset import Schema
+from datalens_service.evaluation.report.build import DatasetFacts, MethodFacts, Report
+from datalens_service.evaluation.report.privacy_statement import Release, privacy_statement
+from datalens_service.proof.hash_chain import Entry, EntryKind
+from datalens_service.proof.job_proof import JobProof, account_proof_of
+from datalens_service.spec import TrainingSpec
+
+
+def example_bundle(job_id: str, spec: TrainingSpec, schema: Schema, opened: Entry, epsilon: float) -> JobProof:
+    """The proof of the first job of an account, right after its last release.
+
+    Args:
+        job_id: The job.
+        spec: Of the job, with its δ; the account has the same δ.
+        schema: Public schema of its data set.
+        opened: First entry of the account.
+        epsilon: Of the account.
+    """
+    plan = tuple(Release(mechanism=each.mechanism, count=each.count) for each in spec.plan(schema).releases)
+    delta = spec.delta or 0.0
+    entries = list(_journal(opened, job_id, plan))
+    privacy = privacy_statement(
+        releases=plan,
+        units_charged=sum(entry.units for entry in entries if entry.kind == EntryKind.CHARGE),
+        epsilon_limit=spec.epsilon,
+        limit_units=spec.limit_units(schema),
+        delta=delta,
+        num_units=schema.num_units,
+        unit=schema.unit,
+    )
+    report = Report(
+        date=opened.at.date(),
+        dataset=DatasetFacts(id=opened.dataset_id, public_schema=schema),
+        method=MethodFacts(name=spec.method.name, spec=spec.model_dump(mode="json"), plan=plan),
+        privacy=privacy,
+    )
+    return JobProof.of(account_proof_of(job_id, report, entries, epsilon, delta))
+
+
+def _journal(opened: Entry, job_id: str, plan: Sequence[Release]) -> Iterator[Entry]:
+    """Opened, reserved, and a charge per release."""
+    last = opened
+    yield last
+    releases = list(chain.from_iterable(repeat(each.mechanism, each.count) for each in plan))
+    units = sum(each.cost() for each in releases)
+    last = _next(last, EntryKind.RESERVE, job_id, units)
+    yield last
+    for step, mechanism in enumerate(releases):
+        last = _next(last, EntryKind.CHARGE, job_id, mechanism.cost(), step=step, label=mechanism.label())
+        yield last
+
+
+def _next(last: Entry, kind: EntryKind, job_id: str, units: int, *, step: int | None = None, label: str = "") -> Entry:
+    return Entry.sealed(
+        account_id=last.account_id,
+        seq=last.seq + 1,
+        kind=kind.value,
+        dataset_id=last.dataset_id,
+        job_id=job_id,
+        step=step,
+        label=label,
+        units=units,
+        lease_token=None if step is None else 1,
+        at=last.at,
+        previous_hash=last.hash,
+    )

@@ -1,0 +1,1 @@
+"""RFC 9457 problem documents and their types."""

@@ -1,0 +1,221 @@
+"""Errors as RFC 9457 problem documents: one place where an exception becomes a status and a body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+from uuid import uuid4
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from api.problems.problem_types import BY_STATUS, CATALOGUE, INTERNAL, ProblemType
+from api.problems.request_errors import problem_errors
+from datalens_service.data.sandbox.sandbox import Refused
+from datalens_service.data.untrusted.validation_errors import BadFile
+from datalens_service.errors import (
+    BudgetExceeded,
+    DatalensError,
+    InsufficientStorage,
+    InvalidInput,
+    RateLimited,
+    StoreUnavailable,
+)
+from datalens_service.store.disk import is_full
+
+MEDIA_TYPE: Final = "application/problem+json"
+PRIVATE: Final = {
+    "Cache-Control": "private, no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Datalens-Audience": "owner",
+}
+"""Headers of an answer for the owner of the data alone."""
+
+_RETRY_AFTER_SECONDS: Final = 30
+_log = structlog.get_logger("datalens.api")
+
+
+class Problem(BaseModel):
+    """An error, as RFC 9457 describes it."""
+
+    type: str = Field(description="URI of the problem type, relative to the service; stable.")
+    title: str = Field(description="The same for every problem of this type.")
+    status: int = Field(description="HTTP status.")
+    detail: str = Field(description="What is wrong this time and what to change.")
+    instance: str = Field(description="URN of the request, to be found in the log.")
+    code: str = Field(description="Last part of `type`.")
+    errors: list[ProblemError] | None = Field(default=None, description="Of an invalid request: each place.")
+    retry_after: int | None = Field(default=None, description="Of too many requests: seconds to wait.")
+    budget: ProblemBudget | None = Field(default=None, description="Of an exceeded budget: what there is.")
+    bad_files: list[BadFile] | None = Field(
+        default=None,
+        description="Of a refused upload: the first 1,000 files that cannot be used. Private: for whoever sent them.",
+    )
+    bad_count: int | None = Field(default=None, description="Of a refused upload: files that cannot be used. Private.")
+    checked: int | None = Field(default=None, description="Of a refused upload: files that were looked at. Private.")
+
+
+class ProblemError(BaseModel):
+    """One place of an invalid request."""
+
+    in_: Literal["body", "path", "query", "header"] = Field(alias="in", description="Part of the request.")
+    pointer: str = Field(description="RFC 6901 JSON pointer within it, as a fragment.")
+    detail: str = Field(description="What to change.")
+    code: str = Field(description="Kind of error, as pydantic calls it; stable.")
+
+
+class ProblemBudget(BaseModel):
+    """The account a request does not fit into."""
+
+    epsilon_limit: float
+    epsilon_spent: float
+    epsilon_reserved: float
+    epsilon_remaining: float
+    epsilon_requested: float
+    delta: float
+
+
+class ProblemResponse(JSONResponse):
+    """A problem document."""
+
+    media_type = MEDIA_TYPE
+
+
+def install(app: FastAPI) -> None:
+    """Answer every exception of `app` with a problem."""
+    app.add_exception_handler(DatalensError, _deliberate)
+    app.add_exception_handler(OSError, _from_disk)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _from_framework)
+
+
+def document(problem: ProblemType, detail: str, request_id: str, **members: Any) -> dict[str, Any]:
+    """A problem document; `members` are its extensions.
+
+    Args:
+        problem: Its type.
+        detail: What is wrong this time and what to change; no private value.
+        request_id: Names the request in the log.
+        members: Extension members; they cannot replace the standard ones.
+    """
+    return {
+        **members,
+        "type": problem.uri,
+        "title": problem.title,
+        "status": problem.status or INTERNAL.status,
+        "detail": detail,
+        "instance": f"urn:uuid:{request_id}",
+        "code": problem.slug,
+    }
+
+
+def internal_error(request_id: str) -> ProblemResponse:
+    """The answer to an exception nobody meant: it says nothing about itself."""
+    detail = "The service made a mistake; tell the operator the value of instance."
+    return ProblemResponse(document(INTERNAL, detail, request_id), 500)
+
+
+def answer_withheld(error: StoreUnavailable, request_id: str) -> ProblemResponse:
+    """The answer to a call that the audit journal did not take.
+
+    Args:
+        error: Of the journal.
+        request_id: Names the request in the log.
+    """
+    problem = CATALOGUE[error.slug]
+    _log.error("problem", code=problem.slug, detail=error.detail)
+    detail = (
+        "The audit journal did not take this call, so its answer is withheld; "
+        "look whether it took effect before you repeat it."
+    )
+    content = document(problem, detail, request_id)
+    return ProblemResponse(content, content["status"], headers=_headers(problem))
+
+
+def from_status(status: int, request_id: str, content_range: str | None = None) -> ProblemResponse:
+    """The problem that stands for a bare status of the framework.
+
+    Args:
+        status: HTTP status.
+        request_id: Names the request in the log.
+        content_range: Of a 416, which has to name the length.
+    """
+    problem = BY_STATUS.get(status, BY_STATUS[400])
+    headers = {"Content-Range": content_range} if content_range else None
+    return ProblemResponse(document(problem, problem.remedy, request_id), problem.status or status, headers)
+
+
+def _deliberate(request: Request, error: Exception) -> ProblemResponse:
+    if not isinstance(error, DatalensError):
+        raise error
+    problem = CATALOGUE.get(error.slug, INTERNAL)
+    if problem.status is None or problem.status >= 500:
+        _log.error("problem", code=problem.slug, detail=error.detail)
+    return _response(request, problem, error.detail, _members(error), _headers_of(error))
+
+
+def _from_disk(request: Request, error: Exception) -> ProblemResponse:
+    """A full disk is nobody's mistake; any other error of the operating system is one."""
+    if not is_full(error):
+        raise error
+    return _deliberate(request, InsufficientStorage("A disk of the service is full; free some of it, then repeat."))
+
+
+def _headers_of(error: DatalensError) -> Mapping[str, str]:
+    if isinstance(error, RateLimited):
+        return {"Retry-After": str(error.extra["retry_after"])}
+    return PRIVATE if isinstance(error, Refused) else {}
+
+
+def _members(error: DatalensError) -> dict[str, Any]:
+    if isinstance(error, Refused):
+        # Whoever sent the file holds the scope datasets:write, which owners alone have.
+        return error.findings
+    if not isinstance(error, BudgetExceeded):
+        return error.extra
+    names = ("limit", "spent", "reserved", "remaining", "requested")
+    budget = {f"epsilon_{name}": error.extra[name] for name in names if name in error.extra}
+    return {"budget": {**budget, "delta": error.extra["delta"]}} if budget else {}
+
+
+def _invalid(request: Request, error: Exception) -> ProblemResponse:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    found = problem_errors(error.errors(), error.body)
+    first = found[0]
+    others = f" {len(found) - 1} more in errors." if len(found) > 1 else ""
+    place = first["pointer"] if first["in"] == "body" else f"{first['in']} {first['pointer']}"
+    detail = f"{place}: {first['detail']}{others}"
+    return _response(request, CATALOGUE[InvalidInput.slug], detail, {"errors": found})
+
+
+def _from_framework(request: Request, error: Exception) -> ProblemResponse:
+    if not isinstance(error, HTTPException):
+        raise error
+    problem = BY_STATUS.get(error.status_code, BY_STATUS[400])
+    return _response(request, problem, problem.remedy, {}, error.headers)
+
+
+def _response(
+    request: Request,
+    problem: ProblemType,
+    detail: str,
+    members: Mapping[str, Any],
+    headers: Mapping[str, str] | None = None,
+) -> ProblemResponse:
+    content = document(problem, detail, _request_id(request), **members)
+    return ProblemResponse(content, content["status"], headers={**_headers(problem), **(headers or {})})
+
+
+def _headers(problem: ProblemType) -> dict[str, str]:
+    by_status = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(_RETRY_AFTER_SECONDS)}}
+    return by_status.get(problem.status or 500, {})
+
+
+def _request_id(request: Request) -> str:
+    """The id that `middleware.RequestLog` gave to the request."""
+    return str(getattr(request.state, "request_id", None) or uuid4())

@@ -1,0 +1,150 @@
+"""API keys, the audit journal and usage, as requests and answers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+from api.schemas.common import listed
+from datalens_service.store.access.access_log import AuditEntry
+from datalens_service.store.access.keys import ApiKey, KeyRequest
+from datalens_service.store.access.roles import Role, Scope
+from datalens_service.strict import Integer
+
+ROLES = {
+    Role.OWNER: "whose records they are; may do everything",
+    Role.OPERATOR: "runs jobs within the budgets; sees no record and nothing for the owner alone",
+    Role.CONSUMER: "gets what may be published, and sees nothing else",
+}
+
+
+class KeyCreate(BaseModel):
+    """A new key."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] = Field(
+        description="Whose key it is."
+    )
+    role: Role = Field(description=listed(ROLES))
+    scopes: list[Scope] | None = Field(
+        default=None, min_length=1, max_length=len(Scope), description="Fewer than the role holds; left out, all."
+    )
+    expires_at: AwareDatetime | None = Field(default=None, description="When it becomes useless; left out, never.")
+    requests_per_minute: Integer | None = Field(
+        default=None, ge=1, le=1_000_000, description="Left out, the service's."
+    )
+    concurrent_requests: Integer | None = Field(default=None, ge=1, le=10_000, description="Left out, the service's.")
+
+    @field_validator("name")
+    @classmethod
+    def _can_be_shown(cls, name: str) -> str:
+        if not name.isprintable():
+            raise ValueError("The name must consist of printable characters.")
+        return name
+
+    def for_tenant(self, tenant_id: str) -> KeyRequest:
+        """What the store is asked for."""
+        return KeyRequest(
+            name=self.name,
+            tenant_id=tenant_id,
+            role=self.role,
+            scopes=self.scopes,
+            requests_per_minute=self.requests_per_minute,
+            concurrent_requests=self.concurrent_requests,
+            expires_at=self.expires_at,
+        )
+
+
+class KeyRotation(BaseModel):
+    """How long the old key goes on working beside the new one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    overlap_seconds: Integer = Field(default=3600, ge=0, le=7 * 86_400)
+
+
+class KeyRead(BaseModel):
+    """What is kept of a key; never the key."""
+
+    id: str
+    name: str
+    prefix: str = Field(description="First characters behind `dlk_`.")
+    role: Role
+    scopes: list[Scope]
+    requests_per_minute: int | None
+    concurrent_requests: int | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+    @classmethod
+    def of(cls, key: ApiKey) -> Self:
+        """What is shown of a key."""
+        return cls(
+            id=key.id,
+            name=key.name,
+            prefix=key.prefix,
+            role=key.role,
+            scopes=sorted(key.scopes),
+            requests_per_minute=key.requests_per_minute,
+            concurrent_requests=key.concurrent_requests,
+            created_at=key.created_at,
+            expires_at=key.expires_at,
+            revoked_at=key.revoked_at,
+        )
+
+
+class KeyCreated(BaseModel):
+    """A key that was just made: shown this once."""
+
+    key: KeyRead
+    api_key: str = Field(description="`dlk_…`. Keep it: it is never shown again.")
+
+
+class KeyList(BaseModel):
+    """Keys of the tenant, oldest first, revoked ones included."""
+
+    items: list[KeyRead]
+
+
+class AuditRead(BaseModel):
+    """One line of the audit journal. `hash` seals all other members, and the tenant's id, onto `previous_hash`."""
+
+    seq: int
+    at: datetime
+    actor: str = Field(description="Id of the API key.")
+    action: str = Field(description="Operation of this API.")
+    object_id: str | None
+    outcome: int = Field(description="HTTP status.")
+    detail: str
+    previous_hash: str
+    hash: str
+
+    @classmethod
+    def of(cls, entry: AuditEntry) -> Self:
+        """What is shown of an entry: all of it."""
+        return cls(**{name: getattr(entry, name) for name in cls.model_fields})
+
+
+class AuditPage(BaseModel):
+    """A portion of the journal, oldest first."""
+
+    items: list[AuditRead]
+    has_more: bool
+    next_cursor: int | None = Field(description="Value of `after` for the next portion; null at the end for now.")
+    tenant_id: str
+    head_hash: str = Field(description="Of the last entry there is: note it, and a rewritten journal shows.")
+
+
+class UsageRead(BaseModel):
+    """What the tenant has used, all in all."""
+
+    datasets: int
+    jobs: dict[str, int] = Field(description="By state.")
+    generators: int
+    api_keys: int = Field(description="That work now.")
+    artifact_bytes: int
+    job_seconds: float = Field(description="Of jobs that have ended, from their first start to their end.")

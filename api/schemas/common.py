@@ -1,0 +1,195 @@
+"""What requests and answers look like. ε that was spent is rounded up, ε that remains is rounded down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, Generic, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from datalens_service.data.dataset import Schema
+from datalens_service.privacy.accounting import mu_of_units, round_up
+from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.services.pricing import Quote
+from datalens_service.spec import PlanSummary, TrainingSpec
+from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
+from datalens_service.store.datasets.joining import Joined
+from datalens_service.store.datasets.validations import Intake
+from datalens_service.store.ledger.account_summary import Statement
+
+Item = TypeVar("Item")
+
+DATASET_STATES: Final = {
+    DatasetState.VALIDATING: "the upload is being read; there is no budget yet",
+    DatasetState.INVALID: "the upload cannot be used; `/validation` tells its owner why",
+    DatasetState.READY: "jobs can train on it",
+    DatasetState.DELETED: "its records are gone; what was spent on them stays spent",
+}
+
+
+def listed(meanings: dict[Any, str]) -> str:
+    """States and their meanings as a list in Markdown."""
+    return "\n".join(f"- `{state}`: {meaning}" for state, meaning in meanings.items())
+
+
+class Units(BaseModel):
+    """The account in exact integers: 1e-15 of μ², which add up where ε does not."""
+
+    limit: int
+    charged: int = Field(
+        description="Spent by releases that were made; of a frozen account also what only the charge log knows."
+    )
+    reserved: int = Field(description="Set aside for jobs that have not ended.")
+    remaining: int = Field(description="What a new job may reserve.")
+
+
+class BudgetRead(BaseModel):
+    """The lifetime budget of a data set, shared by all data sets with the same records."""
+
+    epsilon_limit: float = Field(description="ε of the whole lifetime at `delta`.")
+    delta: float = Field(description="δ of every statement about this data set, and of every job on it.")
+    epsilon_spent: float = Field(description="ε at `delta` of everything released so far, rounded up.")
+    epsilon_reserved: float = Field(description="ε at `delta` of what is set aside for jobs, rounded up.")
+    epsilon_remaining: float = Field(
+        description="Largest ε a new job may name, rounded down. It is not limit minus spent: μ² adds up, ε does not."
+    )
+    mu_spent: float = Field(description="μ of the Gaussian trade-off curve of everything released, rounded up.")
+    units: Units
+    frozen_reason: str | None = Field(description="Why nothing can be spent: the account failed its audit.")
+
+    @classmethod
+    def of(cls, statement: Statement) -> Self:
+        """What a statement shows."""
+        return cls(
+            epsilon_limit=statement.epsilon,
+            delta=statement.delta,
+            epsilon_spent=statement.epsilon_spent,
+            epsilon_reserved=statement.epsilon_reserved,
+            epsilon_remaining=statement.epsilon_remaining,
+            mu_spent=round_up(mu_of_units(statement.spent_units), 6),
+            units=Units(
+                limit=statement.limit_units,
+                charged=statement.spent_units,
+                reserved=statement.reserved_units,
+                remaining=statement.remaining_units,
+            ),
+            frozen_reason=statement.frozen_reason,
+        )
+
+
+class PrivacyLinks(BaseModel):
+    """Where to go from an account."""
+
+    entries: str = Field(description="The journal in portions; from it, a stranger can recompute the account.")
+
+
+class PrivacyRead(BudgetRead):
+    """The account of a data set, and where its journal ends."""
+
+    linked_datasets: list[str] = Field(description="Other data sets that the same account pays for.")
+    last_entry: int = Field(description="Number of the newest entry of the journal.")
+    head_hash: str = Field(description="Its seal, SHA-256 over it and all before it: note it now and then.")
+    links: PrivacyLinks
+
+    @classmethod
+    def with_head(cls, statement: Statement, dataset_id: str, linked: Sequence[str]) -> Self:
+        """A statement with the head of the journal it was made from."""
+        more = {
+            "linked_datasets": linked,
+            "last_entry": statement.entries,
+            "head_hash": statement.head_hash,
+            "links": PrivacyLinks(entries=f"/v1/datasets/{dataset_id}/privacy/entries"),
+        }
+        return cls.model_validate({**BudgetRead.of(statement).model_dump(), **more})
+
+
+class DatasetRead(BaseModel):
+    """A data set: what its owner declares public, and its budget. Records are never handed out."""
+
+    id: str
+    name: str
+    state: DatasetState = Field(description=listed(DATASET_STATES))
+    format: str | None = Field(description="Format of the upload; null before it was read.")
+    created_at: datetime
+    deleted_at: datetime | None
+    schema_: Schema | None = Field(
+        serialization_alias="schema", description="Shape, classes and n: public. Null before the upload was read."
+    )
+    has_test_split: bool = Field(description="Whether the owner's hold-out was uploaded with it.")
+    privacy: BudgetRead | None = Field(description="Null unless the data set is or was ready.")
+    joined: Joined | None = Field(
+        default=None,
+        description="For keys with `datasets:write`, null for others: the account that pays for it, if records of it "
+        "were known. Private; deleted with the data.",
+    )
+
+    @classmethod
+    def of(cls, dataset: StoredDataset, statement: Statement, joined: Joined | None = None) -> Self:
+        """What is shown of a stored data set; `joined` to its owner only."""
+        return cls(
+            id=dataset.id,
+            name=dataset.name,
+            state=dataset.state,
+            format=dataset.format,
+            created_at=dataset.created_at,
+            deleted_at=dataset.deleted_at,
+            schema_=dataset.schema,
+            has_test_split=dataset.has_test,
+            privacy=BudgetRead.of(statement),
+            joined=joined,
+        )
+
+    @classmethod
+    def of_intake(cls, intake: Intake) -> Self:
+        """What is shown of an upload that is not a data set, or not yet."""
+        deleted = intake.state is DatasetState.DELETED
+        return cls(
+            id=intake.dataset_id,
+            name=intake.form.get("name") or intake.dataset_id,
+            state=intake.state,
+            format=None,
+            created_at=intake.created_at,
+            deleted_at=intake.finished_at if deleted else None,
+            schema_=None,
+            has_test_split=False,
+            privacy=None,
+        )
+
+
+class TrainingRequest(BaseModel):
+    """What to train, and on what."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    dataset_id: str = Field(max_length=64, pattern=IDENTIFIER)
+    spec: TrainingSpec
+
+
+class PlanRead(BaseModel):
+    """What a job would cost. Nothing was reserved."""
+
+    cost: PlanSummary
+    fits: bool = Field(description="Whether the remaining budget covers it now.")
+    budget: BudgetRead = Field(description="The account as it is.")
+    budget_after: BudgetRead | None = Field(
+        description="The account once this job is submitted, its cost reserved; null if it does not fit."
+    )
+
+    @classmethod
+    def from_quote(cls, quote: Quote) -> Self:
+        """The answer to a dry run."""
+        return cls(
+            cost=quote.cost,
+            fits=quote.fits,
+            budget=BudgetRead.of(quote.account),
+            budget_after=BudgetRead.of(quote.account_after) if quote.fits else None,
+        )
+
+
+class Page(BaseModel, Generic[Item]):
+    """A portion of a list, newest first."""
+
+    items: list[Item]
+    has_more: bool
+    next_cursor: str | None = Field(description="Value of `after` for the next portion.")

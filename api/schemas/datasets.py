@@ -1,0 +1,142 @@
+"""What uploads, their validation and their deletion look like."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.schemas.common import DatasetRead
+from datalens_service.data.notices import Notice
+from datalens_service.data.sandbox.decode import Counts
+from datalens_service.data.untrusted.validation_errors import BadFile
+from datalens_service.proof.hash_chain import Entry
+from datalens_service.services.dataset_declaration import IDENTIFIER, DatasetForm
+from datalens_service.services.ingestion import Removed
+from datalens_service.store.datasets.datasets import DatasetState
+from datalens_service.store.datasets.joining import Joined
+from datalens_service.store.datasets.upload_sessions import PartialUpload
+from datalens_service.store.datasets.validations import Intake
+
+OWNER_ONLY: Final = "Private: depends on the records beyond what is declared public. Not to be passed on."
+
+
+class UploadRead(BaseModel):
+    """A file that arrives in pieces."""
+
+    id: str
+    length: int = Field(description="Bytes of the whole file.")
+    offset: int = Field(description="Bytes that are there; the next piece begins here.")
+    complete: bool = Field(description="Whether a data set can be made from it.")
+    created_at: datetime
+    expires_at: datetime = Field(description="When it is removed unless more arrives or a data set is made from it.")
+
+    @classmethod
+    def of(cls, upload: PartialUpload) -> Self:
+        """What is shown of an upload."""
+        return cls(
+            id=upload.id,
+            length=upload.length,
+            offset=upload.received,
+            complete=upload.complete,
+            created_at=upload.created_at,
+            expires_at=upload.expires_at,
+        )
+
+
+class DatasetRequest(DatasetForm):
+    """A data set from an upload that came in pieces."""
+
+    model_config = ConfigDict(extra="forbid", title="DatasetRequest")
+
+    upload_id: str = Field(max_length=64, pattern=IDENTIFIER, description="A complete upload.")
+
+    @property
+    def form(self) -> DatasetForm:
+        """The rest of it."""
+        return DatasetForm.model_validate(self.model_dump(exclude={"upload_id"}))
+
+
+_NOTICES: Final = f"What was read otherwise than the owner may expect. {OWNER_ONLY}"
+
+
+class UploadedDataset(DatasetRead):
+    """A data set as whoever has just uploaded it sees it."""
+
+    notices: list[Notice] = Field(default=[], description=_NOTICES)
+
+
+class ValidationRead(BaseModel):
+    """What came of reading an upload. For the owner of the data alone."""
+
+    dataset_id: str
+    state: DatasetState
+    created_at: datetime
+    finished_at: datetime | None
+    audience: Literal["owner"] = Field(default="owner", description=OWNER_ONLY)
+    counts: Counts | None = Field(default=None, description="Records by split and class; pixels that occur again.")
+    notices: list[Notice] = Field(default=[], description=_NOTICES)
+    joined: Joined | None = Field(default=None, description="The account that it joined, if records of it were known.")
+    code: str | None = Field(default=None, description="Type of the problem with an upload that cannot be used.")
+    detail: str | None = Field(default=None, description="What to change.")
+    bad_files: list[BadFile] = Field(default=[], description="The first 1,000 files that cannot be used.")
+    bad_count: int = Field(default=0, description="Files that cannot be used.")
+    checked: int = Field(default=0, description="Files that were looked at.")
+
+    @classmethod
+    def of(cls, intake: Intake) -> Self:
+        """What its owner sees."""
+        base = {
+            "dataset_id": intake.dataset_id,
+            "state": intake.state,
+            "created_at": intake.created_at,
+            "finished_at": intake.finished_at,
+        }
+        return cls.model_validate({**base, **(intake.report or {})})
+
+
+class DeletionReceipt(BaseModel):
+    """What was removed and what stays; `entry` can be found in the journal of the account."""
+
+    dataset_id: str
+    deleted_at: datetime
+    removed: list[str] = Field(description="What is gone.")
+    kept: list[str] = Field(description="What stays, because it was released or was spent.")
+    account_id: str | None = Field(description="Whose journal notes the deletion; null if there never was a budget.")
+    entry: Entry | None = Field(description="The entry that notes it, sealed by SHA-256.")
+
+    @classmethod
+    def of(cls, removed: Removed, entry: Entry | None) -> Self:
+        """The receipt of a deletion.
+
+        Args:
+            removed: What was deleted.
+            entry: The journal's word on it.
+        """
+        dataset, intake = removed
+        deleted_at = (dataset and dataset.deleted_at) or (intake and intake.finished_at)
+        return cls.model_validate(
+            {
+                "dataset_id": dataset.id if dataset else intake and intake.dataset_id,
+                "deleted_at": deleted_at,
+                "removed": _REMOVED if dataset else _REMOVED_UNREAD,
+                "kept": _KEPT if dataset else [],
+                "account_id": dataset and dataset.account_id,
+                "entry": entry,
+            }
+        )
+
+
+_REMOVED: Final = [
+    "the records",
+    "the key that assigns records to shards",
+    "the report on the upload",
+    "reports and other files for the owner alone",
+]
+_REMOVED_UNREAD: Final = ["the upload", "the report on it"]
+_KEPT: Final = [
+    "the account with its journal: what was spent stays spent",
+    "keyed fingerprints of the records, so that the same records keep their account",
+    "what jobs have released",
+]

@@ -1,0 +1,55 @@
+"""What an event of a job looks like, in a list, in a stream and in a test."""
+
+from __future__ import annotations
+
+import functools
+from datetime import datetime
+from typing import Self
+
+from pydantic import BaseModel, Field
+
+from datalens_service.privacy.accounting import epsilon_of_units, round_up
+from datalens_service.store.jobs.events import Event, EventType
+from datalens_service.store.jobs.jobs import JobState
+
+
+class EventRead(BaseModel):
+    """One thing that happened to a job, in public numbers."""
+
+    id: int = Field(description="Number within the job, from 1 and without gaps; the `id` of the stream.")
+    type: EventType
+    state: JobState = Field(description="Of the job, after the event.")
+    phase: str | None
+    value: int
+    maximum: int
+    epsilon_spent: float = Field(description="ε at `delta` that the job had spent by then, rounded up.")
+    delta: float
+    created_at: datetime = Field(description="To the second; of progress, to the minute.")
+
+    @classmethod
+    def of(cls, event: Event, delta: float) -> Self:
+        """What is shown of an event."""
+        return cls(
+            id=event.seq,
+            type=event.type,
+            state=JobState(event.state),
+            phase=event.phase,
+            value=event.value,
+            maximum=event.maximum,
+            epsilon_spent=_epsilon(event.charged_units, delta),
+            delta=delta,
+            created_at=event.created_at,
+        )
+
+
+class EventPage(BaseModel):
+    """A portion of the events of a job, oldest first."""
+
+    items: list[EventRead]
+    has_more: bool
+    next_cursor: int | None = Field(description="Value of `after` for the next portion; null at the end for now.")
+
+
+@functools.lru_cache(maxsize=4096)
+def _epsilon(units: int, delta: float) -> float:
+    return round_up(epsilon_of_units(units, delta))

@@ -1,0 +1,204 @@
+"""What jobs look like, and what may be asked of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from api.problems.problem_types import CATALOGUE, INTERNAL
+from api.schemas.common import TrainingRequest, listed
+from datalens_service.clock import utc_now
+from datalens_service.evaluation.settings import EvaluationSettings
+from datalens_service.methods import AnyMethod
+from datalens_service.methods.base import named
+from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units, round_up
+from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.spec import Device, PlanSummary, TrainingSpec
+from datalens_service.store.jobs.jobs import Job, JobState, Progress
+from datalens_service.strict import Integer, Number
+
+JOB_STATES: Final = {
+    JobState.QUEUED: "accepted, its budget reserved, waiting for a worker",
+    JobState.RUNNING: "a worker holds its lease",
+    JobState.PAUSED: "stopped until it is resumed; reservation and checkpoint stay",
+    JobState.SUCCEEDED: "images, generator, proof and report are there",
+    JobState.FAILED: "`error` says why; what was charged stays charged",
+    JobState.CANCELLED: "stopped on request; what was charged stays charged",
+}
+
+
+_MINUTE: Final = 60
+
+
+class CloneRequest(BaseModel):
+    """What a copy of a job does differently; what is left out stays as it was."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    dataset_id: str | None = Field(default=None, max_length=64, pattern=IDENTIFIER, description="Another data set.")
+    method: Annotated[AnyMethod, Field(discriminator="name"), BeforeValidator(named)] | None = None
+    epsilon: Number | None = Field(default=None, gt=0, le=100)
+    seed: Integer | None = Field(default=None, ge=0, lt=2**63)
+    synthetic_images: Integer | None = Field(default=None, ge=1, le=1_000_000)
+    device: Device | None = None
+    evaluation: EvaluationSettings | None = None
+
+    def applied_to(self, job: Job) -> TrainingRequest:
+        """The request for the copy; δ is that of its data set."""
+        changes = self.model_dump(exclude={"dataset_id"}, exclude_none=True)
+        spec = TrainingSpec.model_validate({**job.spec, "delta": None, **changes})
+        return TrainingRequest(dataset_id=self.dataset_id or job.dataset_id, spec=spec)
+
+
+class ProgressRead(BaseModel):
+    """How far a job is, in public numbers."""
+
+    phase: str | None
+    value: int
+    maximum: int
+    eta_seconds: int | None = Field(
+        description="Estimate for the rest of the phase, in whole minutes; null while there is none."
+    )
+
+    @classmethod
+    def of(cls, progress: Progress, now: datetime) -> Self:
+        """Progress as it is at the instant `now`."""
+        left = progress.seconds_left(now)
+        eta = None if left is None else _MINUTE * math.ceil(left / _MINUTE)
+        return cls(phase=progress.phase, value=progress.value, maximum=progress.maximum, eta_seconds=eta)
+
+
+class JobPrivacy(BaseModel):
+    """What a job has spent so far."""
+
+    epsilon_spent: float = Field(description="ε at `delta` of the releases made so far, rounded up.")
+    epsilon_limit: float = Field(description="ε the job may spend.")
+    delta: float
+    mu: float = Field(description="μ of the releases made so far, rounded up.")
+
+    @classmethod
+    def of(cls, units: int, cost: PlanSummary) -> Self:
+        """The figures of charged units, at the δ of the plan."""
+        return cls(
+            epsilon_spent=round_up(epsilon_of_units(units, cost.delta)),
+            epsilon_limit=cost.epsilon_limit,
+            delta=cost.delta,
+            mu=round_up(mu_of_units(units), 6),
+        )
+
+
+class JobError(BaseModel):
+    """Why a job failed."""
+
+    type: str = Field(description="URI of the problem type, relative to the service; stable.")
+    title: str
+    detail: str
+    code: str = Field(description="Last part of `type`.")
+
+    @classmethod
+    def of(cls, error: dict[str, Any]) -> Self:
+        """The error a worker left on the job."""
+        known = CATALOGUE.get(str(error.get("type")).removeprefix("/problems/"), INTERNAL)
+        return cls(type=known.uri, title=known.title, detail=error.get("detail", known.remedy), code=known.slug)
+
+
+class JobLinks(BaseModel):
+    """Where to go from here; null where there is nothing yet or any more."""
+
+    self_: str = Field(serialization_alias="self")
+    events: str
+    cancel: str | None
+    pause: str | None
+    resume: str | None
+    clone: str
+    files: str = Field(description="Every file of the job, each with its audience.")
+    report: str | None = Field(description="For the owner; another `audience` gives the one to pass on.")
+    bundle: str | None
+    samples: str | None
+    synthetic: str | None
+    generator: str | None
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """Links that the job's state allows to follow."""
+        base = f"/v1/jobs/{job.id}"
+        files = job.released_at is not None
+        return cls(
+            self_=base,
+            events=f"{base}/events",
+            cancel=None if job.state.terminal else f"{base}:cancel",
+            pause=None if job.state.terminal or job.pause_requested else f"{base}:pause",
+            resume=f"{base}:resume" if job.pause_requested and not job.state.terminal else None,
+            clone=f"{base}:clone",
+            files=f"{base}/artifacts",
+            report=f"{base}/report?audience=owner" if files else None,
+            bundle=f"{base}/bundle" if files else None,
+            samples=f"{base}/samples.png" if files else None,
+            synthetic=f"{base}/synthetic" if files else None,
+            generator=f"{base}/generator" if files else None,
+        )
+
+
+class JobRead(BaseModel):
+    """A training job."""
+
+    id: str
+    dataset_id: str
+    state: JobState = Field(description=listed(JOB_STATES))
+    phase: str | None = Field(description="What a running job does now.")
+    progress: ProgressRead
+    attempts: int = Field(description="Workers that took it without storing a step since.")
+    cancel_requested: bool
+    pause_requested: bool
+    spec: TrainingSpec = Field(description="What was asked, with defaults filled in.")
+    cost: PlanSummary = Field(description="What the whole job was planned to cost.")
+    privacy: JobPrivacy
+    created_at: datetime
+    started_at: datetime | None
+    released_at: datetime | None = Field(
+        description="When images, generator and proof became ready. The evaluation may go on behind it; the report has "
+        "its figures once the job has ended. From here on the job can only succeed."
+    )
+    finished_at: datetime | None
+    estimated_finish_at: datetime | None = Field(
+        description="When the phase of a running job is likely to end, to the minute; null while there is no estimate."
+    )
+    error: JobError | None
+    links: JobLinks
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """What is shown of a job."""
+        cost = PlanSummary.model_validate(job.plan)
+        now = utc_now()
+        left = job.progress.seconds_left(now) if job.state == JobState.RUNNING else None
+        progress = job.progress if left is not None else replace(job.progress, started_at=None)
+        return cls(
+            id=job.id,
+            dataset_id=job.dataset_id,
+            state=job.state,
+            phase=job.progress.phase,
+            progress=ProgressRead.of(progress, now),
+            attempts=job.attempts,
+            cancel_requested=job.cancel_requested,
+            pause_requested=job.pause_requested,
+            spec=TrainingSpec.model_validate(job.spec),
+            cost=cost,
+            privacy=JobPrivacy.of(job.charged_units, cost),
+            created_at=job.created_at,
+            started_at=job.started_at,
+            released_at=job.released_at,
+            finished_at=job.finished_at,
+            estimated_finish_at=None if left is None else _next_minute(now, left),
+            error=JobError.of(job.error) if job.error else None,
+            links=JobLinks.of(job),
+        )
+
+
+def _next_minute(now: datetime, seconds: float) -> datetime:
+    """The first whole minute after `seconds`."""
+    return (now + timedelta(seconds=seconds + _MINUTE)).replace(second=0, microsecond=0)

@@ -1,0 +1,120 @@
+"""Files of jobs, addresses to fetch them by, and generators, as requests and answers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from datalens_service.store.datasets.artifacts import Artifact, Audience
+from datalens_service.store.jobs.generators import StoredGenerator
+from datalens_service.strict import Integer
+
+MOST_SECONDS = 3600
+"""For which a signed address may work."""
+
+
+class ArtifactRead(BaseModel):
+    """A file that a job made."""
+
+    name: str
+    media_type: str
+    size: int = Field(description="In bytes.")
+    sha256: str = Field(description="Of its content, hexadecimal; also its ETag.")
+    audience: Audience = Field(
+        description="- `anyone`: it may be passed on\n- `owner`: it depends on private records; not to be passed on"
+    )
+    releasable: bool = Field(description="Whether `audience` is `anyone`.")
+    created_at: datetime
+    url: str
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> Self:
+        """What is shown of a file."""
+        return cls(
+            name=artifact.name,
+            media_type=artifact.media_type,
+            size=artifact.size,
+            sha256=artifact.sha256,
+            audience=artifact.audience,
+            releasable=artifact.releasable,
+            created_at=artifact.created_at,
+            url=f"/v1/jobs/{artifact.job_id}/artifacts/{artifact.name}",
+        )
+
+
+class ArtifactList(BaseModel):
+    """All files of a job that the key may see, by name."""
+
+    items: list[ArtifactRead]
+
+
+class AddressRequest(BaseModel):
+    """For how long somebody without a key may fetch a file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    expires_in: Integer = Field(default=600, ge=1, le=MOST_SECONDS, description="Seconds from now.")
+
+
+class AddressRead(BaseModel):
+    """An address that needs no key; whoever has it can fetch this one file until it expires."""
+
+    url: str
+    audience: Literal["anyone"] = Field(default="anyone", description="Of the file: no other gets an address.")
+    expires_at: datetime
+
+
+class GeneratorRead(BaseModel):
+    """A generator: draws synthetic images, free of further cost."""
+
+    id: str
+    name: str
+    job_id: str | None = Field(description="The job that made it; null for one that was imported.")
+    covered_by_ledger: bool = Field(
+        description="Whether this service trained it, so that its account and its proof are here. Of an imported one, "
+        "nothing is known but what its card claims."
+    )
+    card: dict[str, Any] | None = Field(description="Left out of lists.")
+    created_at: datetime
+    links: GeneratorLinks
+
+    @classmethod
+    def of(cls, generator: StoredGenerator, card: dict[str, Any] | None) -> Self:
+        """What is shown of a generator."""
+        return cls(
+            id=generator.id,
+            name=generator.name,
+            job_id=generator.job_id,
+            covered_by_ledger=not generator.imported,
+            card=card,
+            created_at=generator.created_at,
+            links=GeneratorLinks.of(generator),
+        )
+
+
+class GeneratorLinks(BaseModel):
+    """Where to go from here."""
+
+    self_: str = Field(serialization_alias="self")
+    file: str
+    samples: str
+    job: str | None
+
+    @classmethod
+    def of(cls, generator: StoredGenerator) -> Self:
+        """Links of a generator."""
+        base = f"/v1/generators/{generator.id}"
+        job = f"/v1/jobs/{generator.job_id}" if generator.job_id else None
+        return cls(self_=base, file=f"{base}/file", samples=f"{base}/samples", job=job)
+
+
+class GeneratorForm(BaseModel):
+    """Fields of an import beside the file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = Field(
+        default=None, description="For people; left out, it is the id."
+    )

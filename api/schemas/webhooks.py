@@ -1,0 +1,99 @@
+"""Webhooks and their deliveries, as requests and answers."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from datalens_service.store.access.webhooks import Delivery, Webhook
+from datalens_service.store.jobs.events import EventType
+from datalens_service.strict import Flag
+
+Url = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2048)]
+Events = Annotated[list[EventType], Field(min_length=1, max_length=len(EventType))]
+_LAST = [EventType.SUCCEEDED, EventType.FAILED, EventType.CANCELLED]
+
+
+class HookCreate(BaseModel):
+    """Whom to tell of what."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: Url = Field(description="An HTTPS address outside of the house.")
+    events: Events = Field(default=_LAST, description="Types of events; `job.progress` is never sent.")
+
+
+class HookChange(BaseModel):
+    """What to change; what is left out stays."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: Url | None = None
+    events: Events | None = None
+    enabled: Flag | None = None
+
+
+class HookRead(BaseModel):
+    """A webhook; its secret was shown when it was made."""
+
+    id: str
+    url: str
+    events: list[EventType]
+    enabled: bool
+    created_at: datetime
+
+    @classmethod
+    def of(cls, hook: Webhook) -> Self:
+        """What is shown of a webhook."""
+        events = [EventType(event) for event in hook.events]
+        return cls(id=hook.id, url=hook.url, events=events, enabled=hook.enabled, created_at=hook.created_at)
+
+
+class HookCreated(BaseModel):
+    """A webhook that was just made, with its secret: shown this once."""
+
+    webhook: HookRead
+    secret: str = Field(description="`whsec_…`, for checking the signature of each message (Standard Webhooks).")
+
+
+class HookList(BaseModel):
+    """Webhooks of the tenant, oldest first."""
+
+    items: list[HookRead]
+
+
+class DeliveryRead(BaseModel):
+    """A message to a webhook and what became of it."""
+
+    id: str = Field(description="Sent as `webhook-id`; the same for every attempt.")
+    webhook_id: str
+    event: str
+    payload: dict[str, Any] = Field(description="What is sent: a type, an instant, and ids.")
+    state: str = Field(description="`pending`, `delivered` or, after the last attempt, `failed`.")
+    attempts: int
+    next_attempt_at: datetime | None
+    status: int | None = Field(description="Of the last answer.")
+    error: str | None
+    created_at: datetime
+    delivered_at: datetime | None
+
+    @classmethod
+    def of(cls, delivery: Delivery) -> Self:
+        """What is shown of a message."""
+        pending = delivery.state == "pending"
+        return cls(
+            id=delivery.id,
+            webhook_id=delivery.webhook_id,
+            event=delivery.event,
+            payload=json.loads(delivery.payload),
+            state=delivery.state,
+            attempts=delivery.attempts,
+            next_attempt_at=delivery.next_attempt_at if pending else None,
+            status=delivery.status,
+            error=delivery.error,
+            created_at=delivery.created_at,
+            delivered_at=delivery.delivered_at,
+        )

@@ -1,0 +1,81 @@
+"""Notes every call that is to be noted, before its answer leaves: without the note there is no answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio.to_thread
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.problems.handlers import answer_withheld
+from api.security.permissions import rule_of
+from datalens_service.errors import StoreUnavailable
+from datalens_service.store.access import access_log
+from datalens_service.store.access.tenants import OWNED
+
+
+class AuditTrail:
+    """Writes the audit entry of a call between its handling and its answer, and adds the headers of its limits.
+
+    A call is noted with the id of its key, its operation, the object its path names, and its status. A call without
+    a valid key has no tenant and is in the log alone.
+
+    Args:
+        app: What it wraps.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        withheld = False
+
+        async def noted(message: Message) -> None:
+            nonlocal withheld
+            if withheld:
+                return
+            if message["type"] == "http.response.start":
+                try:
+                    await _note(scope, message["status"])
+                except StoreUnavailable as error:
+                    withheld = True
+                    await answer_withheld(error, scope["state"]["request_id"])(scope, receive, send)
+                    return
+                allowance = scope["state"].get("allowance")
+                if allowance is not None:
+                    MutableHeaders(scope=message).update(allowance.headers())
+            await send(message)
+
+        await self._app(scope, receive, noted)
+
+
+async def _note(scope: Scope, status: int) -> None:
+    key = scope["state"].get("caller")
+    operation = getattr(scope.get("route"), "operation_id", None)
+    if key is None or not rule_of(operation).audited:
+        return
+    database = scope["app"].state.services.database
+
+    def write() -> None:
+        access_log.note(
+            database,
+            key.tenant_id,
+            actor=key.id,
+            action=operation or "unknown",
+            object_id=_object(scope.get("path_params") or {}),
+            outcome=status,
+        )
+
+    await anyio.to_thread.run_sync(write)
+
+
+def _object(path: dict[str, Any]) -> str | None:
+    """The last object that the path names; ids of nobody are cut to what the column holds."""
+    named = [str(value) for name, value in path.items() if name in OWNED]
+    return named[-1][:40] if named else None

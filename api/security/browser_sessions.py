@@ -1,0 +1,58 @@
+"""Who calls, where a browser calls: a cookie that scripts cannot read, and a token that only our pages know."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final
+
+from fastapi import Request, Response
+
+from datalens_service.errors import Unauthorized
+from datalens_service.store.access import browser_sessions
+from datalens_service.store.access.browser_sessions import LIFETIME_SECONDS, Session
+from datalens_service.store.database import Database
+
+COOKIE: Final = "datalens-session"
+FORM_TOKEN_HEADER: Final = "X-CSRF-Token"  # noqa: S105 (a name)
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+def session_of(request: Request, database: Database) -> Session:
+    """The session of a request.
+
+    A cookie is sent by the browser whoever made it call, so to change something a request also needs the token that
+    stands in our pages.
+
+    Raises:
+        Unauthorized: No session, an ended one, or a change that does not come from one of our pages.
+    """
+    token = request.cookies.get(COOKIE)
+    if token is None:
+        raise Unauthorized("Send an API key in the header: Authorization: Bearer dlk_…")
+    session = browser_sessions.resume(database, token)
+    sent = request.headers.get(FORM_TOKEN_HEADER, "")
+    if request.method not in _READING and not hmac.compare_digest(sent.encode(), session.form_token.encode()):
+        raise Unauthorized("A signed-in browser may change something from our own pages only: reload and repeat.")
+    return session
+
+
+def from_elsewhere(request: Request) -> bool:
+    """Whether the browser says that another site made it send this."""
+    return request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none")
+
+
+def remember(response: Response, request: Request, session: Session) -> None:
+    """Hand the session to the browser, for requests from our own pages and no script."""
+    response.set_cookie(
+        COOKIE,
+        session.token,
+        max_age=LIFETIME_SECONDS,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+
+
+def forget(response: Response) -> None:
+    """Have the browser drop the session."""
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict")

@@ -1,0 +1,149 @@
+"""Which scope each operation needs, and whether it goes onto the audit journal: one line per operation.
+
+An operation that is missing here is for owners only and is audited; a test demands that none is missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from datalens_service.errors import Forbidden
+from datalens_service.store.access.keys import ApiKey
+from datalens_service.store.access.roles import Role, Scope
+from datalens_service.store.tables import DEFAULT_TENANT
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an operation needs.
+
+    Attributes:
+        scope: That the key must hold; None is for owners only.
+        audited: Whether every call is noted. Reads of public numbers are not, and neither is what the ledger of a
+            data set notes anyway.
+        everybodys: Whether the answer is about all tenants: then it is for keys of the first one, which runs the
+            service.
+    """
+
+    scope: Scope | None
+    audited: bool = True
+    everybodys: bool = False
+
+
+_UNKNOWN: Final = Rule(None)
+
+RULES: Final[dict[str, Rule]] = {
+    "createDataset": Rule(Scope.DATASETS_WRITE),
+    "listDatasets": Rule(Scope.DATASETS_READ, audited=False),
+    "getDataset": Rule(Scope.DATASETS_READ, audited=False),
+    "deleteDataset": Rule(Scope.DATASETS_WRITE),
+    # Both show what depends on the records themselves.
+    "getDatasetValidation": Rule(Scope.DATASETS_WRITE),
+    "getDatasetPreview": Rule(Scope.DATASETS_WRITE),
+    "getUploadOptions": Rule(Scope.DATASETS_WRITE, audited=False),
+    "createUpload": Rule(Scope.DATASETS_WRITE),
+    "getUploadOffset": Rule(Scope.DATASETS_WRITE, audited=False),
+    "getUpload": Rule(Scope.DATASETS_WRITE, audited=False),
+    # One entry per upload is enough, not one per piece.
+    "appendToUpload": Rule(Scope.DATASETS_WRITE, audited=False),
+    "deleteUpload": Rule(Scope.DATASETS_WRITE),
+    "getDatasetPrivacy": Rule(Scope.DATASETS_READ, audited=False),
+    "listDatasetPrivacyEntries": Rule(Scope.DATASETS_READ, audited=False),
+    # Noted with its reason, in the transaction that raises.
+    "raiseDatasetPrivacy": Rule(Scope.PRIVACY_RAISE, audited=False),
+    "createPlan": Rule(Scope.JOBS_READ, audited=False),
+    "createJob": Rule(Scope.JOBS_WRITE, audited=False),
+    "cloneJob": Rule(Scope.JOBS_WRITE, audited=False),
+    "listJobs": Rule(Scope.JOBS_READ, audited=False),
+    "getJob": Rule(Scope.JOBS_READ, audited=False),
+    "listJobEvents": Rule(Scope.JOBS_READ, audited=False),
+    "cancelJob": Rule(Scope.JOBS_WRITE),
+    "pauseJob": Rule(Scope.JOBS_WRITE),
+    "resumeJob": Rule(Scope.JOBS_WRITE),
+    "getJobReport": Rule(Scope.RELEASES_READ),
+    "getJobBundle": Rule(Scope.RELEASES_READ),
+    "getJobSamples": Rule(Scope.RELEASES_READ),
+    "getJobSynthetic": Rule(Scope.RELEASES_READ),
+    "getJobDataset": Rule(Scope.RELEASES_READ),
+    "getJobGenerator": Rule(Scope.RELEASES_READ),
+    "listJobArtifacts": Rule(Scope.RELEASES_READ, audited=False),
+    "getJobArtifact": Rule(Scope.RELEASES_READ),
+    "createDownloadAddress": Rule(Scope.RELEASES_WRITE),
+    "listGenerators": Rule(Scope.RELEASES_READ, audited=False),
+    "getGenerator": Rule(Scope.RELEASES_READ, audited=False),
+    "getGeneratorFile": Rule(Scope.RELEASES_READ),
+    "createGeneratorSamples": Rule(Scope.RELEASES_READ),
+    "importGenerator": Rule(Scope.RELEASES_WRITE),
+    "deleteGenerator": Rule(Scope.RELEASES_WRITE),
+    "createApiKey": Rule(Scope.KEYS_WRITE),
+    "listApiKeys": Rule(Scope.KEYS_WRITE, audited=False),
+    "getApiKey": Rule(Scope.KEYS_WRITE, audited=False),
+    "rotateApiKey": Rule(Scope.KEYS_WRITE),
+    "revokeApiKey": Rule(Scope.KEYS_WRITE),
+    "createWebhook": Rule(Scope.WEBHOOKS_WRITE),
+    "listWebhooks": Rule(Scope.WEBHOOKS_WRITE, audited=False),
+    "getWebhook": Rule(Scope.WEBHOOKS_WRITE, audited=False),
+    "updateWebhook": Rule(Scope.WEBHOOKS_WRITE),
+    "deleteWebhook": Rule(Scope.WEBHOOKS_WRITE),
+    "testWebhook": Rule(Scope.WEBHOOKS_WRITE),
+    "listWebhookDeliveries": Rule(Scope.WEBHOOKS_WRITE, audited=False),
+    "redeliverWebhookDelivery": Rule(Scope.WEBHOOKS_WRITE),
+    "getMetrics": Rule(Scope.USAGE_READ, audited=False, everybodys=True),
+    "getUsage": Rule(Scope.USAGE_READ, audited=False),
+    "listAuditEntries": Rule(Scope.AUDIT_READ, audited=False),
+    # The pages: what they change is a request of its own to the operations above.
+    "showDatasets": Rule(Scope.DATASETS_READ, audited=False),
+    "showUploadForm": Rule(Scope.DATASETS_WRITE, audited=False),
+    "showDataset": Rule(Scope.DATASETS_READ, audited=False),
+    "showPlanForm": Rule(Scope.JOBS_READ, audited=False),
+    "showPlan": Rule(Scope.JOBS_READ, audited=False),
+    "showJobs": Rule(Scope.JOBS_READ, audited=False),
+    "showJob": Rule(Scope.JOBS_READ, audited=False),
+    "showJobSamples": Rule(Scope.JOBS_READ, audited=False),
+    "showJobReport": Rule(Scope.JOBS_READ, audited=False),
+    "showReleases": Rule(Scope.RELEASES_READ, audited=False),
+    "showApiKeys": Rule(Scope.KEYS_WRITE, audited=False),
+}
+"""By operation id."""
+
+
+def rule_of(operation: str | None) -> Rule:
+    """What an operation needs."""
+    return RULES.get(operation or "", _UNKNOWN)
+
+
+def check_allowed(key: ApiKey, operation: str | None) -> None:
+    """Refuse a key that does not reach as far as an operation.
+
+    Raises:
+        Forbidden: Naming the scope that is missing.
+    """
+    rule = rule_of(operation)
+    scope = rule.scope
+    if rule.everybodys and key.tenant_id != DEFAULT_TENANT:
+        raise Forbidden("This tells of all tenants and is for keys of the first one; yours is at /v1/usage.")
+    if scope is None and key.role is not Role.OWNER:
+        raise Forbidden("This operation is for keys of the role owner.")
+    if scope is not None:
+        check_scope(key, scope)
+
+
+def check_scope(key: ApiKey, scope: Scope) -> None:
+    """Refuse a key that does not hold `scope`.
+
+    Raises:
+        Forbidden: Naming it.
+    """
+    if scope not in key.scopes:
+        raise Forbidden(f"This key lacks the scope {scope}.")
+
+
+def check_may_see_private(key: ApiKey) -> None:
+    """Refuse figures that the guarantee does not cover to everybody but the owner.
+
+    Raises:
+        Forbidden: The key lacks the scope.
+    """
+    if Scope.REPORTS_READ not in key.scopes:
+        raise Forbidden("What is for the owner alone needs the scope reports:read; ask for audience=releasable.")

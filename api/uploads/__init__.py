@@ -1,0 +1,1 @@
+"""Receiving files: resumable (tus) and multipart."""

@@ -1,0 +1,152 @@
+"""Receiving an upload: the file goes to the disk of data_dir as it arrives and is gone after the request.
+
+The key is checked before the first byte is read, no more than a piece is in memory, and the name the client
+gave the file is not read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Final, TypeVar
+
+import anyio.to_thread
+from fastapi import Depends, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+
+from api.deps import ServicesDep, caller
+from api.http.strictness import parsed, typed
+from api.schemas.datasets import DatasetRequest
+from api.schemas.releases import GeneratorForm
+from api.uploads.multipart import FormReader
+from datalens_service.errors import InvalidInput
+from datalens_service.services.dataset_declaration import DatasetForm
+from datalens_service.store.access.keys import ApiKey
+from datalens_service.store.disk import unavailable
+
+FILE_FIELD: Final = "file"
+Form = TypeVar("Form", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class ReceivedUpload:
+    """An upload on the disk, for the time of one request.
+
+    Attributes:
+        path: The file, as it came.
+        form: The checked fields beside it.
+    """
+
+    path: Path
+    form: DatasetForm
+
+
+async def received_upload(
+    request: Request, opened: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
+) -> AsyncIterator[ReceivedUpload | DatasetRequest]:
+    """Receive the upload of this request, or the name of one that is there already.
+
+    A file that comes with the request is removed when the handler has ended.
+
+    Raises:
+        HTTPException: 415, not multipart/form-data; 413, longer than the limit.
+        InvalidInput: Malformed, or without exactly one file.
+        RequestValidationError: A field is unknown or not usable.
+        InsufficientStorage: The disk is full.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
+        yield await _request(request)
+        return
+    with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
+        reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
+        await _receive(request, reader)
+        yield ReceivedUpload(path, _checked(DatasetForm, typed(DatasetForm, reader.fields)))
+
+
+@dataclass(frozen=True)
+class ReceivedGenerator:
+    """A generator on the disk, for the time of one request.
+
+    Attributes:
+        path: The file, as it came.
+        form: The checked fields beside it.
+    """
+
+    path: Path
+    form: GeneratorForm
+
+
+async def received_generator(
+    request: Request, opened: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
+) -> AsyncIterator[ReceivedGenerator]:
+    """Receive the generator of this request; its file is removed when the handler has ended.
+
+    Raises:
+        HTTPException: 415, not multipart/form-data; 413, longer than the limit.
+        InvalidInput: Malformed, or without exactly one file.
+        RequestValidationError: A field is unknown or not usable.
+        InsufficientStorage: The disk is full.
+    """
+    with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
+        reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
+        await _receive(request, reader)
+        yield ReceivedGenerator(path, _checked(GeneratorForm, typed(GeneratorForm, reader.fields)))
+
+
+GeneratorUploadDep = Annotated[ReceivedGenerator, Depends(received_generator, scope="function")]
+UploadDep = Annotated[ReceivedUpload | DatasetRequest, Depends(received_upload, scope="function")]
+
+
+def incoming_folder(data_dir: Path) -> Path:
+    """Where uploads lie while they are read."""
+    return data_dir.absolute() / "incoming"
+
+
+def remove_leftovers(data_dir: Path) -> None:
+    """Remove uploads of processes that were killed; a living one holds a lock on its own."""
+    for path in incoming_folder(data_dir).glob("upload-*"):
+        with suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+
+
+@contextmanager
+def _temporary_file(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, name = tempfile.mkstemp(prefix="upload-", dir=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file, Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+async def _receive(request: Request, reader: FormReader) -> None:
+    try:
+        async for piece in request.stream():
+            await anyio.to_thread.run_sync(reader.write, piece)
+        reader.finish()
+    except OSError as error:
+        raise unavailable(error, "The upload could not be kept; free the disk of data_dir.") from error
+
+
+async def _request(request: Request) -> DatasetRequest:
+    try:
+        return _checked(DatasetRequest, parsed(await request.body()))
+    except (ValueError, RecursionError):
+        raise InvalidInput("The body must be a JSON object.") from None
+
+
+def _checked(model: type[Form], fields: Any) -> Form:
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in found], body=fields) from None

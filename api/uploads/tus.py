@@ -1,0 +1,204 @@
+"""Resumable uploads as tus 1.0 describes them: the headers, and bytes on the disk.
+
+A piece counts once it is on the disk and noted in the database. Without a checksum, what arrived before the
+connection broke counts as well; with one, all of a piece counts or nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.utils import format_datetime
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from datalens_service.errors import (
+    ChecksumMismatch,
+    InsufficientStorage,
+    ProtocolMismatch,
+    UploadLocked,
+)
+from datalens_service.store import disk
+from datalens_service.store.datasets.upload_sessions import PartialUpload
+
+VERSION: Final = "1.0.0"
+EXTENSIONS: Final = "creation,checksum,termination,expiration"
+ALGORITHMS: Final = ("sha256", "sha1")
+MEDIA_TYPE: Final = "application/offset+octet-stream"
+PATH: Final = "/v1/uploads"
+
+_SPARE_BYTES: Final = 2**30
+"""Left to the ledger and to everything else."""
+
+
+class Checksum(NamedTuple):
+    """What a piece must hash to."""
+
+    algorithm: str
+    digest: bytes
+
+
+class TusHeaders:
+    """Every answer about uploads names the version of the protocol.
+
+    Args:
+        app: What it wraps.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+
+        async def with_version(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["Tus-Resumable"] = headers["Tus-Version"] = VERSION
+            await send(message)
+
+        ours = scope["type"] == "http" and scope["path"].startswith(PATH)
+        await self._app(scope, receive, with_version if ours else send)
+
+
+def check_version(named: str | None) -> None:
+    """Refuse a client that speaks another version.
+
+    Raises:
+        ProtocolMismatch: It does, or does not say.
+    """
+    if named != VERSION:
+        raise ProtocolMismatch(f"Send the header Tus-Resumable: {VERSION}.")
+
+
+def headers_of(upload: PartialUpload) -> dict[str, str]:
+    """How far an upload is, and until when it is kept."""
+    return {
+        "Upload-Offset": str(upload.received),
+        "Upload-Length": str(upload.length),
+        "Upload-Expires": format_datetime(upload.expires_at, usegmt=True),
+        "Cache-Control": "no-store",
+    }
+
+
+def checksum_of(header: str | None) -> Checksum | None:
+    """The header `Upload-Checksum`, if there is one.
+
+    Raises:
+        HTTPException: 400, malformed, or of an algorithm that is not offered, as tus wants it.
+    """
+    if header is None:
+        return None
+    algorithm, _, digest = header.strip().partition(" ")
+    if algorithm not in ALGORITHMS:
+        raise HTTPException(400)
+    try:
+        return Checksum(algorithm, base64.b64decode(digest, validate=True))
+    except binascii.Error:
+        raise HTTPException(400) from None
+
+
+def check_room(folder: Path, length: int) -> None:
+    """Refuse what the disk has no room for, before the first byte.
+
+    Raises:
+        InsufficientStorage: It has not.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if shutil.disk_usage(folder).free < length + _SPARE_BYTES:
+        raise InsufficientStorage("The disk has no room for an upload of this length.")
+
+
+class Piece:
+    """Bytes on their way to the end of an upload.
+
+    Args:
+        file: Of the upload, locked.
+        upload: What is there for certain.
+        checksum: What the piece must hash to, or None.
+    """
+
+    def __init__(self, file: BinaryIO, upload: PartialUpload, checksum: Checksum | None) -> None:
+        self._file, self._upload, self._checksum = file, upload, checksum
+        self._hash = hashlib.new(checksum.algorithm if checksum else "sha256", usedforsecurity=False)
+        self._end = upload.received
+        # A killed process may have left more than it noted.
+        self.discard()
+
+    def write(self, data: bytes) -> None:
+        """Take the next bytes.
+
+        Raises:
+            HTTPException: 413, more than was announced.
+            InsufficientStorage: The disk is full.
+        """
+        if self._end + len(data) > self._upload.length:
+            raise HTTPException(413)
+        with translated():
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        self._hash.update(data)
+        self._end += len(data)
+
+    def finish(self) -> int:
+        """Make all of it durable; bytes of the upload that are there now.
+
+        Raises:
+            ChecksumMismatch: It is not what its checksum says.
+            InsufficientStorage: The disk is full.
+        """
+        if self._checksum is not None and self._hash.digest() != self._checksum.digest:
+            raise ChecksumMismatch("The piece was damaged on its way, or the checksum is of another piece.")
+        return self._synced()
+
+    def interrupt(self) -> int:
+        """Make durable what may count although the rest did not come; bytes that are there."""
+        return self._synced() if self._checksum is None else self._upload.received
+
+    def discard(self) -> None:
+        """Take everything back."""
+        self._file.truncate(self._upload.received)
+        self._file.seek(self._upload.received)
+
+    def _synced(self) -> int:
+        with translated():
+            os.fsync(self._file.fileno())
+        return self._end
+
+
+@contextmanager
+def locked_file(path: Path) -> Iterator[BinaryIO]:
+    """The file of an upload, for this request alone.
+
+    Raises:
+        UploadLocked: Another request has it.
+    """
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UploadLocked("Another request is adding to this upload.") from None
+        yield file
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Say of an error of the disk what it means.
+
+    Raises:
+        InsufficientStorage: The disk is full.
+        StoreUnavailable: Something else.
+    """
+    with disk.translated("Nothing of this piece was kept; look at the disk of data_dir, and free it if it is full."):
+        yield

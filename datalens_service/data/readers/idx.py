@@ -1,0 +1,127 @@
+"""IDX, the format of MNIST: a zip or tar of the files of images and labels, each with or without gzip.
+
+    train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz]
+    t10k-images-idx3-ubyte[.gz],  t10k-labels-idx1-ubyte[.gz]      a test split, if it is there
+
+Contents say what is images and what is labels. A name with `t10k` or `test` in it belongs to the test split.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Split
+from datalens_service.data.notices import NoticeCode
+from datalens_service.data.privacy_units import UnitDeclaration
+from datalens_service.data.readers.base import ClassNames, Reader, Upload, build_upload
+from datalens_service.data.readers.labels import number_names
+from datalens_service.data.untrusted.entries import DAMAGED, Entry, refusing
+from datalens_service.data.untrusted.source import GZIP, Source, allowance
+from datalens_service.errors import InvalidDataset
+
+_IMAGES, _LABELS = (3, 4), (1,)
+_UNSIGNED_BYTES: Final = b"\0\0\x08"
+_TEST: Final = ("t10k", "test")
+_HEAD_BYTES: Final = 2**12
+_MOST_FILES: Final = 8
+
+
+class _File(NamedTuple):
+    """One IDX file.
+
+    Attributes:
+        entry: In the archive.
+        axes: 3 or 4 for images, 1 for labels.
+        is_test: Whether its name says so.
+    """
+
+    entry: Entry
+    axes: int
+    is_test: bool
+
+
+def recognises(source: Source) -> bool:
+    """Whether the archive holds IDX files."""
+    return 0 < len(source.entries) <= _MOST_FILES and len(_files(source)) >= 2
+
+
+def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclaration | None) -> Upload:
+    """Read the files of MNIST and its like.
+
+    Args:
+        source: The opened file.
+        class_names: Public names; by default "0", "1", … up to the largest label.
+        units: What one unit is; this format cannot say.
+
+    Raises:
+        InvalidDataset: With a sentence that says what to change.
+    """
+    files = _files(source)
+    read_names = {file.entry.filename for file in files}
+    others = (entry.filename for entry in source.entries if entry.filename not in read_names)
+    source.notices.add(NoticeCode.IGNORED_FILES, others)
+    train = _split(source, [file for file in files if not file.is_test])
+    tests = [file for file in files if file.is_test]
+    test = _split(source, tests) if tests else None
+    labels = train.labels if test is None else np.concatenate([train.labels, test.labels])
+    return build_upload(train, test, class_names or number_names(labels), units)
+
+
+READER = Reader(recognises, read)
+
+
+def _files(source: Source) -> list[_File]:
+    found = []
+    for entry in source.entries:
+        start = _start(source, entry)
+        if start[:3] == _UNSIGNED_BYTES and len(start) == 4 and start[3] in (*_IMAGES, *_LABELS):
+            name = entry.filename.rpartition("/")[2].casefold()
+            found.append(_File(entry, start[3], any(word in name for word in _TEST)))
+    return found
+
+
+def _start(source: Source, entry: Entry) -> bytes:
+    """Magic number, gzip taken off; empty if it is damaged."""
+    head = source.head(entry, _HEAD_BYTES)
+    if not head.startswith(GZIP):
+        return head[:4]
+    try:
+        return gzip.GzipFile(fileobj=io.BytesIO(head)).read1(4)[:4]
+    except (OSError, EOFError, ValueError):
+        return b""
+
+
+def _split(source: Source, files: list[_File]) -> Split:
+    images = [file for file in files if file.axes in _IMAGES]
+    labels = [file for file in files if file.axes in _LABELS]
+    if len(images) != 1 or len(labels) != 1:
+        raise InvalidDataset(
+            "Put one file of images and one of labels into the archive, and, for a test split, one more of each with "
+            "t10k or test in its name."
+        )
+    values = _array(source, images[0])
+    return Split(values.reshape(*values.shape[:3], -1), _array(source, labels[0]).astype(np.int64))
+
+
+def _array(source: Source, file: _File) -> NDArray[Any]:
+    with refusing(DAMAGED):
+        packed = source.head(file.entry, file.entry.file_size)
+        stream: Any = gzip.GzipFile(fileobj=io.BytesIO(packed)) if packed.startswith(GZIP) else io.BytesIO(packed)
+        header = stream.read(4 * (1 + file.axes))
+        shape = tuple(int(length) for length in np.frombuffer(header, dtype=">u4", offset=4))
+        size = math.prod(shape)
+        if size == 0:
+            raise InvalidDataset("There are no images, or none with pixels.")
+        if size > allowance(len(packed), source.limits):
+            raise InvalidDataset(f"The images unpack to more than {source.limits.ratio} times their size.")
+        # One byte more than there should be: nothing may follow.
+        content = stream.read(size + 1)
+        if len(content) != size:
+            raise InvalidDataset(DAMAGED)
+    return np.frombuffer(content, dtype=np.uint8).reshape(shape)

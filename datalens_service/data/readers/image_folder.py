@@ -1,0 +1,111 @@
+"""Zip or tar of class folders with PNG or JPEG files.
+
+    class/name.png                              everything is for training
+    train/class/name.png, test/class/name.png   with a test split
+
+A `metadata.csv` or `metadata.jsonl` at the top or in `train/`, with the columns `file_name` (relative to it) and
+`group`, says which training images belong to one privacy unit, for example to one person (`metadata.py`).
+
+One folder around all of this is allowed. Names with a leading dot, `__MACOSX`, the files that desktops leave behind
+and the `classes.json` and `card.json` of our own export are ignored; so is a `val`, `valid` or `validation` folder
+(see `npz`). Images among them are noted. Anything else that is not an image is refused. Records are ordered by name,
+classes by the names of their folders. All images have the size and mode (8-bit grey or RGB) of the first; an EXIF
+orientation is applied, other metadata is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from datalens_service.data.dataset import Split
+from datalens_service.data.privacy_units import UnitDeclaration
+from datalens_service.data.readers.base import ClassNames, Reader, Upload, build_upload
+from datalens_service.data.readers.image_entries import (
+    SPLITS,
+    TEST,
+    TRAIN,
+    ImageEntry,
+    holds_images,
+    image_entries,
+    in_known_splits,
+    read_images,
+)
+from datalens_service.data.readers.labels import note_names
+from datalens_service.data.readers.metadata import read_metadata, units_of
+from datalens_service.data.untrusted.source import Source
+from datalens_service.errors import InvalidDataset
+
+
+def recognises(source: Source) -> bool:
+    """Whether the file is an archive with a PNG or JPEG in it."""
+    return holds_images(source)
+
+
+def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclaration | None) -> Upload:
+    """Read an archive of class folders.
+
+    Args:
+        source: The opened file.
+        class_names: Public names; by default the names of the folders in sorted order. If they contain every
+            folder's name, they set the order (and may declare classes without images); if they contain none,
+            they rename the sorted folders.
+        units: What one unit is, if there is a metadata.csv with groups.
+
+    Raises:
+        InvalidDataset: With a sentence that says what to change.
+    """
+    metadata = read_metadata(source)
+    files = _files(source)
+    directories = sorted({file.parts[-2] for file in files})
+    names = class_names or tuple(directories)
+    label_of = _label_of(directories, names)
+    note_names(directories, label_of, names, source.notices)
+    train_files, test_files = ([file for file in files if file.parts[0] == split] for split in (TRAIN, TEST))
+    if not train_files:
+        raise InvalidDataset("There are no training images. Put them into class folders, or into train/<class>/.")
+    train = _split(source, train_files, label_of, None)
+    if metadata is not None and metadata.groups is not None:
+        train = replace(train, units=units_of((file.entry.filename for file in train_files), metadata.groups))
+    test = _split(source, test_files, label_of, train) if test_files else None
+    return build_upload(train, test, names, units)
+
+
+READER = Reader(recognises, read)
+
+
+def _files(source: Source) -> list[ImageEntry]:
+    """Images of the training and test split as (split, class, name), ordered by name."""
+    files = in_known_splits(source, _with_split(image_entries(source)))
+    if not files:
+        raise InvalidDataset("The archive holds no PNG or JPEG images in class folders.")
+    return files
+
+
+def _with_split(files: list[ImageEntry]) -> list[ImageEntry]:
+    """All as (split, class, name)."""
+    if all(len(file.parts) == 2 for file in files):
+        return [ImageEntry((TRAIN, *file.parts), file.entry) for file in files]
+    if all(len(file.parts) == 3 and file.parts[0] in SPLITS for file in files):
+        return files
+    raise InvalidDataset(
+        "Arrange the images as <class>/<file>, or as train/<class>/<file> and test/<class>/<file>, without further "
+        "folders."
+    )
+
+
+def _label_of(directories: Sequence[str], class_names: ClassNames) -> dict[str, int]:
+    """Label of every folder: by name if the names are those of the folders, else by sorted position."""
+    known = [directory for directory in directories if directory in class_names]
+    if len(known) == len(directories):
+        return {directory: class_names.index(directory) for directory in directories}
+    if known or len(class_names) < len(directories):
+        raise InvalidDataset("class_names must name every class folder, or rename all of them in sorted order.")
+    return {directory: index for index, directory in enumerate(directories)}
+
+
+def _split(source: Source, files: Sequence[ImageEntry], label_of: dict[str, int], like: Split | None) -> Split:
+    images = read_images(source, files, None if like is None else like.images[0])
+    return Split(images, np.array([label_of[file.parts[1]] for file in files], dtype=np.int64))

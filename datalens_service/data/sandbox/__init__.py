@@ -1,0 +1,1 @@
+"""Reads uploads in a confined process."""

@@ -1,0 +1,138 @@
+"""The process that reads uploads: `python -m datalens_service.data.sandbox.decode`, started by `sandbox.py`.
+
+It gets a request as JSON on its standard input, confines itself, reads the file and leaves `outcome.json` and the
+records in its folder. Whatever a hostile file does to it, nothing else is hurt: it has no secrets, no network and no
+other place to write to.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from datalens_service.data import DEFAULT_LIMITS, read_source
+from datalens_service.data.dataset import Dataset
+from datalens_service.data.notices import Notice, NoticeCode, count_of
+from datalens_service.data.privacy_units import UnitDeclaration
+from datalens_service.data.readers.base import Upload, with_public_test
+from datalens_service.data.sandbox.confinement import confine
+from datalens_service.data.stored_dataset import save_dataset
+from datalens_service.data.untrusted.source import open_source
+from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles
+from datalens_service.errors import InvalidDataset
+
+OUTCOME: Final = "outcome.json"
+RECORDS: Final = "records"
+OUT_OF_MEMORY: Final = "Reading the file needs more memory than is allowed. Upload fewer or smaller images."
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Request(_Frozen):
+    """What to read.
+
+    Attributes:
+        path: The file.
+        folder: Where results go.
+        class_names: Public class names, or None.
+        units: What one unit is, or None.
+        public_test: Whether the test split is declared public.
+        leave_out_constant_images: Whether training images of a single colour are left out.
+        memory_bytes: Address space of the process.
+        cpu_seconds: Its processor time.
+    """
+
+    path: Path
+    folder: Path
+    class_names: tuple[str, ...] | None
+    units: UnitDeclaration | None
+    public_test: bool
+    leave_out_constant_images: bool
+    memory_bytes: int
+    cpu_seconds: int
+
+
+class Counts(_Frozen):
+    """How many records there are. Private."""
+
+    train: int = Field(ge=0)
+    test: int = Field(ge=0)
+    classes: dict[str, int]
+    duplicates: int = Field(ge=0)
+
+
+class Outcome(_Frozen):
+    """What came of it. Private, but for `format` and `refusal`."""
+
+    format: str | None = None
+    counts: Counts | None = None
+    refusal: str | None = None
+    bad_files: tuple[BadFile, ...] = ()
+    bad_count: int = 0
+    checked: int = 0
+    notices: tuple[Notice, ...] = Field(default=(), max_length=len(NoticeCode))
+
+
+def main() -> None:
+    """Serve one request."""
+    request = Request.model_validate_json(sys.stdin.buffer.read())
+    # Pillow warns of what it is suspicious of; here, nobody shares the filter.
+    warnings.simplefilter("error")
+    confine(
+        request.folder,
+        memory_bytes=request.memory_bytes,
+        cpu_seconds=request.cpu_seconds,
+        file_bytes=2 * DEFAULT_LIMITS.uncompressed_bytes,
+    )
+    outcome = _read(request)
+    try:
+        (request.folder / OUTCOME).write_text(outcome.model_dump_json())
+    except OSError:
+        sys.exit(os.EX_IOERR)
+
+
+def _read(request: Request) -> Outcome:
+    try:
+        with open_source(request.path, DEFAULT_LIMITS) as source:
+            name, upload = read_source(
+                source,
+                class_names=request.class_names,
+                units=request.units,
+                leave_out_constant_images=request.leave_out_constant_images,
+            )
+            if request.public_test:
+                upload = with_public_test(upload)
+            save_dataset(Dataset(*upload, partition_key=b""), request.folder / RECORDS)
+            notices = source.notices.collected()
+    except UnusableFiles as error:
+        return Outcome(refusal=error.detail, bad_files=error.bad_files, bad_count=error.count, checked=error.checked)
+    except InvalidDataset as error:
+        return Outcome(refusal=error.detail)
+    except MemoryError:
+        return Outcome(refusal=OUT_OF_MEMORY)
+    except OSError:
+        # What is wrong with the upload is refused above; this is the disk.
+        sys.exit(os.EX_IOERR)
+    return Outcome(format=name, counts=_counts(upload, notices), notices=notices)
+
+
+def _counts(upload: Upload, notices: tuple[Notice, ...]) -> Counts:
+    per_class = np.bincount(upload.train.labels, minlength=upload.schema.num_classes)
+    return Counts(
+        train=len(upload.train),
+        test=0 if upload.test is None else len(upload.test),
+        classes=dict(zip(upload.schema.class_names, map(int, per_class), strict=True)),
+        duplicates=count_of(NoticeCode.REPEATED_IMAGES, notices),
+    )
+
+
+if __name__ == "__main__":
+    main()

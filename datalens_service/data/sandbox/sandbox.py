@@ -1,0 +1,191 @@
+"""Reading a file from a stranger in a process of its own, which is killed when it takes too long."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from datalens_service.data import READERS
+from datalens_service.data.dataset import Dataset
+from datalens_service.data.notices import Notice
+from datalens_service.data.privacy_units import UnitDeclaration
+from datalens_service.data.readers.base import check_class_names
+from datalens_service.data.sandbox.decode import OUT_OF_MEMORY, OUTCOME, RECORDS, Counts, Outcome, Request
+from datalens_service.data.stored_dataset import load_dataset
+from datalens_service.data.untrusted.validation_errors import BadFile
+from datalens_service.errors import InsufficientStorage, InvalidDataset, StoreUnavailable
+
+_OUTCOME_BYTES: Final = 2**22
+_POLL_SECONDS: Final = 0.5
+_PASSED_ON: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "SYSTEMROOT")
+_BROKEN: Final = "The file could not be read: it breaks the program that reads it. Create it again."
+_TOO_SLOW: Final = "Reading the file took too long. Upload fewer or smaller images."
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """Limits of the process.
+
+    Attributes:
+        memory_bytes: Address space.
+        seconds: Time until it is killed, of the clock and of the processor.
+    """
+
+    memory_bytes: int
+    seconds: int
+
+
+class Refused(InvalidDataset):
+    """An upload that cannot be used, with what its owner may know beside the sentence.
+
+    Attributes:
+        bad_files: The first files that cannot be used. Private.
+        bad_count: How many there are. Private.
+        checked: How many were looked at. Private.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.refusal or _BROKEN)
+        self.bad_files: tuple[BadFile, ...] = outcome.bad_files
+        self.bad_count = outcome.bad_count
+        self.checked = outcome.checked
+
+    @property
+    def findings(self) -> dict[str, Any]:
+        """`bad_files`, `bad_count` and `checked`, as they are told to the owner. Private."""
+        files = [file.model_dump() for file in self.bad_files]
+        return {"bad_files": files, "bad_count": self.bad_count, "checked": self.checked}
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A file that was read; its records lie in `records`.
+
+    Attributes:
+        format: Name of the reader.
+        records: Folder as `data.stored` writes it.
+        dataset: The same, opened, without its partition key.
+        counts: Private.
+        notices: What its owner should know of how it was read. Private.
+    """
+
+    format: str
+    records: Path
+    dataset: Dataset
+    counts: Counts
+    notices: tuple[Notice, ...]
+
+
+def decode(
+    path: Path,
+    folder: Path,
+    confinement: Confinement,
+    *,
+    class_names: tuple[str, ...] | None = None,
+    units: UnitDeclaration | None = None,
+    public_test: bool = False,
+    leave_out_constant_images: bool = False,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Decoded:
+    """Read an upload in a confined process.
+
+    Args:
+        path: The file.
+        folder: Empty; results are left in it.
+        confinement: Limits of the process.
+        class_names: Public class names; None leaves them to the format.
+        units: What one privacy unit is; None: every record is one.
+        public_test: Whether the test split is declared public.
+        leave_out_constant_images: Whether training images of a single colour are left out.
+        stopping: Asked now and then; True gives up.
+
+    Raises:
+        Refused: The file cannot be used.
+        InsufficientStorage: The disk did not take the records.
+        StoreUnavailable: The service stops.
+    """
+    request = Request(
+        path=path.absolute(),
+        folder=folder.absolute(),
+        class_names=class_names,
+        units=units,
+        public_test=public_test,
+        leave_out_constant_images=leave_out_constant_images,
+        memory_bytes=confinement.memory_bytes,
+        cpu_seconds=confinement.seconds,
+    )
+    status = _run(request, confinement.seconds, stopping)
+    outcome = _outcome(folder, status)
+    if outcome.refusal is not None or outcome.format not in READERS or outcome.counts is None:
+        raise Refused(outcome)
+    # What a process that was taken over leaves is checked like everything that comes from outside.
+    dataset = load_dataset(folder / RECORDS, b"")
+    check_class_names(dataset.schema.class_names)
+    if dataset.schema.test_is_public != public_test:
+        raise Refused(Outcome(refusal=_BROKEN))
+    return Decoded(outcome.format, folder / RECORDS, dataset, outcome.counts, outcome.notices)
+
+
+def _run(request: Request, seconds: int, stopping: Callable[[], bool]) -> int:
+    """Exit status of the process."""
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "datalens_service.data.sandbox.decode"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        # What a parser prints about a private file must not reach a log.
+        stderr=subprocess.DEVNULL,
+        cwd=request.folder,
+        env=_environment(request.folder),
+        start_new_session=True,
+    ) as process:
+        try:
+            return _waited(process, request, seconds, stopping)
+        finally:
+            process.kill()
+
+
+def _waited(process: subprocess.Popen[bytes], request: Request, seconds: int, stopping: Callable[[], bool]) -> int:
+    # If it died at once, its exit status says so.
+    with suppress(BrokenPipeError), process.stdin or nullcontext() as pipe:
+        if pipe is not None:
+            pipe.write(request.model_dump_json().encode())
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            return process.wait(_POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            if stopping():
+                raise StoreUnavailable("The service stops; the upload is read when it has started again.") from None
+    raise Refused(Outcome(refusal=_TOO_SLOW))
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """No secrets, one thread, and memory that is asked for when it is needed."""
+    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    single = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    fixed = {"TMPDIR": str(folder), "ARROW_DEFAULT_MEMORY_POOL": "system", "PYTHONDONTWRITEBYTECODE": "1"}
+    return kept | single | fixed
+
+
+def _outcome(folder: Path, status: int) -> Outcome:
+    path = folder / OUTCOME
+    if status == os.EX_IOERR:
+        raise InsufficientStorage("The records could not be kept; free the disk of data_dir.")
+    try:
+        if path.is_symlink() or path.stat().st_size > _OUTCOME_BYTES:
+            raise Refused(Outcome(refusal=_BROKEN))
+        return Outcome.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        # Killed for its processor time or memory, or by a fault in a parser.
+        raise Refused(Outcome(refusal=_BROKEN if status >= 0 else OUT_OF_MEMORY)) from None
+    except ValidationError:
+        raise Refused(Outcome(refusal=_BROKEN)) from None

@@ -1,0 +1,114 @@
+"""A look at the training images for what is usually a mistake: nearly black, constant or repeated ones."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Images, Split
+from datalens_service.data.notices import NoticeCode, Notices
+from datalens_service.data.privacy_units import UnitDeclaration
+from datalens_service.data.readers.base import Upload, build_upload
+from datalens_service.errors import InvalidDataset
+
+Rows = NDArray[np.int64]
+
+_NEARLY_BLACK: Final = 15
+_BLOCK_BYTES: Final = 2**24
+
+
+def inspect(upload: Upload, notices: Notices) -> None:
+    """Note empty classes and unusual training images.
+
+    Args:
+        upload: What was read.
+        notices: Collects what its owner should know.
+    """
+    images, labels = upload.train.images, upload.train.labels
+    present = np.bincount(labels, minlength=upload.schema.num_classes) > 0
+    names = upload.schema.class_names
+    notices.add(NoticeCode.EMPTY_CLASSES, (name for name, seen in zip(names, present, strict=True) if not seen))
+    notices.add(NoticeCode.NEARLY_BLACK, map(_named, nearly_black_rows(images)))
+    notices.add(NoticeCode.CONSTANT_IMAGES, map(_named, constant_rows(images)))
+    notices.add(NoticeCode.REPEATED_IMAGES, map(_named, repeated_rows(images)))
+
+
+def constant_rows(images: Images) -> Rows:
+    """Rows of images that show a single colour; int64, ascending.
+
+    Args:
+        images: uint8 (n, height, width, channels).
+    """
+    return _rows(images, lambda block: (block == block[:, :1, :1]).all(axis=(1, 2, 3)))
+
+
+def nearly_black_rows(images: Images) -> Rows:
+    """Rows of images without a value above 15.
+
+    Constant ones are left out, as a black image may be meant, unless all images are nearly black.
+
+    Args:
+        images: uint8 (n, height, width, channels).
+    """
+    dark = _rows(images, lambda block: block.max(axis=(1, 2, 3)) <= _NEARLY_BLACK)
+    constant = constant_rows(images)
+    if len(dark) == len(images) > len(constant):
+        return dark
+    return np.setdiff1d(dark, constant)
+
+
+def repeated_rows(images: Images) -> Rows:
+    """Rows of images whose pixels an earlier row has: each is protected, but not as often as it occurs."""
+    seen: set[bytes] = set()
+    repeated = []
+    for row, image in enumerate(images):
+        # A digest, as all pixels together may nearly fill the memory.
+        digest = hashlib.sha256(image.tobytes()).digest()
+        if digest in seen:
+            repeated.append(row)
+        seen.add(digest)
+    return np.array(repeated, dtype=np.int64)
+
+
+def without_constant_images(upload: Upload, units: UnitDeclaration | None, notices: Notices) -> Upload:
+    """The upload without training images of a single colour. Whether one goes depends on that image alone.
+
+    Args:
+        upload: What was read.
+        units: As it was declared.
+        notices: Collects how many went.
+
+    Raises:
+        InvalidDataset: Fewer than two units remain.
+    """
+    rows = constant_rows(upload.train.images)
+    if not len(rows):
+        return upload
+    notices.add(NoticeCode.CONSTANT_IMAGES_LEFT_OUT, map(_named, rows))
+    stay = np.setdiff1d(np.arange(len(upload.train)), rows)
+    if not len(stay):
+        raise InvalidDataset("All training images show a single colour; none remains without them.")
+    train = upload.train
+    identity = None if train.units is None else train.units[stay]
+    return build_upload(
+        Split(train.images[stay], train.labels[stay], identity), upload.test, upload.schema.class_names, units
+    )
+
+
+def _rows(images: Images, holds: Callable[[Images], NDArray[np.bool_]]) -> Rows:
+    """Rows for which `holds` is true, block by block: an upload may nearly fill the memory."""
+    blocks = [start + np.flatnonzero(holds(images[start:stop])) for start, stop in _blocks(images)]
+    return np.concatenate(blocks) if blocks else np.empty(0, dtype=np.int64)
+
+
+def _blocks(images: Images) -> Iterator[tuple[int, int]]:
+    rows = max(1, _BLOCK_BYTES // max(1, images[:1].nbytes))
+    return ((start, min(start + rows, len(images))) for start in range(0, len(images), rows))
+
+
+def _named(row: int) -> str:
+    return f"image {row}"

@@ -1,0 +1,113 @@
+"""How a data set lies on disk inside the service: plain .npy files and `schema.json` in a folder of its own.
+
+The files are memory-mapped, so a job starts without reading them whole. The partition key is kept elsewhere:
+whoever copies the folder does not learn which record trained which teacher.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.untrusted.entries import refusing
+from datalens_service.errors import NotFound, StateConflict
+
+_SCHEMA = "schema.json"
+_TRAIN, _TEST = "train", "test"
+
+
+def save_dataset(dataset: Dataset, folder: Path) -> None:
+    """Write a data set durably; `folder` appears complete or not at all.
+
+    Args:
+        dataset: Its partition key is not written.
+        folder: Must not exist; its parent must.
+
+    Raises:
+        StateConflict: `folder` exists.
+    """
+    # Readable by the service's own user only, as mkdtemp makes it.
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        _write_files(dataset, unfinished)
+        _sync_folder(unfinished)
+        _publish(unfinished, folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    _sync_folder(folder.parent)
+
+
+def load_dataset(folder: Path, partition_key: bytes) -> Dataset:
+    """Open a stored data set; images and labels stay on disk until they are used.
+
+    Args:
+        folder: What `save_dataset` wrote.
+        partition_key: Secret key of the assignment of records to shards.
+
+    Raises:
+        NotFound: There is no such folder.
+        InvalidDataset: Its files are damaged.
+    """
+    if not folder.is_dir():
+        raise NotFound("The records of this data set are not stored here.")
+    with refusing("The stored data set is damaged. Restore it from a backup, or upload it again."):
+        schema = Schema.model_validate_json((folder / _SCHEMA).read_bytes())
+        has_test = _path(folder, _TEST, "images").exists() or _path(folder, _TEST, "labels").exists()
+        test = _load_split(folder, _TEST) if has_test else None
+        return Dataset(schema, _load_split(folder, _TRAIN), test, partition_key)
+
+
+def _path(folder: Path, split: str, part: str) -> Path:
+    return folder / f"{split}_{part}.npy"
+
+
+def _write_files(dataset: Dataset, folder: Path) -> None:
+    for name, split in ((_TRAIN, dataset.train), (_TEST, dataset.test)):
+        if split is not None:
+            _write_array(_path(folder, name, "images"), split.images)
+            _write_array(_path(folder, name, "labels"), split.labels)
+        if split is not None and split.units is not None:
+            _write_array(_path(folder, name, "units"), split.units)
+    text = dataset.schema.model_dump_json().encode()
+    _write_durably(folder / _SCHEMA, lambda file: file.write(text))
+
+
+def _write_array(path: Path, values: NDArray[Any]) -> None:
+    _write_durably(path, lambda file: np.save(file, values, allow_pickle=False))
+
+
+def _write_durably(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    with path.open("xb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _publish(unfinished: Path, folder: Path) -> None:
+    # A rename would silently replace an empty folder.
+    if folder.exists():
+        raise StateConflict("A data set is already stored here.")
+    unfinished.rename(folder)
+
+
+def _load_split(folder: Path, split: str) -> Split:
+    images = np.load(_path(folder, split, "images"), mmap_mode="r", allow_pickle=False)
+    labels = np.load(_path(folder, split, "labels"), mmap_mode="r", allow_pickle=False)
+    units = _path(folder, split, "units")
+    return Split(images, labels, np.load(units, allow_pickle=False) if units.exists() else None)

@@ -1,0 +1,1 @@
+"""Archives and images that nobody vouches for, read within limits."""

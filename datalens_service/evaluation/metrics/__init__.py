@@ -1,0 +1,1 @@
+"""What is measured: utility, fidelity, baselines."""

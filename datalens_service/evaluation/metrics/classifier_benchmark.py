@@ -1,0 +1,121 @@
+"""One test set and one protocol for every training set, so that only the training images differ."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from datalens_service.data.dataset import Images, Labels
+from datalens_service.evaluation.measures import Measure
+from datalens_service.evaluation.metrics import downstream
+from datalens_service.evaluation.metrics.classifiers import Classifier
+from datalens_service.evaluation.metrics.reference import Reference
+from datalens_service.evaluation.settings import EvaluationSettings
+
+PHASE = "evaluation"
+
+Observe = Callable[[str, int, int], None]
+Draw = Callable[[int], tuple[Images, Labels]]
+
+
+@dataclass
+class Progress:
+    """Steps done, of a number that depends on the settings only.
+
+    Attributes:
+        observe: Told of every step; may raise to stop.
+        steps: In all.
+        interruption: What `observe` raised; not the fault of a figure.
+    """
+
+    observe: Observe
+    steps: int
+    done: int = field(default=0, init=False)
+    interruption: BaseException | None = field(default=None, init=False)
+
+    def step(self) -> None:
+        """One more."""
+        self.done += 1
+        try:
+            self.observe(PHASE, self.done, self.steps)
+        except BaseException as error:
+            self.interruption = error
+            raise
+
+
+@dataclass
+class Bench:
+    """Trains a classifier once per seed and tests it on the same images each time.
+
+    Attributes:
+        reference: With the test images.
+        num_classes: Outputs of the classifier.
+        settings: How often, and how long.
+        classifier: Architecture.
+        device: Where it is trained.
+        progress: Told of every epoch.
+    """
+
+    reference: Reference
+    num_classes: int
+    settings: EvaluationSettings
+    classifier: Classifier
+    device: str
+    progress: Progress
+
+    def predictions(self, draw: Draw, epochs: int) -> list[Labels]:
+        """Labels given to the test images, per seed, after training on `draw(seed)`."""
+        return [self._predicted(*draw(seed), epochs, seed) for seed in range(self.settings.seeds)]
+
+    def accuracies(self, predictions: Sequence[Labels]) -> list[float]:
+        """Percent of right labels, per seed."""
+        return [100 * float(np.mean(found == self.reference.split.labels)) for found in predictions]
+
+    def protocol(self, training_set: str, epochs: int) -> str:
+        """What was done, for a reader who wants to do it again."""
+        return f"{trained_by(self.classifier, self.settings, epochs, training_set)}; tested on {self.reference.name}"
+
+    def _predicted(self, images: Images, labels: Labels, epochs: int, seed: int) -> Labels:
+        return downstream.predicted(
+            images,
+            labels,
+            self.reference.split.images,
+            self.num_classes,
+            epochs=epochs,
+            seed=seed,
+            device=self.device,
+            classifier=self.classifier,
+            batch_size=self.settings.batch_size,
+            observe=lambda _done, _epochs: self.progress.step(),
+        )
+
+
+def trained_by(classifier: Classifier, settings: EvaluationSettings, epochs: int, training_set: str) -> str:
+    """How a classifier was trained, with every number that a repetition needs."""
+    return f"{classifier.description}, {epochs} epochs on {training_set} in batches of {settings.batch_size}"
+
+
+def private_percent(name: str, values: Sequence[float], protocol: str) -> Measure:
+    """A figure that read private images without a charge: for the owner alone."""
+    return _percent(name, values, protocol, None)
+
+
+def percent_on(reference: Reference, name: str, values: Sequence[float], protocol: str) -> Measure:
+    """A figure of released artefacts on a reference: for those who may see figures of that reference."""
+    return _percent(name, values, protocol, reference)
+
+
+def _percent(name: str, values: Sequence[float], protocol: str, reference: Reference | None) -> Measure:
+    return Measure(
+        name=name,
+        value=statistics.fmean(values),
+        unit="percent",
+        audience="owner" if reference is None else reference.audience,
+        status="private" if reference is None else reference.status,
+        protocol=protocol,
+        spread=statistics.stdev(values) if len(values) > 1 else None,
+        seeds=len(values),
+    )

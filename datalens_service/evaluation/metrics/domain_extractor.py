@@ -1,0 +1,104 @@
+"""A feature extractor for torch-fidelity that needs no download: classifier A, trained on images like those compared.
+
+Its features are the 64 numbers before the last layer, divided by what they measure on the images it learned from: the
+kernel of KID knows numbers around 1. It says nothing about other kinds of images, and its figures can be compared
+with each other only where the weights are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch_fidelity import FeatureExtractorBase, register_feature_extractor
+
+from datalens_service.data.dataset import Split
+from datalens_service.evaluation.metrics import downstream
+from datalens_service.evaluation.metrics.classifiers import classifier_a
+
+NAME: Final = "datalens-domain"
+
+_FEATURES, _LOGITS = "features", "logits"
+_SCALE: Final = "scale"
+_STEPS: Final = 120
+
+
+class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
+    """Classifier A as torch-fidelity wants it.
+
+    Args:
+        name: Under which it is registered.
+        features_list: Which of `features` and `logits` are wanted.
+        feature_extractor_weights_path: File that `train` wrote.
+    """
+
+    def __init__(
+        self, name: str, features_list: list[str], feature_extractor_weights_path: str, **_settings: Any
+    ) -> None:
+        super().__init__(name, features_list)
+        with safe_open(feature_extractor_weights_path, framework="pt") as file:
+            shape = [int(part) for part in file.metadata()["shape"].split(",")]
+            weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        self.register_buffer("scale", weights.pop(_SCALE))
+        *height_width_channels, classes = shape
+        network = classifier_a(tuple(height_width_channels), classes)
+        network.load_state_dict(weights)
+        *body, last = network.children()
+        self.body, self.last = torch.nn.Sequential(*body), last
+
+    @staticmethod
+    def get_provided_features_list() -> tuple[str, ...]:
+        """Its outputs."""
+        return _FEATURES, _LOGITS
+
+    @staticmethod
+    def get_default_feature_layer_for_metric(metric: str) -> str:
+        """Class scores for the score, features for everything that compares."""
+        return _LOGITS if metric == "isc" else _FEATURES
+
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Outputs for uint8 images (n, channels, height, width)."""
+        features = self.body(images.float() / 255)
+        found = {_FEATURES: features / self.scale, _LOGITS: self.last(features)}
+        return tuple(found[name] for name in self.features_list)
+
+
+def train(reference: Split, num_classes: int, path: Path, *, seed: int, device: str) -> str:
+    """Train classifier A on real images and write its weights.
+
+    Args:
+        reference: Images and labels that are not compared afterwards.
+        num_classes: Declared classes.
+        path: The file, safetensors; as private as `reference`.
+        seed: Of the training.
+        device: Where to train.
+
+    Returns:
+        SHA-256 of the file, hexadecimal.
+    """
+    epochs = -(-_STEPS * downstream.BATCH // len(reference))
+    network = downstream.trained(
+        reference.images, reference.labels, num_classes, epochs=epochs, seed=seed, device=device
+    )
+    weights = {key: value.cpu().contiguous() for key, value in network.state_dict().items()}
+    weights[_SCALE] = _root_mean_square(network, reference, device)
+    shape = ",".join(map(str, (*reference.images.shape[1:], num_classes)))
+    save_file(weights, path, {"shape": shape})
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _root_mean_square(network: torch.nn.Module, reference: Split, device: str) -> torch.Tensor:
+    """Of the features of the images it learned from; never 0."""
+    features: torch.nn.Module = torch.nn.Sequential(*list(network.children())[:-1]).eval()
+    with torch.inference_mode():
+        pixels = downstream.scaled(torch.from_numpy(np.ascontiguousarray(reference.images)).to(device))
+        found: torch.Tensor = features(pixels)
+        return found.square().mean().sqrt().clamp_min(1e-6).cpu()
+
+
+register_feature_extractor(NAME, DomainExtractor)

@@ -1,0 +1,163 @@
+"""How well a network that was trained on one image set labels another.
+
+Adam 1e-3, batches of 256 unless another number is named, a fixed number of epochs. The network of the last epoch
+counts: nothing is selected on the test images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from datalens_service.data.dataset import Images, Labels
+from datalens_service.evaluation.metrics.classifiers import A, Classifier
+
+if TYPE_CHECKING:
+    import torch
+
+BATCH = 256
+_TEST_BATCH = 1024
+_LEARNING_RATE = 1e-3
+
+Observe = Callable[[int, int], None]
+
+
+def accuracy(
+    train_images: Images,
+    train_labels: Labels,
+    test_images: Images,
+    test_labels: Labels,
+    num_classes: int,
+    *,
+    epochs: int,
+    seed: int,
+    device: str,
+    classifier: Classifier = A,
+    batch_size: int = BATCH,
+    observe: Observe | None = None,
+) -> float:
+    """Train a classifier on one set and return its accuracy on the other.
+
+    Args:
+        train_images: uint8 (n, height, width, channels), sides from 4.
+        train_labels: int64 (n,) in [0, num_classes).
+        test_images: uint8 (m, height, width, channels).
+        test_labels: int64 (m,).
+        num_classes: Outputs of the network.
+        epochs: Passes over the training set; the network after the last one is tested.
+        seed: Of initial weights, order and dropout; the global random state is left as it was.
+        device: "cpu" or a CUDA device.
+        classifier: Its architecture.
+        batch_size: Images per step.
+        observe: Called after each epoch with (epochs done, epochs).
+
+    Returns:
+        Share of correctly labelled test images, in percent.
+    """
+    found = predicted(
+        train_images, train_labels, test_images, num_classes,
+        epochs=epochs, seed=seed, device=device, classifier=classifier, batch_size=batch_size,
+        observe=observe,
+    )  # fmt: skip
+    return 100 * float(np.mean(found == test_labels))
+
+
+def predicted(
+    train_images: Images,
+    train_labels: Labels,
+    test_images: Images,
+    num_classes: int,
+    *,
+    epochs: int,
+    seed: int,
+    device: str,
+    classifier: Classifier = A,
+    batch_size: int = BATCH,
+    observe: Observe | None = None,
+) -> Labels:
+    """Train a classifier on one set and return the labels that it gives to the other.
+
+    Args: As `accuracy`.
+
+    Returns:
+        int64 (m,).
+    """
+    network = trained(
+        train_images, train_labels, num_classes,
+        epochs=epochs, seed=seed, device=device, classifier=classifier, batch_size=batch_size,
+        observe=observe,
+    )  # fmt: skip
+    return _labelled(network, test_images, device)
+
+
+def trained(
+    images: Images,
+    labels: Labels,
+    num_classes: int,
+    *,
+    epochs: int,
+    seed: int,
+    device: str,
+    classifier: Classifier = A,
+    batch_size: int = BATCH,
+    observe: Observe | None = None,
+) -> torch.nn.Module:
+    """A classifier after its last epoch; arguments as `accuracy`."""
+    import torch
+
+    with torch.random.fork_rng(devices=[torch.device(device)] if device.startswith("cuda") else []):
+        torch.manual_seed(seed)
+        network = classifier.build(images.shape[1:], num_classes).to(device).to(memory_format=torch.channels_last)
+        pixels, targets = _on(device, images, labels)
+        optimizer = torch.optim.Adam(network.parameters(), _LEARNING_RATE)
+        for epoch in range(epochs):
+            _train_epoch(network, optimizer, pixels, targets, batch_size)
+            if observe is not None:
+                observe(epoch + 1, epochs)
+    return network
+
+
+def _on(device: str, images: Images, labels: Labels) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images (still bytes) and labels as tensors on `device`."""
+    import torch
+
+    # Arrays mapped from a file may be read-only, which torch does not know.
+    writable = np.require(images, requirements=["C", "W"])
+    return torch.from_numpy(writable).to(device), torch.tensor(labels, device=device)
+
+
+def _train_epoch(
+    network: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    batch_size: int,
+) -> None:
+    import torch
+
+    network.train()
+    for rows in torch.split(torch.randperm(len(labels)).to(labels.device), batch_size):
+        loss = torch.nn.functional.cross_entropy(network(scaled(images[rows])), labels[rows])
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+
+
+def scaled(images: torch.Tensor) -> torch.Tensor:
+    """Bytes (n, height, width, channels) as numbers in [0, 1], channels first in shape and last in memory."""
+    return images.permute(0, 3, 1, 2).float() / 255
+
+
+def _labelled(network: torch.nn.Module, images: Images, device: str) -> Labels:
+    """The most likely class of every image."""
+    import torch
+
+    network.eval()
+    with torch.inference_mode():
+        writable = torch.from_numpy(np.require(images, requirements=["C", "W"]))
+        parts = [
+            network(scaled(part.to(device))).argmax(dim=1).cpu().numpy() for part in torch.split(writable, _TEST_BATCH)
+        ]
+    return np.concatenate(parts)

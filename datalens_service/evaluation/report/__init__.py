@@ -1,0 +1,1 @@
+"""The privacy report and the model card, as documents and pages."""

@@ -1,0 +1,116 @@
+"""The card: what every downloaded file says about its own making. Small, public, JSON."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from datalens_service.evaluation.measures import Measure
+from datalens_service.evaluation.report.build import Product, Report
+from datalens_service.evaluation.report.privacy_statement import Release, Tier
+from datalens_service.privacy.accounting import NeighboringRelation
+
+FORMAT: Final = "datalens-card/1"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class CardImages(_Frozen):
+    """Shape and classes of the images."""
+
+    channels: int
+    height: int
+    width: int
+    class_names: tuple[str, ...]
+
+
+class CardMechanism(_Frozen):
+    """Equal releases that were made."""
+
+    label: str
+    count: int = Field(ge=1)
+    noise_stddev: int
+    units: int = Field(description="Ledger units of all of them under zero-out.")
+
+    @classmethod
+    def of(cls, release: Release) -> CardMechanism:
+        """What the card says of a release."""
+        return cls(
+            label=release.mechanism.label(),
+            count=release.count,
+            noise_stddev=release.mechanism.noise_stddev,
+            units=release.units(NeighboringRelation.ZERO_OUT),
+        )
+
+
+class CardPrivacy(_Frozen):
+    """The guarantee; ε is rounded up."""
+
+    unit: str
+    num_units: int = Field(ge=1)
+    records_per_unit: int = Field(default=1, ge=1, description="Most training images of one unit.")
+    classes_per_unit: int = Field(default=1, ge=1, description="Most classes that one unit has images of.")
+    neighboring_relation: Literal["zero_out"]
+    epsilon: float = Field(ge=0)
+    delta: float = Field(gt=0, lt=1)
+    mu: float = Field(ge=0)
+    units: int = Field(ge=0, description="Charged, in 1e-15 of μ².")
+    epsilon_replace_one: float = Field(ge=0)
+    tier: Tier
+    mechanisms: tuple[CardMechanism, ...]
+    not_covered: tuple[str, ...]
+
+    @classmethod
+    def of(cls, report: Report) -> CardPrivacy:
+        """What the card says of the guarantee."""
+        privacy = report.privacy
+        return cls(
+            unit=privacy.unit,
+            num_units=privacy.num_units,
+            records_per_unit=privacy.records_per_unit,
+            classes_per_unit=report.dataset.public_schema.classes_per_unit,
+            neighboring_relation="zero_out",
+            epsilon=privacy.headline.epsilon,
+            delta=privacy.delta,
+            mu=privacy.headline.mu,
+            units=privacy.headline.units,
+            epsilon_replace_one=privacy.replace_one.epsilon,
+            tier=privacy.tier,
+            mechanisms=tuple(CardMechanism.of(release) for release in privacy.releases),
+            not_covered=privacy.scope.not_covered,
+        )
+
+
+class Card(_Frozen):
+    """The public essence of a report."""
+
+    format: Literal["datalens-card/1"] = FORMAT
+    synthetic: Literal[True] = True
+    product: Product
+    date: datetime.date
+    method: str
+    images: CardImages
+    privacy: CardPrivacy
+    measures: tuple[Measure, ...]
+
+    @classmethod
+    def of(cls, report: Report) -> Card:
+        """The card of a report; measures are on it only if anybody may see them."""
+        schema = report.dataset.public_schema
+        return cls(
+            product=report.product,
+            date=report.date,
+            method=report.method.name,
+            images=CardImages(**schema.model_dump(include=set(CardImages.model_fields))),
+            privacy=CardPrivacy.of(report),
+            measures=tuple(measure for measure in report.measures if measure.releasable),
+        )
+
+
+def card(report: Report) -> dict[str, Any]:
+    """The card of a report as JSON-compatible values."""
+    return Card.of(report).model_dump(mode="json")

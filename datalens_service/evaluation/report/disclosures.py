@@ -1,0 +1,196 @@
+"""What a report states about a job beside its numbers: assumptions, accesses to private data, policy, limits.
+
+These are sentences with a status each, so that a reader can go through them one by one. "Guarantee" is said of the
+privacy budget and of nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from datalens_service.evaluation.report.private_reads import (
+    PRIVATE_READS,
+    TUNING,
+    Audience,
+    JobFacts,
+    PrivateRead,
+    Status,
+)
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Assumption(_Frozen):
+    """What the proof takes for granted, and whether the program makes it true."""
+
+    assumption: str
+    realised: bool
+    how: str
+
+
+class DataAccess(_Frozen):
+    """One way in which private images are read, what it costs, and who sees more than the guarantee covers."""
+
+    access: str
+    status: Status
+    audience: Audience = Field(description="Who sees what depends on the images, beyond what the guarantee covers.")
+    what: str
+
+
+class PublicData(_Frozen):
+    """Whether anything but the private images went into the generator."""
+
+    public_images_used: bool
+    pre_trained_weights_used: bool
+    provenance: str
+
+
+class Hyperparameters(_Frozen):
+    """Where the parameters came from."""
+
+    origin: str
+    tuning_charged: str
+
+
+class Audit(_Frozen):
+    """An empirical attack; it bounds from below only."""
+
+    attack: str
+    lower_bound_epsilon: float | None
+    confidence: float | None
+    date: str | None
+    note: str
+
+
+class Recomputation(_Frozen):
+    """ε of the releases by a second program that shares no code with the accountant."""
+
+    by: str
+    epsilon: float | None = Field(description="Never below the true one.")
+    delta: float
+    agrees: bool | None = Field(description="Within rounding; null if it was not run.")
+    note: str
+
+
+class Policy(_Frozen):
+    """Of the budget."""
+
+    refresh: Literal["never"]
+    set_by: str
+    set_on: str = Field(description="Date, or why it is not stated.")
+    rule: str
+
+
+TRUST: Final = (
+    "Trusted: the operator, the machine with its random number generator, Python, NumPy and PyTorch, and whoever can "
+    "write the database and the log of charges.",
+    "Not trusted: whoever receives something released, whoever submits jobs, messages between processes, and workers "
+    "that come back late.",
+)
+
+ASSUMPTIONS: Final = (
+    Assumption(
+        assumption="A unit reaches every release only within the stated sensitivity.",
+        realised=True,
+        how="Contributions are bounded by public constants and checked in exact integers; what is too long counts 0.",
+    ),
+    Assumption(
+        assumption="A unit reaches one teacher, and teachers do not reach each other, where the method has any.",
+        realised=True,
+        how="Shards are a keyed hash of the unit alone; every teacher has its own weights and optimiser state.",
+    ),
+    Assumption(
+        assumption="Noise is fresh, exact and cannot be predicted.",
+        realised=True,
+        how="Integers from the operating system's entropy for every coordinate of every release; there is no seed.",
+    ),
+    Assumption(
+        assumption="Nothing is released before it is paid for.",
+        realised=True,
+        how="The charge is on the disk before noise is drawn; a draw that may have happened is charged again.",
+    ),
+    Assumption(
+        assumption="Batches are secret random samples.",
+        realised=False,
+        how="Not needed: no amplification by sampling is claimed.",
+    ),
+    Assumption(
+        assumption="Number of units, classes and image shape do not depend on one unit.",
+        realised=True,
+        how="They are declared by the owner and public.",
+    ),
+    Assumption(
+        assumption="No two units hold the same person's images.",
+        realised=False,
+        how="Only the owner can know. Identical images in another upload are recognised and share one budget.",
+    ),
+)
+
+PUBLIC_DATA: Final = PublicData(
+    public_images_used=False,
+    pre_trained_weights_used=False,
+    provenance="Initial weights, where the method has any, depend on its public seed alone.",
+)
+
+AUDIT: Final = Audit(
+    attack="none was run for this job",
+    lower_bound_epsilon=None,
+    confidence=None,
+    date=None,
+    note="An empirical attack bounds the privacy loss from below only. Its absence weakens no bound, and its success "
+    "or failure would replace no proof.",
+)
+
+CAVEATS: Final = (
+    "Accuracies of single classes depend on private counts and are in the owner's copy only.",
+    "Noise hides small groups first: rare classes, and groups within a class that nobody named, come out worse.",
+    "No figure here says how well a group within a class is represented.",
+)
+
+LIMITS: Final = (
+    "Near-duplicates: images that resemble each other closely and belong to different units are protected less.",
+    "Side channels: start and end of a job are visible; running time, memory and hardware of the machine are outside "
+    "the model.",
+    "Failures: after a crash a step may be charged twice and is released once; the account errs upwards.",
+    "δ is not 0: with a probability of at most δ the bound by ε may fail. It is kept below 1/n.",
+    "The signature shows which installation issued the report and that it was not changed since. It does not show that "
+    "the program ran as the report says.",
+)
+
+POLICY_RULE: Final = (
+    "One budget for the lifetime of the records. It is not refilled by time, by deleting jobs, by uploading the same "
+    "images again or by restoring a backup. Its owner can raise it, with a reason that the journal keeps."
+)
+
+NOT_STATED: Final = "Stated in the owner's copy only: it can depend on private records."
+UNKNOWN_CONTACT: Final = "The operator of this service named none."
+
+
+def data_accesses(spec: dict[str, Any], *, served: bool) -> tuple[DataAccess, ...]:
+    """Every way in which private images were read, or could be seen.
+
+    Args:
+        spec: Of the job, as JSON.
+        served: Whether the job belongs to a service, with addresses and pages.
+    """
+    facts = JobFacts.from_spec(spec, served=served)
+    return tuple(_described(read, facts) for read in PRIVATE_READS)
+
+
+def _described(read: PrivateRead, facts: JobFacts) -> DataAccess:
+    if not read.happens(facts):
+        return DataAccess(access=read.access, status="none", audience="nobody", what=read.otherwise)
+    return DataAccess(access=read.access, status=read.status, audience=read.audience, what=read.what)
+
+
+def hyperparameters(method: str) -> Hyperparameters:
+    """Where the parameters of a method came from."""
+    return Hyperparameters(
+        origin=f"What the client asked for, with the defaults of “{method}” filled in. The product's defaults and "
+        "presets were chosen on public image sets (MNIST, Fashion-MNIST), never on uploaded images.",
+        tuning_charged=TUNING,
+    )

@@ -1,0 +1,241 @@
+"""The report as a published document: its exact shape, and the check without which none is handed out.
+
+`docs/privacy-report.schema.json` is made from these models. Every field is required, also where a model would know
+a default: a report that lacks one is not a report.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import re
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import ReportIncomplete
+from datalens_service.evaluation.measures import ClassFigure, Measure, Unavailable
+from datalens_service.evaluation.report.disclosures import (
+    Assumption,
+    Audit,
+    DataAccess,
+    Hyperparameters,
+    Policy,
+    PublicData,
+    Recomputation,
+)
+from datalens_service.evaluation.report.privacy_statement import Guarantee, Lifetime, Scope, Tier
+from datalens_service.evaluation.report.spending import SpendPoint
+from datalens_service.signatures import MEMBER, Signature, SignatureInvalid, signer
+
+FORMAT: Final = "datalens-report/3"
+SCHEMA_FILE: Final = "docs/privacy-report.schema.json"
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+SEALED_BY: Final = "SHA-256 of the JSON without its members seal and signature: keys sorted, no spaces, UTF-8"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ProductSection(_Frozen):
+    """F1. What made the images."""
+
+    name: str
+    version: str
+    commit: str | None
+
+
+class Fingerprint(_Frozen):
+    """F1. What ties the report to the records without telling anything of them."""
+
+    scheme: str
+    value: str | None
+
+
+class DatasetSection(_Frozen):
+    """F1, F5. The public side of the private data set."""
+
+    id: str | None
+    fingerprint: Fingerprint
+    public_schema: Schema
+
+
+class MechanismSection(BaseModel):
+    """F10. Equal releases; parameters of the mechanism stand beside these members."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+
+    mechanism: str
+    name: str
+    count: int = Field(ge=1)
+    noise_stddev: int
+    sensitivity_squared: str
+    units_zero_out: int
+    units_replace_one: int
+    units_zero_out_total: int
+    units_replace_one_total: int
+
+
+class MethodSection(_Frozen):
+    """What was asked for, with every default filled in, and what was planned before a record was read."""
+
+    name: str
+    spec: dict[str, Any]
+    plan: tuple[MechanismSection, ...]
+
+
+class MeasureSection(Measure):
+    """F21. A figure with its explanation."""
+
+    title: str
+    meaning: str
+    status_label: str
+
+
+class PrivacySection(_Frozen):
+    """F2 to F20 and F22 to F25."""
+
+    setting: str
+    trust: tuple[str, ...]
+    unit: str
+    unit_declared_by: str
+    num_units: int
+    records_per_unit: int
+    delta: float
+    delta_times_units: float
+    epsilon_limit: float
+    limit_units: int
+    headline: Guarantee
+    replace_one: Guarantee
+    tier: Tier
+    tier_meaning: str
+    mechanisms: tuple[MechanismSection, ...]
+    spend: tuple[SpendPoint, ...] = Field(min_length=1)
+    accountant: str
+    recomputation: Recomputation
+    noise: str
+    assumptions: tuple[Assumption, ...] = Field(min_length=1)
+    data_accesses: tuple[DataAccess, ...] = Field(min_length=1)
+    evidence: str
+    scope: Scope
+    retention: str
+    lifetime: Lifetime | None
+    lifetime_note: str
+    linked_datasets: tuple[str, ...] | None
+    linked_note: str
+    policy: Policy
+    public_data: PublicData
+    hyperparameters: Hyperparameters
+    caveats: tuple[str, ...] = Field(min_length=1)
+    audit: Audit
+    limits: tuple[str, ...] = Field(min_length=1)
+
+
+class IndexEntry(_Frozen):
+    """Where a required field stands."""
+
+    field: str
+    title: str
+    paths: tuple[str, ...]
+
+
+class Seal(_Frozen):
+    """F26. Whether the report is as it was written."""
+
+    scheme: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    account_entries: int | None = Field(
+        description="Length of the account's journal when the report was written; for the owner."
+    )
+    account_head: str | None = Field(description="Hash of its last entry then; for the owner.")
+
+
+class ReportDocument(_Frozen):
+    """A privacy report. Losses are rounded up, what remains is rounded down."""
+
+    format: Literal["datalens-report/3"]
+    view: Literal["owner", "releasable"]
+    synthetic: Literal[True]
+    product: ProductSection
+    date: datetime.date
+    contact: str = Field(min_length=1)
+    dataset: DatasetSection
+    index: tuple[IndexEntry, ...] = Field(min_length=1)
+    summary: tuple[str, ...] = Field(min_length=1)
+    usefulness: tuple[str, ...]
+    measures_notice: str
+    measures: tuple[MeasureSection, ...]
+    per_class: tuple[ClassFigure, ...]
+    unavailable: tuple[Unavailable, ...]
+    privacy: PrivacySection
+    method: MethodSection
+    seal: Seal
+    signature: Signature | None = Field(description="By the installation that made the report.")
+
+    @model_validator(mode="after")
+    def _others_see_nothing_private(self) -> ReportDocument:
+        if self.view == "releasable":
+            if self.per_class or self.unavailable or not all(one.releasable for one in self.measures):
+                raise ValueError("a releasable report holds a figure that is for the owner")
+            if any(one is not None for one in self._of_the_account()):
+                raise ValueError("a releasable report tells of the account, which is for the owner")
+        return self
+
+    def _of_the_account(self) -> tuple[object, ...]:
+        """What changes if another upload shares a record with this one."""
+        account = (self.seal.account_entries, self.seal.account_head, self.dataset.fingerprint.value)
+        opened_on = _DATE.fullmatch(self.privacy.policy.set_on)
+        return (*account, opened_on, self.privacy.lifetime, self.privacy.linked_datasets)
+
+
+def seal_of(content: dict[str, Any]) -> str:
+    """SHA-256 over everything but the seal and the signature."""
+    sealed = {key: value for key, value in content.items() if key not in ("seal", MEMBER)}
+    canonical = json.dumps(sealed, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def check(content: bytes) -> None:
+    """Refuse a report that is not complete, or not as it was written.
+
+    Args:
+        content: Of the JSON file.
+
+    Raises:
+        ReportIncomplete: With the first thing that is missing or wrong.
+    """
+    try:
+        given = json.loads(content)
+        document = ReportDocument.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise ReportIncomplete(f"The report of this job is not complete: {place}: {first['msg']}.") from error
+    except ValueError as error:
+        raise ReportIncomplete("The report of this job is not JSON.") from error
+    # Also members that a model would fill in by a default have to be there.
+    if document.model_dump(mode="json") != given:
+        raise ReportIncomplete("The report of this job is not complete: a member is missing.")
+    if document.seal.sha256 != seal_of(given):
+        raise ReportIncomplete("The report of this job was changed after it was sealed.")
+    try:
+        signer(content)
+    except SignatureInvalid as error:
+        raise ReportIncomplete("The report of this job was changed after it was signed.") from error
+
+
+def json_schema() -> dict[str, Any]:
+    """The published JSON Schema: every member is required, none is added."""
+    schema = ReportDocument.model_json_schema(mode="serialization")
+    for model in (schema, *schema["$defs"].values()):
+        if "properties" in model:
+            # Also where a model knows a default: whoever reads the report does not.
+            model["required"] = list(model["properties"])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:datalens-service:privacy-report:3",
+        **schema,
+    }

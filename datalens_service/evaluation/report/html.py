@@ -1,0 +1,144 @@
+"""The report as one HTML page that needs nothing else: style, drawings and pictures are inside.
+
+A page is rendered from a view (`owner_view` or `releasable_view`) and pictures of released images, never from the
+report itself: what the view leaves out cannot appear.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from datalens_service.evaluation.measures import EXTRACTOR_TITLES, written
+from datalens_service.evaluation.report.bars import Bar, Figure, accuracy_bars, figure_bars
+from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
+from datalens_service.evaluation.report.charts import Spent, epsilon_delta_curve, epsilon_over_releases
+from datalens_service.evaluation.report.galleries import neighbour_gallery, sample_gallery
+from datalens_service.evaluation.report.pictures import Pictures
+from datalens_service.evaluation.report.summary import right_guesses, shown
+
+# Columns of the table of releases; whatever else describes a mechanism is listed below its name.
+_COLUMNS: Final = frozenset(
+    {"mechanism", "name", "count", "noise_stddev", "sensitivity_squared", "units_zero_out", "units_replace_one"}
+    | {"units_zero_out_total", "units_replace_one_total"}
+)
+_HINTS: Final = {
+    "fid": "lower is closer",
+    "kid": "lower is closer",
+    "precision": "higher is better",
+    "recall": "higher is better",
+    "score": "higher is better",
+}
+
+
+def owner_html(report: Report, pictures: Pictures | None = None) -> str:
+    """The page for the owner of the private images, with every figure.
+
+    Args:
+        report: Of a finished job.
+        pictures: Of released images.
+    """
+    return page(owner_view(report), pictures)
+
+
+def releasable_html(report: Report, pictures: Pictures | None = None) -> str:
+    """The page that may be passed on: no figure in it is private or for the owner.
+
+    Args:
+        report: Of a finished job.
+        pictures: Of released images.
+    """
+    return page(releasable_view(report), pictures)
+
+
+def page(view: dict[str, Any], pictures: Pictures | None) -> str:
+    """The page of a view; the JSON twin of the same view says the same."""
+    environment = Environment(
+        loader=PackageLoader("datalens_service.evaluation.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(shown=shown, right_guesses=right_guesses, written=written)
+    environment.filters.update(parameters=_parameters, grouped=_grouped, pretty=_pretty)
+    # Every drawing escapes its own texts.
+    drawings = {name: Markup(svg) for name, svg in _drawings(view, pictures).items()}  # noqa: S704
+    return environment.get_template("report.html.j2").render(
+        view=view,
+        privacy=view["privacy"],
+        schema=view["dataset"]["public_schema"],
+        drawings=drawings,
+        utility=[measure for measure in view["measures"] if measure["basis"] is None],
+        fidelity=_by_extractor(view["measures"]),
+        extractors=EXTRACTOR_TITLES,
+    )
+
+
+def _drawings(view: dict[str, Any], pictures: Pictures | None) -> dict[str, str]:
+    privacy = view["privacy"]
+    headline, delta = privacy["headline"], privacy["delta"]
+    point = headline["points"][0]
+    path = [Spent(step["releases"], step["epsilon"]) for step in privacy["spend"]]
+    drawings = {
+        "bars": accuracy_bars(_accuracies(view["measures"])),
+        "curve": epsilon_delta_curve(headline["mu"], point["epsilon"], point["delta"]),
+        "spend": epsilon_over_releases(path, privacy["epsilon_limit"], delta),
+    }
+    for extractor, measures in _by_extractor(view["measures"]).items():
+        title = f"Fidelity under the {EXTRACTOR_TITLES[extractor]}"
+        drawings[extractor] = figure_bars(f"fidelity-{extractor}", title, [_figure(one) for one in measures])
+    if pictures is not None:
+        names = view["dataset"]["public_schema"]["class_names"]
+        drawings["samples"] = sample_gallery(pictures, names)
+        drawings["neighbours"] = neighbour_gallery(pictures, names)
+    return drawings
+
+
+def _accuracies(measures: list[dict[str, Any]]) -> list[Bar]:
+    return [
+        Bar(measure["title"], measure["value"], measure["spread"], measure["name"].removesuffix("_resnet"))
+        for measure in measures
+        if measure["unit"] == "percent" and measure["basis"] is None
+    ]
+
+
+def _by_extractor(measures: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Fidelity figures, those of each extractor apart: their scales have nothing to do with each other."""
+    groups = {
+        extractor: [one for one in measures if one["basis"] is not None and one["name"].endswith(f"_{extractor}")]
+        for extractor in EXTRACTOR_TITLES
+    }
+    return {extractor: group for extractor, group in groups.items() if group}
+
+
+def _figure(measure: dict[str, Any]) -> Figure:
+    rows = {
+        "synthetic": (measure["value"], "accuracy"),
+        "class averages": (measure["floor"], "floor"),
+        "other real images": (measure["ceiling"], "ceiling"),
+    }
+    there = [(label, value, kind) for label, (value, kind) in rows.items() if value is not None]
+    return Figure(
+        title=measure["title"].partition(",")[0],
+        hint=_HINTS[measure["name"].partition("_")[0]],
+        rows=tuple(Bar(label, value, None, kind) for label, value, kind in there),
+        values=tuple(written(value, measure["unit"]) for _, value, _ in there),
+    )
+
+
+def _parameters(mechanism: dict[str, Any]) -> str:
+    """What the columns of the table do not show, as text."""
+    return ", ".join(f"{key} {value}" for key, value in mechanism.items() if key not in _COLUMNS)
+
+
+def _grouped(fraction: str) -> str:
+    """A whole number with its thousands set apart; a fraction as it is."""
+    return f"{int(fraction):,}" if fraction.isdigit() else fraction
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)

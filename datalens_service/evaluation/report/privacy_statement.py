@@ -1,0 +1,263 @@
+"""The privacy part of a report: what was charged, what it means at several δ, and what it does not cover.
+
+Every number is a function of public parameters and of the ledger; no private record enters. Losses are rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from scipy.special import ndtr, ndtri
+
+from datalens_service.errors import LedgerCorrupt
+from datalens_service.evaluation.report import phrases
+from datalens_service.evaluation.report.spending import CurvePoint, SpendPoint, curve, spend_path
+from datalens_service.mechanisms import AnyMechanism
+from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, mu_of_units, round_up
+
+Tier = Literal["strong", "reasonable", "none"]
+
+_SMALL_DELTA = 1e-6
+_STRONG, _REASONABLE = 1.0, 10.0
+_ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Release(_Frozen):
+    """`count` equal releases of one mechanism."""
+
+    mechanism: AnyMechanism = Field(discriminator="name")
+    count: int = Field(default=1, ge=1)
+
+    def units(self, relation: NeighboringRelation) -> int:
+        """Ledger units of all of them."""
+        return self.count * self.mechanism.cost(relation)
+
+    @property
+    def label(self) -> str:
+        """Its name in the ledger."""
+        return self.mechanism.label()
+
+    @property
+    def units_each(self) -> int:
+        """What one of them costs under zero-out."""
+        return self.mechanism.cost()
+
+
+class Point(_Frozen):
+    """One point of the ε-δ curve; ε is rounded up."""
+
+    chosen: str = Field(description="Why this δ.")
+    delta: float
+    epsilon: float
+
+
+class Guarantee(_Frozen):
+    """What the charged units bound under one neighbouring relation; every figure is rounded up."""
+
+    relation: NeighboringRelation
+    meaning: str
+    units: int = Field(description="Charged, in 1e-15 of μ².")
+    mu: float = Field(description="Parameter of the Gaussian trade-off curve.")
+    points: tuple[Point, ...] = Field(description="ε at the requested δ, at 1e-6 and at n^-1.1.")
+    membership_advantage: float = Field(description="Largest true minus false positive rate of any attack.")
+    true_positive_rate_at_0_1_percent: float = Field(description="Largest at a false positive rate of 0.1 %.")
+    true_positive_rate_at_1_percent: float = Field(description="Largest at a false positive rate of 1 %.")
+    curve: tuple[CurvePoint, ...] = Field(description="ε over δ; all pairs hold at once.")
+
+    @property
+    def epsilon(self) -> float:
+        """ε at the requested δ."""
+        return self.points[0].epsilon
+
+
+class Lifetime(_Frozen):
+    """The data set's account over all its jobs, deleted ones included, as ε at the account's δ. For the owner."""
+
+    limit: float
+    spent: float = Field(description="Rounded up.")
+    reserved: float = Field(default=0.0, description="Of jobs that still run, rounded up.")
+    remaining: float = Field(description="Rounded down.")
+    delta: float
+    linked: bool = Field(default=False, description="Whether other uploads share records with this one.")
+
+
+class Scope(_Frozen):
+    """What the guarantee is about, in plain sentences."""
+
+    public: tuple[str, ...]
+    covered: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    released: tuple[str, ...]
+    never_released: tuple[str, ...]
+
+    @classmethod
+    def of(cls, unit: str, records_per_unit: int) -> Scope:
+        """The sentences with the owner's word for one privacy unit."""
+        grouped = phrases.GROUPED if records_per_unit > 1 else ()
+        return cls(
+            public=phrases.about((*phrases.PUBLIC, *grouped), unit, records_per_unit),
+            covered=phrases.about(phrases.COVERED, unit),
+            not_covered=phrases.about(phrases.NOT_COVERED, unit),
+            released=phrases.about(phrases.RELEASED, unit),
+            never_released=phrases.about(phrases.NEVER_RELEASED, unit),
+        )
+
+
+class PrivacyStatement(_Frozen):
+    """Everything a reader needs to judge and to recompute the guarantee of one job."""
+
+    setting: str = phrases.SETTING
+    unit: str
+    unit_declared_by: Literal["owner"] = "owner"
+    num_units: int
+    records_per_unit: int = Field(default=1, description="Most training images of one unit, declared.")
+    delta: float
+    delta_times_units: float = Field(description="n·δ, rounded up.")
+    epsilon_limit: float
+    limit_units: int
+    headline: Guarantee
+    replace_one: Guarantee
+    tier: Tier
+    tier_meaning: str
+    releases: tuple[Release, ...]
+    spend: tuple[SpendPoint, ...] = Field(description="The account release by release, thinned out.")
+    accountant: str = phrases.ACCOUNTANT
+    noise: str = phrases.NOISE
+    evidence: str = phrases.EVIDENCE
+    scope: Scope
+    retention: str = phrases.RETENTION
+    lifetime: Lifetime | None = Field(description="None in a copy to pass on, and for a run without a service.")
+
+
+def privacy_statement(
+    *,
+    releases: Sequence[Release],
+    units_charged: int,
+    epsilon_limit: float,
+    limit_units: int,
+    delta: float,
+    num_units: int,
+    unit: str,
+    records_per_unit: int = 1,
+    lifetime: Lifetime | None = None,
+) -> PrivacyStatement:
+    """The privacy part of the report of one job.
+
+    Args:
+        releases: Releases that were made, in order.
+        units_charged: What the ledger says under zero-out; more than the releases cost if a crash lost one.
+        epsilon_limit: What the job might spend at δ.
+        limit_units: The same in ledger units.
+        delta: Requested δ.
+        num_units: n, public.
+        unit: The owner's word for one privacy unit.
+        records_per_unit: Most training images of one unit, public.
+        lifetime: The account of the data set.
+
+    Raises:
+        LedgerCorrupt: Less was charged than the releases cost.
+    """
+    deltas = _deltas(delta, num_units)
+    headline = _guarantee(_ZERO_OUT, units_charged, deltas, unit)
+    tier = tier_of(headline.epsilon)
+    return PrivacyStatement(
+        unit=unit,
+        num_units=num_units,
+        records_per_unit=records_per_unit,
+        delta=delta,
+        delta_times_units=math.ceil(Fraction(repr(delta)) * num_units * 10**6) / 10**6,
+        epsilon_limit=epsilon_limit,
+        limit_units=limit_units,
+        headline=headline,
+        replace_one=_guarantee(_REPLACE_ONE, _replace_one_units(releases, units_charged), deltas, unit),
+        tier=tier,
+        tier_meaning=phrases.TIERS[tier],
+        releases=tuple(releases),
+        spend=spend_path(releases, units_charged, delta),
+        scope=Scope.of(unit, records_per_unit),
+        lifetime=lifetime,
+    )
+
+
+def first_releases(releases: Sequence[Release], steps: int) -> tuple[Release, ...]:
+    """The part of a plan that was carried out: its first `steps` releases."""
+    made = []
+    for release in releases:
+        count = min(release.count, steps)
+        if count:
+            made.append(release.model_copy(update={"count": count}))
+        steps -= count
+    return tuple(made)
+
+
+def tier_of(epsilon: float) -> Tier:
+    """Band of ε that is commonly named strong, reasonable, or neither."""
+    if epsilon <= _STRONG:
+        return "strong"
+    return "reasonable" if epsilon <= _REASONABLE else "none"
+
+
+def true_positive_rate(mu: float, false_positive_rate: float) -> float:
+    """Largest true positive rate of any membership attack on a μ-GDP release, rounded up to four digits.
+
+    Dong, Roth & Su 2022, Section 2: the Gaussian trade-off curve, Φ(Φ⁻¹(FPR) + μ).
+    """
+    return min(1.0, round_up(float(ndtr(ndtri(false_positive_rate) + mu)), 4))
+
+
+def membership_advantage(mu: float) -> float:
+    """Largest difference of true and false positive rate, 2Φ(μ/2) − 1, rounded up to four digits."""
+    return min(1.0, round_up(2 * float(ndtr(mu / 2)) - 1, 4))
+
+
+def _deltas(requested: float, num_units: int) -> dict[float, str]:
+    """Every δ of interest, with the reason for it; δ may have been requested to be one of the others."""
+    small = num_units**-1.1
+    # Three digits, so that what is shown is what was used.
+    below_small = requested if requested == small else _round_down_significant(small)
+    reasons = {requested: "requested"}
+    reasons.setdefault(_SMALL_DELTA, "one in a million")
+    reasons.setdefault(below_small, "n^-1.1, rounded down")
+    return reasons
+
+
+def _guarantee(relation: NeighboringRelation, units: int, deltas: dict[float, str], unit: str) -> Guarantee:
+    mu = round_up(mu_of_units(units), 6)
+    return Guarantee(
+        relation=relation,
+        meaning=phrases.RELATIONS[relation].replace("{unit}", unit),
+        units=units,
+        mu=mu,
+        points=tuple(
+            Point(chosen=chosen, delta=delta, epsilon=round_up(epsilon_of_units(units, delta)))
+            for delta, chosen in deltas.items()
+        ),
+        membership_advantage=membership_advantage(mu),
+        true_positive_rate_at_0_1_percent=true_positive_rate(mu, 0.001),
+        true_positive_rate_at_1_percent=true_positive_rate(mu, 0.01),
+        curve=curve(units),
+    )
+
+
+def _replace_one_units(releases: Sequence[Release], units_charged: int) -> int:
+    """Units under replace-one; a charge whose release was lost is taken at the worst factor of any release."""
+    costs = [(release.units(_ZERO_OUT), release.units(_REPLACE_ONE)) for release in releases]
+    lost = units_charged - sum(zero_out for zero_out, _ in costs)
+    if lost < 0:
+        raise LedgerCorrupt("The ledger holds less than the releases of this job cost.")
+    worst = max((Fraction(replace_one, zero_out) for zero_out, replace_one in costs), default=Fraction(1))
+    return sum(replace_one for _, replace_one in costs) + math.ceil(lost * worst)
+
+
+def _round_down_significant(value: float) -> float:
+    """Three significant digits, rounded down: a δ that is shown exactly as it was used."""
+    exponent = math.floor(math.log10(value)) - 2
+    return float(f"{math.floor(value / 10**exponent)}e{exponent}")

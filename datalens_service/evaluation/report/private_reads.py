@@ -1,0 +1,204 @@
+"""Every way in which this product reads private images: who sees what depends on them, and where it happens.
+
+The table in each report is made from this registry. Tests walk the routes of the service and the modules of the
+program, and fail on a read that is not registered (`tests/api/test_private_reads.py`,
+`tests/evaluation/test_private_reads.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+Status = Literal["charged", "post-processing", "owner only, not charged", "not covered", "none"]
+Audience = Literal["owner", "owner and operators", "nobody"]
+
+TUNING: Final = (
+    "Not charged. Presets read public values only. If somebody chose parameters after looking at results on the "
+    "private images, that look is outside the budget."
+)
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """Public facts about a job that decide which reads it has.
+
+    Attributes:
+        served: Whether it belongs to a service, with addresses and pages; False for `datalens train`.
+        measured: Whether figures were asked for.
+        holdout: Whether a data set was named that is set aside.
+    """
+
+    served: bool
+    measured: bool
+    holdout: bool
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any], *, served: bool) -> JobFacts:
+        """The facts of a job.
+
+        Args:
+            spec: Of the job, as JSON.
+            served: Whether it belongs to a service.
+        """
+        evaluation = spec.get("evaluation", {})
+        measured = bool(evaluation.get("enabled", False))
+        return cls(served, measured, measured and evaluation.get("holdout") is not None)
+
+
+def _always(_facts: JobFacts) -> bool:
+    return True
+
+
+def _served(facts: JobFacts) -> bool:
+    return facts.served
+
+
+def _measured(facts: JobFacts) -> bool:
+    return facts.measured
+
+
+def _with_holdout(facts: JobFacts) -> bool:
+    return facts.holdout
+
+
+@dataclass(frozen=True)
+class PrivateRead:
+    """One way in which private images are read.
+
+    Attributes:
+        access: Its name in reports.
+        status: What it is to the guarantee.
+        audience: Who sees what depends on the images, beyond what the guarantee covers.
+        what: What is read and what becomes of it.
+        otherwise: What a report says where `happens` is false.
+        happens: Whether a job has it.
+        modules: Where records are read for it.
+        operations: Operation ids, of the REST API and of pages, that read records or show what depends on them.
+    """
+
+    access: str
+    status: Status
+    audience: Audience
+    what: str
+    otherwise: str = ""
+    happens: Callable[[JobFacts], bool] = _always
+    modules: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
+
+
+# The owner's report: as a file, in the list of files, and framed by a page.
+_OWNERS_REPORT: Final = ("getJobReport", "getJobArtifact", "listJobArtifacts", "showJobReport")
+_NOT_SERVED: Final = "No service has these images, so there is no page and no address that shows any of them."
+_NOT_MEASURED: Final = "The job was asked to measure nothing."
+
+PRIVATE_READS: Final = (
+    PrivateRead(
+        access="training",
+        status="charged",
+        audience="nobody",
+        what="The releases listed here, each charged before its noise was drawn.",
+        modules=(
+            "datalens_service.methods.guided",
+            "datalens_service.methods.record_sums",
+            "datalens_service.methods.datalens.teacher_pool",
+            "datalens_service.methods.datalens.distributed",
+            "workers.job.execute",
+        ),
+    ),
+    PrivateRead(
+        access="figures on test images",
+        status="owner only, not charged",
+        audience="owner",
+        what="Accuracy, also of each class with its number of test images. Covered by the guarantee, and in both "
+        "copies, only if the owner declared the test images public.",
+        otherwise=_NOT_MEASURED,
+        happens=_measured,
+        modules=("datalens_service.evaluation.metrics.reference", "datalens_service.evaluation.evaluate"),
+        operations=_OWNERS_REPORT,
+    ),
+    PrivateRead(
+        access="floors and ceiling on training images",
+        status="owner only, not charged",
+        audience="owner",
+        what="What noisy averages, noisy moments and the real training images would reach. The noise of the floors "
+        "is for comparison; they are neither released nor charged.",
+        otherwise=_NOT_MEASURED,
+        happens=_measured,
+        modules=("datalens_service.evaluation.evaluate", "workers.job.run_evaluation"),
+        operations=_OWNERS_REPORT,
+    ),
+    PrivateRead(
+        access="fidelity",
+        status="owner only, not charged",
+        audience="owner",
+        what="Distances to test images, to images set aside or to training images, as the settings say. Covered by "
+        "the guarantee, and in both copies, only on test images that the owner declared public.",
+        otherwise=_NOT_MEASURED,
+        happens=_measured,
+        modules=("datalens_service.evaluation.metrics.reference",),
+        operations=_OWNERS_REPORT,
+    ),
+    PrivateRead(
+        access="accuracy on a data set that was set aside",
+        status="charged",
+        audience="nobody",
+        what="A noisy count, charged to the budget of that data set; without enough budget there is none.",
+        otherwise="None was named.",
+        happens=_with_holdout,
+        modules=("workers.job.holdout",),
+    ),
+    PrivateRead(
+        access="samples, pictures, nearest neighbours and more images",
+        status="post-processing",
+        audience="nobody",
+        what="Drawn from the released generator, and compared with each other only. No private image is read.",
+    ),
+    PrivateRead(
+        access="reading the upload",
+        status="owner only, not charged",
+        audience="owner",
+        what="The service shows whoever may upload: the number of records in each class, how many records have the "
+        "pixels of another one, what was read otherwise than expected, and the names of files that cannot "
+        "be used. It does so until the data set is deleted.",
+        otherwise=_NOT_SERVED,
+        happens=_served,
+        modules=("datalens_service.data.sandbox.decode", "datalens_service.data.sandbox.sandbox",
+                 "datalens_service.cli.train", "datalens_service.cli.demo", "datalens_service.cli.local",
+                 "datalens_service.cli.plan", "datalens_service.data.readers.base", "datalens_service.data.dataset",
+                 "datalens_service.data.stored_dataset", "datalens_service.data.untrusted.images",
+                 "datalens_service.data.schema_inference"),
+        operations=("createDataset", "getDatasetValidation", "showDataset"),
+    ),
+    PrivateRead(
+        access="pictures of the upload",
+        status="owner only, not charged",
+        audience="owner",
+        what="The service shows whoever may upload the first images of each class, unchanged, until the data set is "
+        "deleted.",
+        otherwise=_NOT_SERVED,
+        happens=_served,
+        modules=("api.routes.datasets",),
+        operations=("getDatasetPreview", "showDataset"),
+    ),
+    PrivateRead(
+        access="recognising records that come again",
+        status="not covered",
+        audience="owner and operators",
+        what="Keyed fingerprints of the records tell which uploads share one, so that these share a budget. The owner "
+        "is told, and keys that may read budgets see a shared one. No record and no fingerprint is shown, and nothing "
+        "that may be passed on depends on it.",
+        otherwise="A run without a service has one data set only.",
+        happens=_served,
+        modules=("datalens_service.services.ingestion", "datalens_service.cli.local"),
+        operations=("createDataset", "getDatasetPrivacy", "listDatasetPrivacyEntries", "showDataset", "getJobBundle",
+                    "getJobReport", "getJobArtifact", "listJobArtifacts"),
+    ),
+    PrivateRead(
+        access="trials before this job",
+        status="not covered",
+        audience="nobody",
+        what=TUNING,
+    ),
+)  # fmt: skip

@@ -1,0 +1,76 @@
+"""What a report means, in sentences for somebody who has never heard of ε."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, Decimal, localcontext
+from typing import Final
+
+from datalens_service.evaluation.measures import Measure
+from datalens_service.evaluation.report.privacy_statement import PrivacyStatement
+
+_SIMPLER: Final[dict[str, str]] = {
+    "floor_averages": "one noisy average image per class",
+    "floor_moments": "noisy means and covariances",
+}
+
+
+def summary(method: str, privacy: PrivacyStatement) -> list[str]:
+    """What was made and what is promised; public.
+
+    Args:
+        method: Name of the method.
+        privacy: The privacy part of the report.
+    """
+    headline, replaced, unit = privacy.headline, privacy.replace_one, privacy.unit
+    return [
+        f"These images are synthetic: a generator drew them. It learned from {privacy.num_units:,} private {unit}s "
+        f"by the method “{method}” and under differential privacy.",
+        f"The guarantee: somebody studies the generator and its images and has to tell whether one given {unit} took "
+        f"part, both being equally likely before. Whatever else they know, they are right in at most "
+        f"{right_guesses(headline.membership_advantage)} of 100 cases. A coin is right in 50.",
+        f"In numbers: ε = {shown(headline.epsilon)} at δ = {shown(privacy.delta)} for {headline.meaning}, and "
+        f"ε = {shown(replaced.epsilon)} at the same δ for {replaced.meaning}. {privacy.tier_meaning}",
+    ]
+
+
+def usefulness(measures: Sequence[Measure]) -> list[str]:
+    """What the figures say about using the images; as private as the figures it is given."""
+    value: dict[str, float] = {measure.name: measure.value for measure in measures}
+    if "accuracy" not in value:
+        return []
+    sentences = [
+        f"A classifier that has seen only synthetic images labels {value['accuracy']:.1f} % of the real test images "
+        "correctly."
+    ]
+    if "ceiling" in value:
+        sentences.append(f"Trained on the real images, the same classifier reaches {value['ceiling']:.1f} %.")
+    floors = {name: value[name] for name in _SIMPLER if name in value}
+    return sentences + ([_against(value["accuracy"], floors)] if floors else [])
+
+
+def right_guesses(advantage: float) -> str:
+    """Right guesses out of 100 at a membership advantage, prior one half."""
+    return f"{50 + 50 * advantage:.2f}".rstrip("0").rstrip(".")
+
+
+def shown(number: float) -> str:
+    """δ or ε for reading, rounded up to three significant digits at least: 1e-5, 5.55e-6, 0.9999, 12.3457."""
+    exact = Decimal(repr(number))
+    with localcontext(prec=max(3, 5 + exact.adjusted()), rounding=ROUND_CEILING):
+        rounded = (+exact).normalize()
+    if rounded.adjusted() >= -3:
+        return f"{rounded:f}"
+    digits = "".join(map(str, rounded.as_tuple().digits))
+    return f"{digits[0]}{'.' * (len(digits) > 1)}{digits[1:]}e{rounded.adjusted()}"
+
+
+def _against(accuracy: float, floors: dict[str, float]) -> str:
+    best = max(floors, key=lambda name: floors[name])
+    if accuracy > floors[best]:
+        return f"The simpler release of {_SIMPLER[best]} reaches {floors[best]:.1f} % at the same budget."
+    return (
+        f"That is no better than the simpler release of {_SIMPLER[best]}, which reaches {floors[best]:.1f} % at the "
+        "same budget: for training classifiers, this generator adds nothing. More images, a larger ε or another "
+        "method may help."
+    )

@@ -1,0 +1,203 @@
+"""The journal as a chain: what one entry says, how it seals the one before it, and what a whole chain adds up to.
+
+    hash = SHA-256(canonical JSON of all other fields, which include the previous hash)
+
+So nothing can be altered, removed from the middle, inserted or reordered without breaking a link, and whoever
+holds an earlier head (`seq`, `hash`) can tell that the chain was not rewritten since. No database here: the same
+code checks an exported journal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC
+from enum import StrEnum
+from typing import Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from datalens_service.errors import LedgerCorrupt
+
+GENESIS = "0" * 64
+_LABEL = re.compile(r"epsilon=([0-9.e+-]+) delta=([0-9.e+-]+)")
+
+
+class EntryKind(StrEnum):
+    """What an entry does to the account."""
+
+    OPEN = "open"
+    """The account exists with a limit of `units`; always and only the first entry."""
+    RAISE = "raise"
+    """The owner raised the limit by `units`; what was spent stays spent."""
+    JOIN = "join"
+    """Another data set shares records with the account and is paid by it from now on."""
+    RESERVE = "reserve"
+    """`units` are set aside for a job."""
+    CHARGE = "charge"
+    """`units` of the job's reservation are spent; written before anything is drawn."""
+    RECOVERED = "recovered"
+    """`units` that the log outside the database knows as charged and the database did not."""
+    SETTLE = "settle"
+    """`units` that a job reserved and did not spend return; its end."""
+    DELETE = "delete"
+    """The records of a data set were deleted; what was spent on them stays spent."""
+
+
+class Entry(BaseModel):
+    """One sealed line of the journal."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
+
+    account_id: str
+    seq: int = Field(ge=1)
+    kind: str
+    dataset_id: str | None = None
+    job_id: str | None = None
+    step: int | None = None
+    label: str = ""
+    units: int = Field(default=0, ge=0)
+    lease_token: int | None = None
+    at: AwareDatetime
+    recovers: str | None = Field(default=None, description="Hash of the lost entry that this one books again.")
+    previous_hash: str
+    hash: str
+
+    @classmethod
+    def sealed(cls, **fields: Any) -> Entry:
+        """The entry of `fields` (all but `hash`) with its hash."""
+        draft = cls(**fields, hash="")
+        return draft.model_copy(update={"hash": draft.computed_hash()})
+
+    def computed_hash(self) -> str:
+        """Hash that the other fields call for."""
+        fields = self.model_dump(exclude={"hash"})
+        fields["at"] = self.at.astimezone(UTC).isoformat(timespec="microseconds")
+        canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@dataclass
+class Balance:
+    """What a chain adds up to, entry by entry.
+
+    Attributes:
+        limit: Units the account holds.
+        reserved: Units set aside and not spent, per job; 0 after a job is settled.
+        charged: Units spent, per job; recovered charges of unknown jobs count under their id as well.
+        head_seq: Number of the last entry.
+        head_hash: Its hash.
+        budget: ε and δ as the first entry or the last raise names them.
+    """
+
+    limit: int = 0
+    reserved: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    charged: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    head_seq: int = 0
+    head_hash: str = GENESIS
+    budget: str = ""
+
+    @property
+    def total_reserved(self) -> int:
+        """Units set aside for all jobs."""
+        return sum(self.reserved.values())
+
+    @property
+    def total_charged(self) -> int:
+        """Units spent by all jobs."""
+        return sum(self.charged.values())
+
+    def add(self, entry: Entry) -> None:
+        """Follow one entry.
+
+        Raises:
+            LedgerCorrupt: It does not fit behind the previous ones; its number is in the sentence and in `extra`.
+        """
+        self._check_link(entry)
+        self.head_seq, self.head_hash = entry.seq, entry.hash
+        self._book(entry)
+        if any(units < 0 for units in self.reserved.values()):
+            raise broken(entry.account_id, entry.seq, "spends or returns more than its job reserved")
+        if self.total_reserved + self.total_charged > self.limit:
+            raise broken(entry.account_id, entry.seq, "exceeds the limit of the account")
+
+    def _check_link(self, entry: Entry) -> None:
+        if entry.seq != self.head_seq + 1:
+            raise broken(entry.account_id, self.head_seq + 1, "is missing")
+        if entry.hash != entry.computed_hash():
+            raise broken(entry.account_id, entry.seq, "was altered: its content does not match its hash")
+        if entry.previous_hash != self.head_hash:
+            raise broken(entry.account_id, entry.seq, "does not follow the entry before it")
+        if (entry.kind == EntryKind.OPEN) != (entry.seq == 1):
+            raise broken(entry.account_id, entry.seq, "opens an account in the wrong place")
+
+    def _book(self, entry: Entry) -> None:
+        job = entry.job_id or ""
+        match entry.kind:
+            case EntryKind.OPEN:
+                self.limit, self.budget = entry.units, entry.label
+            case EntryKind.RAISE:
+                self._raise_limit(entry)
+            case EntryKind.RESERVE:
+                self.reserved[job] += entry.units
+            case EntryKind.CHARGE:
+                self.reserved[job] -= entry.units
+                self.charged[job] += entry.units
+            case EntryKind.RECOVERED:
+                self.reserved[job] -= min(entry.units, self.reserved[job])
+                self.charged[job] += entry.units
+            case EntryKind.SETTLE:
+                self.reserved[job] -= entry.units
+            case EntryKind.JOIN | EntryKind.DELETE:
+                pass
+            case _:
+                raise broken(entry.account_id, entry.seq, "is of an unknown kind")
+
+    def _raise_limit(self, entry: Entry) -> None:
+        """A raise adds something, names a larger ε, and leaves δ as it is."""
+        (epsilon, delta), (before, same) = _budget(entry.label), _budget(self.budget)
+        if entry.units < 1 or epsilon <= before or delta != same:
+            raise broken(entry.account_id, entry.seq, "does not raise the limit")
+        self.limit += entry.units
+        self.budget = entry.label
+
+
+def follow(entries: Iterable[Entry]) -> Balance:
+    """Walk through a whole chain.
+
+    Args:
+        entries: All entries of one account, in the order of `seq`.
+
+    Raises:
+        LedgerCorrupt: Names the first entry that is missing, altered, out of place or over the limit.
+    """
+    balance = Balance()
+    for entry in entries:
+        balance.add(entry)
+    return balance
+
+
+def broken(account_id: str, seq: int, complaint: str) -> LedgerCorrupt:
+    """The error that names entry `seq`."""
+    return LedgerCorrupt(
+        f"Entry {seq} of account {account_id} {complaint}; nothing may be released from it.",
+        extra={"account_id": account_id, "entry": seq},
+    )
+
+
+def budget_label(epsilon: float, delta: float) -> str:
+    """Label of the first entry: binds ε and δ of the account into its chain."""
+    return f"epsilon={epsilon!r} delta={delta!r}"
+
+
+def _budget(label: str) -> tuple[float, float]:
+    """ε and δ of a label; what is none holds nothing."""
+    found = _LABEL.fullmatch(label)
+    try:
+        return (float(found[1]), float(found[2])) if found else (0.0, 0.0)
+    except ValueError:
+        return 0.0, 0.0

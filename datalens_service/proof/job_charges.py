@@ -1,0 +1,113 @@
+"""The charges of one job as a chain of their own: what its proof holds in place of the account's journal.
+
+    hash = SHA-256(canonical JSON of all other fields, which include the previous hash)
+
+The chain begins with a hash of the job's id and counts from 1, so that it tells nothing of the account: no number, hash
+or entry of the journal is in it, nor whether other jobs or uploads share the account. No database here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC
+from typing import Any, Final, Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from datalens_service.errors import LedgerCorrupt
+from datalens_service.proof.hash_chain import Entry, EntryKind
+
+LARGEST_UNITS: Final = 2**63 - 1
+"""What a database counts up to; keeps the numbers of a forged proof printable."""
+
+SPENDS: Final = (EntryKind.CHARGE, EntryKind.RECOVERED)
+"""Entries of a journal that spend."""
+
+_CHAIN: Final = "datalens-charges/1"
+
+
+class Charge(BaseModel):
+    """One sealed charge of a job."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    number: int = Field(ge=1, description="Within the job, in order.")
+    kind: Literal["charge", "recovered"] = Field(
+        description="`recovered`: booked again from the log outside the database, after the database was restored."
+    )
+    step: int | None = Field(description="Of the plan.")
+    label: str = Field(description="Of the mechanism.")
+    units: int = Field(ge=0, le=LARGEST_UNITS, description="In 1e-15 of μ².")
+    minute: AwareDatetime = Field(description="When it was booked; never finer.")
+    previous_hash: str
+    hash: str
+
+    @classmethod
+    def sealed(cls, **fields: Any) -> Self:
+        """The charge of `fields` (all but `hash`) with its hash."""
+        draft = cls(**fields, hash="")
+        return draft.model_copy(update={"hash": draft.computed_hash()})
+
+    def computed_hash(self) -> str:
+        """Hash that the other fields call for."""
+        fields = self.model_dump(exclude={"hash"})
+        return _digest({**fields, "minute": self.minute.astimezone(UTC).isoformat(timespec="microseconds")})
+
+
+def chain_charges(job_id: str, journal: Iterable[Entry]) -> tuple[Charge, ...]:
+    """The charges of a job, numbered from 1 and sealed onto each other.
+
+    Args:
+        job_id: The job.
+        journal: Of its account, oldest first; entries of other jobs leave no trace.
+    """
+    charges: list[Charge] = []
+    previous = genesis(job_id)
+    for entry in journal:
+        if entry.job_id == job_id and entry.kind in SPENDS:
+            charges.append(_charge(entry, len(charges) + 1, previous))
+            previous = charges[-1].hash
+    return tuple(charges)
+
+
+def check_charges(job_id: str, charges: Sequence[Charge]) -> None:
+    """Refuse a chain that is not whole.
+
+    Raises:
+        LedgerCorrupt: Names the first charge that is missing, altered or out of place.
+    """
+    previous = genesis(job_id)
+    for number, charge in enumerate(charges, start=1):
+        if charge.number != number:
+            raise LedgerCorrupt(f"Charge {number} of the job is missing.")
+        if charge.hash != charge.computed_hash():
+            raise LedgerCorrupt(f"Charge {number} of the job was altered: its content does not match its hash.")
+        if charge.previous_hash != previous:
+            raise LedgerCorrupt(f"Charge {number} of the job does not follow the charge before it.")
+        if charge.minute.second or charge.minute.microsecond:
+            raise LedgerCorrupt(f"Charge {number} of the job is dated finer than to the minute.")
+        previous = charge.hash
+
+
+def genesis(job_id: str) -> str:
+    """What the first charge of a job is sealed onto."""
+    return _digest({"chain": _CHAIN, "job_id": job_id})
+
+
+def _charge(entry: Entry, number: int, previous_hash: str) -> Charge:
+    return Charge.sealed(
+        number=number,
+        kind=entry.kind,
+        step=entry.step,
+        label=entry.label,
+        units=entry.units,
+        minute=entry.at.replace(second=0, microsecond=0),
+        previous_hash=previous_hash,
+    )
+
+
+def _digest(fields: dict[str, Any]) -> str:
+    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()

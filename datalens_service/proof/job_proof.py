@@ -1,0 +1,163 @@
+"""What a succeeded job leaves for `datalens verify`: two files, each for one audience.
+
+    privacy.json         proof of one job: card, plan and the charges of that job. Anybody may have it.
+    account-proof.json   card, plan and the whole journal of the account that paid: for the owner alone, because it
+                         tells what other jobs spent, and whether another upload shares a record with this one.
+
+No database here: the journal is handed in, and `bundle_verification.py` reads nothing but a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from datalens_service.evaluation.report.build import Product, Report
+from datalens_service.evaluation.report.card import Card
+from datalens_service.evaluation.report.privacy_statement import Release
+from datalens_service.privacy.accounting import epsilon_of_units, round_up
+from datalens_service.proof.hash_chain import Balance, Entry, follow
+from datalens_service.proof.job_charges import LARGEST_UNITS, SPENDS, Charge, chain_charges
+from datalens_service.signatures import Signature
+
+PROOF_FORMAT: Final = "datalens-bundle/2"
+PROOF_FILE: Final = "privacy.json"
+ACCOUNT_FORMAT: Final = "datalens-bundle/1"
+ACCOUNT_FILE: Final = "account-proof.json"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Payment(NamedTuple):
+    """What a job paid for one release, as either file has it.
+
+    Attributes:
+        name: Of the charge or entry, for sentences.
+        step: Of the plan.
+        label: Of the mechanism.
+        units: In 1e-15 of μ².
+    """
+
+    name: str
+    step: int | None
+    label: str
+    units: int
+
+
+class _Recomputable(_Frozen):
+    """What both files hold: whatever concerns both is added here."""
+
+    format: str
+    product: Product
+    job_id: str
+    card: Card
+    plan: tuple[Release, ...] = Field(min_length=1, description="All releases that were planned, in order.")
+    signature: Signature | None = Field(default=None, description="By the installation; None before it is handed out.")
+
+
+class JobProof(_Recomputable):
+    """`privacy.json`. A function of released values and of what the owner declared public."""
+
+    format: Literal["datalens-bundle/2"] = PROOF_FORMAT
+    charges: tuple[Charge, ...] = Field(min_length=1, description="Of this job, in order.")
+    head: str = Field(description="Hash of the last charge.")
+
+    @classmethod
+    def of(cls, account_proof: AccountProof) -> JobProof:
+        """The part of the owner's file that is about the job."""
+        charges = chain_charges(account_proof.job_id, account_proof.entries)
+        return cls(
+            product=account_proof.product,
+            job_id=account_proof.job_id,
+            card=account_proof.card,
+            plan=account_proof.plan,
+            charges=charges,
+            head=charges[-1].hash,
+        )
+
+    @property
+    def payments(self) -> tuple[Payment, ...]:
+        """Of the job, in order."""
+        return tuple(Payment(f"Charge {one.number}", one.step, one.label, one.units) for one in self.charges)
+
+
+class Head(_Frozen):
+    """Where the chain ends; whoever notes it can tell later that the chain was not rewritten."""
+
+    seq: int = Field(ge=1)
+    hash: str
+
+
+class AccountFacts(_Frozen):
+    """What the journal adds up to."""
+
+    id: str
+    epsilon: float = Field(gt=0, description="Lifetime limit at δ.")
+    delta: float = Field(gt=0, lt=1)
+    epsilon_spent: float = Field(ge=0, description="Of everything charged, rounded up.")
+    limit_units: int = Field(ge=0, le=LARGEST_UNITS)
+    reserved_units: int = Field(ge=0, le=LARGEST_UNITS)
+    charged_units: int = Field(ge=0, le=LARGEST_UNITS)
+    head: Head
+
+    @classmethod
+    def of(cls, account_id: str, epsilon: float, delta: float, balance: Balance) -> AccountFacts:
+        """The account at the end of its journal."""
+        return cls(
+            id=account_id,
+            epsilon=epsilon,
+            delta=delta,
+            epsilon_spent=round_up(epsilon_of_units(balance.total_charged, delta)),
+            limit_units=balance.limit,
+            reserved_units=balance.total_reserved,
+            charged_units=balance.total_charged,
+            head=Head(seq=balance.head_seq, hash=balance.head_hash),
+        )
+
+
+class AccountProof(_Recomputable):
+    """`account-proof.json`, and `privacy.json` of earlier versions. For the owner alone."""
+
+    format: Literal["datalens-bundle/1"] = ACCOUNT_FORMAT
+    account: AccountFacts
+    entries: tuple[Entry, ...] = Field(min_length=1, description="The whole journal up to now, oldest first.")
+
+    @property
+    def payments(self) -> tuple[Payment, ...]:
+        """Of the job, in order."""
+        spends = (entry for entry in self.entries if entry.job_id == self.job_id and entry.kind in SPENDS)
+        return tuple(Payment(f"Entry {entry.seq}", entry.step, entry.label, entry.units) for entry in spends)
+
+
+Proof = JobProof | AccountProof
+"""Whatever `datalens verify` reads."""
+
+
+def account_proof_of(
+    job_id: str, report: Report, entries: Iterable[Entry], epsilon: float, delta: float
+) -> AccountProof:
+    """Put the owner's file of a job together; `JobProof.of` makes the other one from it.
+
+    Args:
+        job_id: The job; it has made all its releases.
+        report: Of the job. Only what is on its card enters, and the plan.
+        entries: The whole journal of the account that paid, oldest first.
+        epsilon: Lifetime budget of the account.
+        delta: Of the account.
+
+    Raises:
+        LedgerCorrupt: The journal does not add up.
+    """
+    journal = tuple(entries)
+    return AccountProof(
+        product=report.product,
+        job_id=job_id,
+        card=Card.of(report),
+        plan=report.method.plan,
+        account=AccountFacts.of(journal[0].account_id, epsilon, delta, follow(journal)),
+        entries=journal,
+    )

@@ -1,0 +1,297 @@
+"""Does a proof hold together? Checked from the file alone, one line per claim.
+
+ε is recomputed by dp_accounting from the parameters of the mechanisms (privacy/recomputation.py), not by the
+accountant that charged them. A proof may come from anybody: nothing in it is trusted. Both files of `bundle.py` are
+read; what is about the job is checked by the same lines in either.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from datalens_service.errors import InvalidInput, LedgerCorrupt
+from datalens_service.evaluation.report.card import CardMechanism
+from datalens_service.evaluation.report.privacy_statement import Release, first_releases, tier_of
+from datalens_service.mechanisms import AnyMechanism
+from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.privacy.recomputation import (
+    LARGEST_EPSILON,
+    RESOLUTION,
+    GaussianReleases,
+    composed_epsilon,
+    discrete_releases,
+)
+from datalens_service.proof.hash_chain import budget_label, follow
+from datalens_service.proof.input_file import proof_in
+from datalens_service.proof.job_charges import check_charges
+from datalens_service.proof.job_proof import ACCOUNT_FORMAT, PROOF_FORMAT, AccountProof, JobProof, Payment, Proof
+from datalens_service.proof.signature_check import SIGNATURE, Line, signature_line
+from datalens_service.signatures import PublicKey
+
+_ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
+
+_UNIT: Final = Fraction(1, 10**15)
+# A stated ε is rounded up to four digits and comes from charges rounded up to whole units.
+_ROUNDING: Final = 1e-3
+_MU_ROUNDING: Final = Fraction(1, 10**6) + Fraction(1, 10**12)
+
+_NOT_VERIFIED: Final = (
+    "That the program ran as the proof says: these releases, with exactly this noise, and nothing else.",
+    "That the sensitivity of each mechanism is what its parameters say: docs/mechanisms has the proofs.",
+    "That no unit was in the input twice, and that the number of units is the declared one.",
+    "That the same records have no other account, in another installation or another folder.",
+    "That the files beside this proof came from this job.",
+)
+NOT_VERIFIED_OF_JOB: Final = (
+    *_NOT_VERIFIED,
+    "That no charge of the job was left out and the rest chained anew, beyond what the card and the plan show.",
+    "The lifetime of the account: it is not in this file. Whoever holds several releases from the same records adds "
+    "up their μ²; the owner has the journal, account-proof.json.",
+)
+NOT_VERIFIED_OF_ACCOUNT: Final = (
+    *_NOT_VERIFIED,
+    "That the chain was not rewritten as a whole: compare its head with one that you noted earlier.",
+    "That other jobs of the account paid what their mechanisms cost: their own proofs say it.",
+)
+
+
+class Verdict(BaseModel):
+    """What was verified, line by line, and what cannot be."""
+
+    model_config = ConfigDict(frozen=True)
+
+    given: str = Field(description="What the file is, and for whom.")
+    holds: bool = Field(description="Whether no line contradicts.")
+    contradiction: str | None = Field(description="The first one; nothing behind it was checked.")
+    lines: tuple[Line, ...]
+    not_verified: tuple[str, ...]
+
+
+def verify(content: bytes, key: PublicKey | None = None) -> Verdict:
+    """Check a proof from the outside in, up to the first contradiction.
+
+    Args:
+        content: Of the file.
+        key: Of whom the proof has to be; None accepts any signature, and none.
+
+    Raises:
+        InvalidInput: It is something else; the sentence names it, and the file to give instead.
+        WorkerUnavailable: dp_accounting is not installed.
+    """
+    file = proof_in(content)
+    kind = _KINDS[file.format]
+    lines = _checked(kind, file.content)
+    if lines[-1].status == "holds":
+        lines.append(signature_line(file.content, key))
+    unreached = [_FORM, *kind.checks, SIGNATURE][len(lines) :]
+    last = lines[-1]
+    # A proof that nobody signed, given without a key, is as good as the way it came.
+    holds = last.status != "contradiction"
+    return Verdict(
+        given=kind.given,
+        holds=holds,
+        contradiction=None if holds else f"{last.check}: {last.finding}",
+        lines=(*lines, *(Line(check=check, status="not checked", finding="") for check in unreached)),
+        not_verified=kind.not_verified,
+    )
+
+
+def _checked(kind: _Kind, content: bytes) -> list[Line]:
+    """Lines up to the first contradiction."""
+    try:
+        proof = _parsed(kind.model, content)
+    except LedgerCorrupt as error:
+        return [Line(check=_FORM, status="contradiction", finding=error.detail)]
+    lines = [Line(check=_FORM, status="holds", finding=f"{proof.format}, of job {proof.job_id}.")]
+    for check, examine in kind.checks.items():
+        lines.append(_line(check, examine, proof))
+        if lines[-1].status != "holds":
+            break
+    return lines
+
+
+def _parsed(model: type[Proof], content: bytes) -> Proof:
+    try:
+        return model.model_validate_json(content, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise LedgerCorrupt(f"At {place}: {first['msg']}.") from error
+    except ArithmeticError as error:
+        raise LedgerCorrupt("A number is beyond what any job has.") from error
+
+
+def _line(check: str, examine: Callable[[Any], str], proof: Proof) -> Line:
+    try:
+        return Line(check=check, status="holds", finding=examine(proof))
+    except (LedgerCorrupt, InvalidInput) as error:
+        return Line(check=check, status="contradiction", finding=error.detail)
+    except (ArithmeticError, ValueError):
+        # Integers of thousands of digits overflow floats (the one) or cannot be printed (the other).
+        return Line(check=check, status="contradiction", finding="A number is beyond what any job has.")
+
+
+def _charge_chain(proof: JobProof) -> str:
+    """Every charge seals the one before it, and the last one is the head."""
+    check_charges(proof.job_id, proof.charges)
+    if proof.charges[-1].hash != proof.head:
+        raise LedgerCorrupt(f"The charges end with number {len(proof.charges)}, which is not the stated head.")
+    return f"{len(proof.charges):,} charges, each sealed onto the one before it; the last is {proof.head}."
+
+
+def _chain(proof: AccountProof) -> str:
+    """Every entry seals the one before it, and the last one is the head."""
+    head, end = proof.account.head, follow(proof.entries)
+    if (end.head_seq, end.head_hash) != (head.seq, head.hash):
+        raise LedgerCorrupt(f"The entries end with number {end.head_seq}, which is not the stated head {head.seq}.")
+    if {entry.account_id for entry in proof.entries} != {proof.account.id}:
+        raise LedgerCorrupt("The entries are not all of the stated account.")
+    return f"{head.seq:,} entries, each sealed onto the one before it; the last is {head.hash}."
+
+
+def _totals(proof: AccountProof) -> str:
+    """Limit, reserved and charged units are what the entries add up to."""
+    account, balance = proof.account, follow(proof.entries)
+    if balance.budget != budget_label(account.epsilon, account.delta):
+        raise LedgerCorrupt("The first entry names another ε and δ than the account.")
+    totals = {
+        "limit": (account.limit_units, balance.limit),
+        "reserved": (account.reserved_units, balance.total_reserved),
+        "charged": (account.charged_units, balance.total_charged),
+    }
+    for name, (stated, added) in totals.items():
+        if stated != added:
+            raise LedgerCorrupt(f"The account states {stated:,} units as {name}; its entries add up to {added:,}.")
+    spent = f"{account.charged_units:,} units charged and {account.reserved_units:,} reserved"
+    return f"{spent}, of a limit of {account.limit_units:,}."
+
+
+def _card(proof: Proof) -> str:
+    """The card says what the plan and the charges say."""
+    privacy = proof.card.privacy
+    charged = sum(paid.units for paid in proof.payments)
+    if proof.card.product != proof.product:
+        raise LedgerCorrupt("The card names another product or version than the proof.")
+    if privacy.units != charged:
+        raise LedgerCorrupt(f"The card states {privacy.units:,} units; {charged:,} were charged to the job.")
+    made = first_releases(proof.plan, _steps_made(proof))
+    if privacy.mechanisms != tuple(CardMechanism.of(release) for release in made):
+        raise LedgerCorrupt("The mechanisms on the card are not the first ones of the plan.")
+    bounds = privacy.records_per_unit, privacy.classes_per_unit
+    if not all(release.mechanism.covers_whole_units(*bounds) for release in made):
+        raise LedgerCorrupt("The mechanisms are not priced for units of as many records and classes as the card says.")
+    mu_squared = Fraction(privacy.mu) ** 2
+    if not mu_squared >= charged * _UNIT > (Fraction(privacy.mu) - _MU_ROUNDING) ** 2:
+        raise LedgerCorrupt(f"The card states μ = {privacy.mu:g}, which is not the root of its units.")
+    if privacy.tier != tier_of(privacy.epsilon):
+        raise LedgerCorrupt(f"An ε of {privacy.epsilon:g} is not in the tier {privacy.tier!r}.")
+    return f"{_steps_made(proof):,} releases by mechanisms of the plan; {charged:,} units; μ = {privacy.mu:g}."
+
+
+def _charges(proof: Proof) -> str:
+    """Every release was paid, and every charge is at least Δ²/(σ² − 9) of μ² for each query of a unit."""
+    for payment in proof.payments:
+        mechanism = _planned(proof, payment).mechanism
+        if payment.label != mechanism.label():
+            raise LedgerCorrupt(f"{payment.name} pays for {payment.label}; the plan has {mechanism.label()} there.")
+        cost = _gaussian(mechanism, _ZERO_OUT, 1).mu_squared
+        if payment.units * _UNIT < cost:
+            raise LedgerCorrupt(
+                f"{payment.name} is of {payment.units:,} units for step {payment.step}; its mechanism costs "
+                f"{float(cost / _UNIT):,.0f}."
+            )
+    paid = {payment.step for payment in proof.payments}
+    unpaid = next((step for step in range(_steps_made(proof)) if step not in paid), None)
+    if unpaid is not None:
+        raise LedgerCorrupt(f"Step {unpaid} was released without a charge.")
+    return f"{len(proof.payments):,} charges, none below what σ and Δ of its mechanism cost."
+
+
+def _job_epsilon(proof: Proof) -> str:
+    privacy = proof.card.privacy
+    return _recomputed("the job", _releases(proof, _ZERO_OUT), privacy.delta, privacy.epsilon)
+
+
+def _replace_one_epsilon(proof: Proof) -> str:
+    # A charge whose release was lost counts there at the worst factor of any mechanism: more is no contradiction.
+    privacy = proof.card.privacy
+    releases = _releases(proof, _REPLACE_ONE)
+    return _recomputed("replacing a unit", releases, privacy.delta, privacy.epsilon_replace_one, exactly=False)
+
+
+def _lifetime_epsilon(proof: AccountProof) -> str:
+    account = proof.account
+    spent = [GaussianReleases(1 / (account.charged_units * _UNIT), 1)] if account.charged_units else []
+    return _recomputed("the account", spent, account.delta, account.epsilon_spent)
+
+
+def _recomputed(
+    what: str, releases: Sequence[GaussianReleases], delta: float, stated: float, *, exactly: bool = True
+) -> str:
+    if stated > LARGEST_EPSILON:
+        return f"ε of {what} is stated as {stated:g}, which promises nothing; not recomputed."
+    composed = composed_epsilon(releases, delta)
+    if composed > stated + RESOLUTION:
+        raise LedgerCorrupt(f"ε of {what} at δ = {delta:g} is {composed:.5f}, above the stated {stated:g}.")
+    if exactly and composed < stated - _ROUNDING:
+        raise LedgerCorrupt(f"ε of {what} at δ = {delta:g} is {composed:.5f}, not the stated {stated:g}.")
+    return f"ε of {what} at δ = {delta:g} is {composed:.5f} by dp_accounting; stated: {stated:g}."
+
+
+def _steps_made(proof: Proof) -> int:
+    return sum(mechanism.count for mechanism in proof.card.privacy.mechanisms)
+
+
+def _planned(proof: Proof, payment: Payment) -> Release:
+    """The release of the plan that a charge is for."""
+    step = -1 if payment.step is None else payment.step
+    for release in proof.plan:
+        if 0 <= step < release.count:
+            return release
+        step -= release.count
+    raise LedgerCorrupt(f"{payment.name} pays for a step that was not planned.")
+
+
+def _releases(proof: Proof, relation: NeighboringRelation) -> list[GaussianReleases]:
+    """One release per charge: also those that a crash lost after they were paid, because they may have been drawn."""
+    paid = Counter(_planned(proof, payment) for payment in proof.payments)
+    return [_gaussian(release.mechanism, relation, count) for release, count in paid.items()]
+
+
+def _gaussian(mechanism: AnyMechanism, relation: NeighboringRelation, count: int) -> GaussianReleases:
+    queries = count * mechanism.queries_per_unit(relation)
+    return discrete_releases(mechanism.sensitivity_squared(relation), mechanism.noise_stddev, queries)
+
+
+class _Kind(NamedTuple):
+    """How one format is checked."""
+
+    given: str
+    model: type[Proof]
+    checks: Mapping[str, Callable[[Any], str]]
+    not_verified: tuple[str, ...]
+
+
+_FORM: Final = "form"
+_OF_JOB: Final[dict[str, Callable[[Any], str]]] = {
+    "card": _card,
+    "charges": _charges,
+    "job": _job_epsilon,
+    "replace one": _replace_one_epsilon,
+}
+_KINDS: Final = {
+    PROOF_FORMAT: _Kind(
+        "proof of one job, publishable", JobProof, {"chain": _charge_chain, **_OF_JOB}, NOT_VERIFIED_OF_JOB
+    ),
+    ACCOUNT_FORMAT: _Kind(
+        "journal of an account, for the owner",
+        AccountProof,
+        {"chain": _chain, "totals": _totals, **_OF_JOB, "lifetime": _lifetime_epsilon},
+        NOT_VERIFIED_OF_ACCOUNT,
+    ),
+}

@@ -1,0 +1,43 @@
+"""Raising a lifetime budget: an act of the owner with a reason, on the account's journal and on the audit journal."""
+
+from __future__ import annotations
+
+from datalens_service.store.access import access_log
+from datalens_service.store.database import Database
+from datalens_service.store.ledger import ledger
+from datalens_service.store.ledger.account_summary import Statement, account_of, of_account
+from datalens_service.store.tables import DatasetRow
+
+
+def raise_budget(database: Database, dataset_id: str, epsilon: float, *, reason: str, actor: str) -> Statement:
+    """Let the account of a data set hold more from now on; both journals tell of it, or nothing happened.
+
+    The reason stays on the audit journal: that of the account is public.
+
+    Args:
+        database: Where.
+        dataset_id: Whose account.
+        epsilon: Lifetime budget from now on, above the present one.
+        reason: Why, for whoever reads the audit journal.
+        actor: Id of the API key.
+
+    Raises:
+        NotFound: No such data set.
+        StateConflict: The account holds as much already.
+        InvalidSpec: More than the ledger can count.
+        LedgerCorrupt: The account is frozen because it does not add up.
+    """
+    with database.transaction() as session:
+        account = ledger.lock_account(session, account_of(session, dataset_id).id)
+        tenant_id = session.get_one(DatasetRow, dataset_id).tenant_id
+        before = account.epsilon
+        ledger.raise_limit(session, account, dataset_id, epsilon)
+        access_log.append(
+            session,
+            tenant_id,
+            actor=actor,
+            action="raiseDatasetPrivacy",
+            object_id=dataset_id,
+            detail=f"epsilon {before!r} to {epsilon!r} at delta {account.delta!r}: {reason}",
+        )
+        return of_account(account)

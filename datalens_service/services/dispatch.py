@@ -1,0 +1,123 @@
+"""Telling workers that there is a job. The database is the truth: a lost message costs time, a double one nothing.
+
+Workers look for jobs whose message was lost themselves (`workers/process/requeue.py`), so nothing is repeated here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from datalens_service.errors import WorkerUnavailable
+from datalens_service.settings import Settings
+from datalens_service.spec import Device
+
+if TYPE_CHECKING:
+    import celery
+
+TASK: Final = "datalens.run_job"
+_BROKER_SECONDS: Final = 5
+_log = structlog.get_logger("datalens.dispatch")
+
+
+class Dispatcher(Protocol):
+    """How a queued job reaches a worker."""
+
+    def stop(self) -> None:
+        """Close what it holds open."""
+
+    def queue(self, device: Device) -> str | None:
+        """Where a job for this device waits; None, where any worker may take it."""
+
+    def submitted(self, job_id: str, queue: str | None = None) -> None:
+        """A job was committed. Never raises: the job is there whether or not a message is."""
+
+    def check(self) -> None:
+        """Whether a message would get through.
+
+        Raises:
+            WorkerUnavailable: It would not.
+        """
+
+
+class LocalDispatcher:
+    """For the supervisor, which polls the database: there is nothing to send."""
+
+    def stop(self) -> None:
+        """Nothing is open."""
+
+    def queue(self, device: Device) -> str | None:
+        """The supervisor takes them all."""
+        return None
+
+    def submitted(self, job_id: str, queue: str | None = None) -> None:
+        """The supervisor will see it."""
+
+    def check(self) -> None:
+        """There is nothing that could be away."""
+
+
+class CeleryDispatcher:
+    """For Celery workers: one message per job.
+
+    Args:
+        broker_url: Redis.
+        queue: For jobs that name no device.
+    """
+
+    def __init__(self, broker_url: str, queue: str) -> None:
+        self._queue = queue
+        self._celery = _celery(broker_url)
+
+    def stop(self) -> None:
+        """Close the connections to the broker."""
+        self._celery.close()
+
+    def queue(self, device: Device) -> str | None:
+        """The queue named like the device, or the default one."""
+        return self._queue if device is Device.AUTO else device.value
+
+    def submitted(self, job_id: str, queue: str | None = None) -> None:
+        """Send the id; if the broker is away, a worker will find the job."""
+        try:
+            self._celery.send_task(TASK, [job_id], queue=queue or self._queue, retry=False)
+        except Exception as error:  # noqa: BLE001 - kombu hands out errors of whatever transport it uses
+            _log.warning("not sent", job_id=job_id, error=type(error).__name__)
+
+    def check(self) -> None:
+        """Whether the broker answers.
+
+        Raises:
+            WorkerUnavailable: It does not.
+        """
+        try:
+            with self._celery.connection_for_write() as connection:
+                connection.ensure_connection(max_retries=1, interval_start=0, timeout=_BROKER_SECONDS)
+        except Exception as error:
+            raise WorkerUnavailable("The broker does not answer; look at DATALENS_BROKER_URL and at Redis.") from error
+
+
+def dispatcher_for(settings: Settings) -> Dispatcher:
+    """The dispatcher of the executor that the settings name."""
+    if settings.executor == "celery" and settings.broker_url:
+        return CeleryDispatcher(settings.broker_url, settings.queue)
+    return LocalDispatcher()
+
+
+def _celery(broker_url: str) -> celery.Celery:
+    """A sender. Celery is imported here alone, so that the embedded default does without it."""
+    import celery
+
+    sender = celery.Celery("datalens", broker=broker_url, set_as_current=False)
+    sender.conf.update(
+        task_ignore_result=True,
+        # A request must not hang on a broker that does not answer: workers look after what was not sent.
+        broker_transport_options={
+            "socket_timeout": _BROKER_SECONDS,
+            "socket_connect_timeout": _BROKER_SECONDS,
+            "max_retries": 1,
+            "interval_start": 0.1,
+        },
+    )
+    return sender

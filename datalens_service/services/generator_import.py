@@ -1,0 +1,116 @@
+"""Generators that somebody brings along: data, never code.
+
+A file is taken if safetensors reads it, its header names a kind and a schema that this product knows, and a process
+of its own draws an image of each class from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+from safetensors import SafetensorError
+
+from datalens_service.errors import InvalidInput
+from datalens_service.models.generators.generator import Generator
+from datalens_service.services.synthetic_files import draw
+from datalens_service.store.database import Database
+from datalens_service.store.disk import translated
+from datalens_service.store.jobs import generators
+from datalens_service.store.jobs.generators import StoredGenerator
+
+MAXIMUM_BYTES: Final = 2**28
+_ORIGIN: Final = "imported: this service did not train it, and no account here covers it"
+
+
+def register(database: Database, data_dir: Path, path: Path, tenant_id: str, name: str | None) -> StoredGenerator:
+    """Check a file and keep it.
+
+    Args:
+        database: Where it is registered.
+        data_dir: The file goes to its folder `generators`.
+        path: safetensors, as `Generator.save` wrote it.
+        tenant_id: Whose it is.
+        name: For people; None takes the id.
+
+    Raises:
+        InvalidInput: Not a generator of this product, or too large.
+        StoreUnavailable: The disk did not take it.
+        WorkerUnavailable: This machine cannot draw from it.
+    """
+    if path.stat().st_size > MAXIMUM_BYTES:
+        raise InvalidInput(f"The file is larger than {MAXIMUM_BYTES // 2**20} MiB.")
+    content = path.read_bytes()
+    card = _card(_loaded(path))
+    _try(path, card)
+    generator_id = generators.new_id()
+    place, card_place = file_of(data_dir, generator_id), card_of(data_dir, generator_id)
+    try:
+        with translated("The generator could not be kept; free the disk of data_dir."):
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            place.write_bytes(content)
+            card_place.write_text(json.dumps(card))
+        digest = hashlib.sha256(content).hexdigest()
+        return generators.add_imported(
+            database, generator_id, tenant_id, name=name or generator_id, card=card, sha256=digest
+        )
+    except BaseException:
+        place.unlink(missing_ok=True)
+        card_place.unlink(missing_ok=True)
+        raise
+
+
+def file_of(data_dir: Path, generator_id: str) -> Path:
+    """Where an imported generator lies."""
+    return data_dir.absolute() / "generators" / f"{generator_id}.safetensors"
+
+
+def card_of(data_dir: Path, generator_id: str) -> Path:
+    """Where its card lies, for whoever draws from it."""
+    return file_of(data_dir, generator_id).with_suffix(".json")
+
+
+def remove(database: Database, data_dir: Path, generator_id: str) -> bool:
+    """Forget an imported generator; False for one that a job made.
+
+    Raises:
+        NotFound: There is none.
+    """
+    if not generators.delete_imported(database, generator_id):
+        return False
+    file_of(data_dir, generator_id).unlink(missing_ok=True)
+    card_of(data_dir, generator_id).unlink(missing_ok=True)
+    return True
+
+
+def _loaded(path: Path) -> Generator:
+    try:
+        return Generator.load(path)
+    except (SafetensorError, InvalidInput, ValidationError, KeyError, ValueError, TypeError) as error:
+        raise InvalidInput("The file is not a generator that this product has exported as safetensors.") from error
+
+
+def _card(generator: Generator) -> dict[str, Any]:
+    return {
+        "origin": _ORIGIN,
+        "kind": generator.kind,
+        "schema": generator.schema.model_dump(mode="json"),
+        "synthetic": True,
+    }
+
+
+def _try(path: Path, card: dict[str, Any]) -> None:
+    """Draw once from it, in a process of its own: whatever breaks there breaks nothing here."""
+    with tempfile.TemporaryDirectory() as folder:
+        card_path = Path(folder) / "card.json"
+        card_path.write_text(json.dumps(card))
+        try:
+            draw(path, card_path, 1, "npz", 0, Path(folder) / "one.npz")
+        except ChildProcessError as error:
+            raise InvalidInput(
+                "No image can be drawn from this generator; its numbers do not fit its header."
+            ) from error

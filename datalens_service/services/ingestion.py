@@ -1,0 +1,212 @@
+"""From an uploaded file to a registered data set: all of it, or nothing that stays."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from datalens_service.data.notices import Notice, Notices
+from datalens_service.data.sandbox.decode import Counts
+from datalens_service.data.sandbox.sandbox import Confinement, Decoded, decode
+from datalens_service.errors import NotFound
+from datalens_service.services.dataset_declaration import DatasetForm
+from datalens_service.settings import Settings
+from datalens_service.store.database import Database
+from datalens_service.store.datasets import datasets, joining, validations
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
+from datalens_service.store.datasets.joining import Joined
+from datalens_service.store.datasets.upload_sessions import partial_files
+from datalens_service.store.datasets.validations import Intake
+from datalens_service.store.disk import translated
+
+_NOT_KEPT: Final = "The records could not be kept; free the disk of data_dir."
+
+
+class Registered(NamedTuple):
+    """A new data set.
+
+    Attributes:
+        dataset: As it is stored.
+        counts: Of its records. Private.
+        notices: What its owner should know of how it was read, and what it shares. Private.
+        joined: The account that pays for it, if it is one of before. Private.
+    """
+
+    dataset: StoredDataset
+    counts: Counts
+    notices: tuple[Notice, ...]
+    joined: Joined | None
+
+
+class Removed(NamedTuple):
+    """What is left of a deleted data set: at least one of the two.
+
+    Attributes:
+        dataset: Its tombstone, if it ever was ready.
+        intake: How it came, without its report.
+    """
+
+    dataset: StoredDataset | None
+    intake: Intake | None
+
+
+def register(
+    database: Database,
+    settings: Settings,
+    path: Path,
+    form: DatasetForm,
+    *,
+    tenant_id: str,
+    dataset_id: str | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Registered:
+    """Check an upload, keep its records, and open or join the account that pays for them.
+
+    Args:
+        database: Where it is registered.
+        settings: The records go to the folder `datasets` of data_dir; limits of the process that reads the file.
+        path: The file; contents decide the format.
+        form: Budget, name and classes.
+        tenant_id: Whose records they are.
+        dataset_id: Of the new data set; None draws one.
+        stopping: Asked now and then; True gives up.
+
+    Raises:
+        InvalidDataset: The file is not a usable labelled image set (`sandbox.Refused`: with its bad files).
+        InvalidSpec: ε is missing, or δ is not below 1/n.
+        NotFound: The tenant does not have the data set that `form.account` names.
+        StateConflict: The records have a budget already, another than the one named.
+        InsufficientStorage: A disk is full.
+        StoreUnavailable: Disk or database did not take it, or the service stops.
+    """
+    dataset_id = dataset_id or datasets.new_id()
+    folder = records_folder(settings.data_dir) / dataset_id
+    with translated(_NOT_KEPT), _locked(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
+        try:
+            confinement = Confinement(settings.decode_memory_bytes, settings.decode_seconds)
+            found = decode(
+                path,
+                scratch,
+                confinement,
+                class_names=form.classes,
+                units=form.units,
+                public_test=bool(form.public_test),
+                leave_out_constant_images=bool(form.leave_out_constant_images),
+                stopping=stopping,
+            )
+            found.records.rename(folder)
+            links = Notices()
+            dataset = _registered(database, dataset_id, folder, found, form, tenant_id, links)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+    notices = (*found.notices, *links.collected())
+    return Registered(dataset, found.counts, notices, joining.joined(database, dataset.id, dataset.known_records))
+
+
+def records_folder(data_dir: Path) -> Path:
+    """Where records lie, one folder per data set."""
+    return data_dir.absolute() / "datasets"
+
+
+def remove(database: Database, artifacts: ArtifactStore, data_dir: Path, dataset_id: str) -> Removed:
+    """Delete a data set, its records, its report and what its jobs made for the owner alone. Repeatable.
+
+    What was spent on the records stays spent, and what was released stays released. An upload that is being read,
+    or cannot be used, goes as well.
+
+    Raises:
+        StateConflict: A job on it has not ended.
+        NotFound: No such data set.
+        StoreUnavailable: A file could not be removed.
+    """
+    try:
+        dataset = datasets.delete(database, dataset_id)
+    except NotFound:
+        dataset = None
+    intake = validations.delete(database, dataset_id)
+    if dataset is not None:
+        remove_records(dataset)
+        artifacts.delete_private(dataset_id)
+    elif intake is None:
+        raise NotFound("There is no such data set.")
+    if intake is not None and intake.upload_id is not None:
+        (partial_files(data_dir) / intake.upload_id).unlink(missing_ok=True)
+    return Removed(dataset, intake)
+
+
+def remove_records(dataset: StoredDataset) -> None:
+    """Remove the records of a data set that was deleted. Repeatable."""
+    shutil.rmtree(dataset.records_path, ignore_errors=True)
+
+
+def remove_leftovers(database: Database, artifacts: ArtifactStore, data_dir: Path) -> None:
+    """Remove private files that a killed process left: registered never, or deleted already.
+
+    Leaves records alone while any process is registering an upload.
+    """
+    for dataset_id in datasets.deleted(database):
+        artifacts.delete_private(dataset_id)
+    folder = records_folder(data_dir)
+    with suppress(BlockingIOError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        for path in folder.iterdir():
+            # An unfinished folder is named `.ds_…-…` until it is complete.
+            if path.name.startswith((".ds_", "ds_")) and not _in_use(database, path):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path, kind: int) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / ".lock").open("w") as file:
+        fcntl.flock(file, kind)
+        yield
+
+
+def _in_use(database: Database, path: Path) -> bool:
+    try:
+        return datasets.get(database, path.name).state is DatasetState.READY
+    except NotFound:
+        return False
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """The one place that the process which reads the file can write to; on the same disk as the records."""
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent, ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def _registered(
+    database: Database,
+    dataset_id: str,
+    folder: Path,
+    found: Decoded,
+    form: DatasetForm,
+    tenant_id: str,
+    notices: Notices,
+) -> StoredDataset:
+    # The partition key is drawn by the store and never written beside the records.
+    dataset = found.dataset
+    return datasets.create(
+        database,
+        dataset_id=dataset_id,
+        name=form.name or dataset_id,
+        schema=dataset.schema,
+        images=dataset.train.images,
+        units=dataset.train.units,
+        format=found.format,
+        has_test=dataset.test is not None,
+        records_path=str(folder),
+        epsilon=form.epsilon,
+        delta=form.delta,
+        account=form.account,
+        tenant_id=tenant_id,
+        notices=notices,
+    )

@@ -1,0 +1,108 @@
+"""What an operator watches: jobs by state, the queues, the pace of releases, and the accounts. Public numbers only.
+
+Everything is read from the database when it is asked for, so every replica of the API gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import utc_now
+from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.store.database import Database
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger.account_summary import Statement, of_account
+from datalens_service.store.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow
+
+_MINUTE = timedelta(minutes=1)
+_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Jobs that wait in one queue.
+
+    Attributes:
+        queue: Its name; empty where any worker may take them.
+        jobs: How many.
+        oldest_seconds: Since the first of them was submitted.
+    """
+
+    queue: str
+    jobs: int
+    oldest_seconds: float
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The service at one moment.
+
+    Attributes:
+        jobs: How many per state; states without jobs included.
+        waiting: The queues in which jobs wait.
+        steps_per_second: Releases charged in the last whole minute; the public journals tell no finer times.
+        entries: Lines of all journals; only ever grows.
+        frozen_accounts: Accounts that release nothing.
+        accounts: Statement per data set that is not deleted.
+    """
+
+    jobs: dict[str, int]
+    waiting: tuple[Waiting, ...]
+    steps_per_second: float
+    entries: int
+    frozen_accounts: int
+    accounts: dict[str, Statement]
+
+
+def overview(database: Database, *, now: datetime | None = None) -> Overview:
+    """Read everything at one moment.
+
+    Args:
+        database: Of the service.
+        now: For tests; the present by default.
+
+    Raises:
+        StoreUnavailable: The database does not answer.
+    """
+    now = now or utc_now()
+    with database.session() as session:
+        accounts = session.scalars(select(AccountRow)).all()
+        return Overview(
+            jobs=_by_state(session),
+            waiting=_waiting(session, now),
+            steps_per_second=_charges_of_minute(session, now - _MINUTE) / _MINUTE.total_seconds(),
+            entries=sum(account.head_seq for account in accounts),
+            frozen_accounts=sum(account.frozen_reason is not None for account in accounts),
+            accounts=_statements(session, accounts),
+        )
+
+
+def _by_state(session: Session) -> dict[str, int]:
+    counted = session.execute(select(JobRow.state, func.count()).group_by(JobRow.state))
+    return {state.value: 0 for state in JobState} | dict(counted.all())
+
+
+def _waiting(session: Session, now: datetime) -> tuple[Waiting, ...]:
+    query = select(JobRow.queue, func.count(), func.min(JobRow.created_at)).where(JobRow.state == JobState.QUEUED)
+    rows = session.execute(query.group_by(JobRow.queue).order_by(JobRow.queue))
+    return tuple(Waiting(queue or "", count, max(0.0, (now - oldest) // _SECOND)) for queue, count, oldest in rows)
+
+
+def _charges_of_minute(session: Session, moment: datetime) -> int:
+    minute = moment.replace(second=0, microsecond=0)
+    # By the index on (job, step): the journal as a whole may be long.
+    at_work = select(JobRow.id).where(or_(JobRow.state == JobState.RUNNING, JobRow.finished_at >= minute))
+    then = (LedgerEntryRow.kind == EntryKind.CHARGE, LedgerEntryRow.at >= minute, LedgerEntryRow.at < minute + _MINUTE)
+    query = select(func.count()).select_from(LedgerEntryRow).where(LedgerEntryRow.job_id.in_(at_work), *then)
+    return session.scalar(query) or 0
+
+
+def _statements(session: Session, accounts: Sequence[AccountRow]) -> dict[str, Statement]:
+    statements = {account.id: of_account(account) for account in accounts}
+    kept = select(DatasetRow.id, DatasetRow.account_id).where(DatasetRow.state == "ready").order_by(DatasetRow.id)
+    return {dataset_id: statements[account_id] for dataset_id, account_id in session.execute(kept)}

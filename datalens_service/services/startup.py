@@ -1,0 +1,75 @@
+"""Opening the store as the settings say: once with the full audit, or in a job process beside it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from sqlalchemy import make_url
+
+from datalens_service.settings import Settings
+from datalens_service.store.charge_log import LedgerLog
+from datalens_service.store.database import Database
+from datalens_service.store.datasets.private_modes import keep_to_oneself, private_folder, tighten, tighten_all
+from datalens_service.store.disk import check_writable
+from datalens_service.store.ledger.recovery import check_against_log
+
+
+def start(settings: Settings) -> Database:
+    """For the API, the supervisor and Celery workers: migrate, refuse unsafe settings, audit all accounts.
+
+    What the process creates from then on is for its own user alone; what others could read is tightened.
+
+    Raises:
+        StoreUnavailable: The database does not answer or is set up so that it could lose charges, or others can read
+            the data folder and that cannot be changed.
+        LedgerCorrupt: Log and database do not belong together. A single account that does not add up is frozen
+            instead (`recovery.py`).
+    """
+    keep_to_oneself()
+    private_folder(settings.data_dir)
+    tighten_all(settings.data_dir)
+    database = _database(settings)
+    database.migrate()
+    database.check()
+    check_against_log(database)
+    return database
+
+
+def connect(settings: Settings) -> Database:
+    """For job processes and read-only commands: the store that `start` has prepared.
+
+    Raises:
+        StoreUnavailable: The database does not answer, is not migrated, or could lose charges.
+    """
+    keep_to_oneself()
+    private_folder(settings.data_dir)
+    database = _database(settings)
+    database.check()
+    return database
+
+
+def check_disks(settings: Settings) -> None:
+    """Whether there is room for charges, records and artifacts.
+
+    Raises:
+        InsufficientStorage: The disk of data_dir, of the ledger log or of an SQLite database is full.
+        StoreUnavailable: One of them cannot be written.
+    """
+    check_writable(settings.data_dir, "data_dir")
+    check_writable(settings.ledger_log_path.parent, "the ledger log")
+    url = make_url(settings.url)
+    if url.get_backend_name() == "sqlite" and url.database:
+        check_writable(Path(url.database).parent, "the database")
+
+
+def _database(settings: Settings) -> Database:
+    """The database, after its files were made private: they need not lie in the data folder."""
+    tighten(settings.ledger_log_path)
+    if (path := make_url(settings.url).database) and settings.url.startswith("sqlite"):
+        # SQLite gives the files that it makes beside a database the mode of the database.
+        with suppress(OSError):
+            Path(path).touch(0o600)
+        for name in (path, f"{path}-wal", f"{path}-shm"):
+            tighten(Path(name))
+    return Database(settings.url, LedgerLog(settings.ledger_log_path))

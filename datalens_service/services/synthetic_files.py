@@ -1,0 +1,267 @@
+"""Synthetic images in the number and format asked for, made at the first request and kept as files.
+
+What a job has packed is sliced; more than that, or another seed, is drawn by a process of its own, because
+drawing may need torch and the API runs without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from datalens_service.data.dataset import Schema
+from datalens_service.data.export.release_archive import write_bundle
+from datalens_service.errors import InvalidInput, NotFound, WorkerUnavailable
+from datalens_service.proof.job_proof import PROOF_FILE
+from datalens_service.sampling import EXIT_UNAVAILABLE, write_prefix
+from datalens_service.signatures import SigningKey
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs.jobs import Job
+
+STOCK: Final = "synthetic.npz"
+GENERATOR: Final = "generator.safetensors"
+CARD: Final = "card.json"
+MAXIMUM_IMAGES: Final = 1_000_000
+_MAXIMUM_BYTES: Final = 2**31
+_KEPT_FILES: Final = 64
+_DRAWS_AT_ONCE: Final = 2
+_WAIT_SECONDS: Final = 60
+_DRAW_SECONDS: Final = 1800
+
+
+_PARTS: Final = (STOCK, GENERATOR, CARD)
+_KEY_LENGTH: Final = 16
+
+SUFFIXES: Final = {"imagefolder": "zip", "webdataset": "tar"}
+"""Of formats whose files are not named like the format."""
+
+MEDIA_TYPES: Final = {
+    "parquet": "application/vnd.apache.parquet",
+    "imagefolder": "application/zip",
+    "webdataset": "application/x-tar",
+}
+"""Of formats that have one."""
+
+
+@dataclass(frozen=True)
+class BundleRequest:
+    """What goes into a bundle.
+
+    Attributes:
+        format: Key of `data.export.WRITERS`.
+        n: How many images; None is as many as the job has packed.
+        seed: None takes from what the job has packed, as far as that goes.
+        title: Public name; None names the job.
+        licence: Key of `data.export.licence.LICENCES`.
+    """
+
+    format: str
+    n: int | None
+    seed: int | None
+    title: str | None
+    licence: str
+
+
+@dataclass(frozen=True)
+class SyntheticFile:
+    """A file ready to be sent.
+
+    Attributes:
+        path: Where it lies.
+        sha256: Of its content, hexadecimal.
+    """
+
+    path: Path
+    sha256: str
+
+
+class SyntheticFiles:
+    """Makes and keeps files of synthetic images, anew once the evaluation of a job has changed its card.
+
+    Args:
+        artifacts: Files of jobs.
+        key: Signs archives.
+        data_dir: Made files go to its folder `cache`; the 64 newest are kept.
+    """
+
+    def __init__(self, artifacts: ArtifactStore, key: SigningKey, data_dir: Path) -> None:
+        self._artifacts = artifacts
+        self._key = key
+        self._folder = data_dir.absolute() / "cache"
+        self._slots = threading.BoundedSemaphore(_DRAWS_AT_ONCE)
+
+    def get(self, job: Job, schema: Schema, format: str, n: int | None, seed: int | None) -> SyntheticFile:
+        """The file for a request.
+
+        Args:
+            job: One whose images are ready.
+            schema: Public schema of its images.
+            format: Key of `data.export.WRITERS`.
+            n: How many images; None is as many as the job has packed.
+            seed: None takes from what the job has packed, as far as that goes.
+
+        Raises:
+            InvalidInput: The file would be larger than 2 GiB of pixels.
+            WorkerUnavailable: This machine cannot draw, or is busy drawing.
+        """
+        packed = int(job.spec["synthetic_images"])
+        n = packed if n is None else n
+        _check_size(n, schema)
+        from_stock = seed is None and n <= packed
+        if from_stock and n == packed and format == "npz":
+            stock = self._artifacts.releasable(job.id, STOCK)
+            return SyntheticFile(stock.path, stock.sha256)
+        card = self._artifacts.releasable(job.id, CARD).sha256[:_KEY_LENGTH]
+        key = f"{job.id}-{n}-{'packed' if from_stock else seed or 0}-{card}"
+        if from_stock:
+            return self._kept(key, format, lambda out: self._slice(job.id, schema, n, format, out))
+        return self._kept(key, format, lambda out: self._draw(job.id, n, format, seed or 0, out))
+
+    def drawn(
+        self, generator_id: str, file: Path, card: Path, schema: Schema, format: str, n: int, seed: int
+    ) -> SyntheticFile:
+        """The file of images that an imported generator draws.
+
+        Args:
+            generator_id: Names the file.
+            file: The generator.
+            card: Goes into the file.
+            schema: Of its images.
+            format: Key of `data.export.WRITERS`.
+            n: How many images.
+            seed: Repeats the draw.
+
+        Raises:
+            InvalidInput: The file would be larger than 2 GiB of pixels.
+            WorkerUnavailable: This machine cannot draw, or is busy drawing.
+        """
+        _check_size(n, schema)
+        return self._kept(
+            f"{generator_id}-{n}-{seed}", format, lambda out: self._in_turn(file, card, n, format, seed, out)
+        )
+
+    def bundle(self, job: Job, schema: Schema, wanted: BundleRequest) -> SyntheticFile:
+        """The same with everything a data set needs to be published, as a zip.
+
+        Args:
+            job: One whose images are ready.
+            schema: Public schema of its images.
+            wanted: What goes into it.
+
+        Raises:
+            NotFound: The job has no proof to go with its images.
+        """
+        images = self.get(job, schema, wanted.format, wanted.n, wanted.seed)
+        card = json.loads(self._artifacts.releasable(job.id, CARD).path.read_text())
+        stated = sorted(file.sha256 for file in self._artifacts.list_artifacts(job.id) if file.releasable)
+        made_from = f"{wanted}{images.sha256}{stated}{self._key.public.key_id}"
+        named = hashlib.sha256(made_from.encode()).hexdigest()[:_KEY_LENGTH]
+        count = int(job.spec["synthetic_images"]) if wanted.n is None else wanted.n
+
+        def make(out: Path) -> None:
+            write_bundle(
+                out,
+                images.path,
+                wanted.format,
+                card,
+                count=count,
+                name=wanted.title or f"Synthetic images {job.id}",
+                spdx=wanted.licence,
+                further=self._released(job.id),
+                key=self._key,
+            )
+
+        return self._kept(f"{job.id}-{named}", "bundle", make)
+
+    def _released(self, job_id: str) -> dict[str, bytes]:
+        """Reports, samples and the proof of what the job cost: whatever anybody may get."""
+        files = [file for file in self._artifacts.list_artifacts(job_id) if file.releasable and file.name not in _PARTS]
+        released = {file.name.replace("-releasable", ""): file.path.read_bytes() for file in files}
+        if PROOF_FILE not in released:
+            raise NotFound("The job left no proof that may be published; an earlier version made it. Run it again.")
+        return released
+
+    def _kept(self, key: str, format: str, make: Callable[[Path], None]) -> SyntheticFile:
+        """The file of `key`; its name carries its digest, so nothing else has to be kept."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for path in self._folder.glob(f"{key}-*.{format}"):
+            return SyntheticFile(path, path.stem.rpartition("-")[2])
+        with tempfile.TemporaryDirectory(prefix=".making-", dir=self._folder) as folder:
+            made = Path(folder) / "synthetic"
+            make(made)
+            with made.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            path = made.replace(self._folder / f"{key}-{digest}.{format}")
+        self._remove_oldest()
+        return SyntheticFile(path, digest)
+
+    def _slice(self, job_id: str, schema: Schema, n: int, format: str, out: Path) -> None:
+        card = json.loads(self._artifacts.releasable(job_id, CARD).path.read_text())
+        write_prefix(self._artifacts.releasable(job_id, STOCK).path, schema, card, n, format, out)
+
+    def _draw(self, job_id: str, n: int, format: str, seed: int, out: Path) -> None:
+        generator = self._artifacts.releasable(job_id, GENERATOR).path
+        card = self._artifacts.releasable(job_id, CARD).path
+        self._in_turn(generator, card, n, format, seed, out)
+
+    def _in_turn(self, generator: Path, card: Path, n: int, format: str, seed: int, out: Path) -> None:
+        if not self._slots.acquire(timeout=_WAIT_SECONDS):
+            raise WorkerUnavailable("Other images are being drawn; repeat the request later.")
+        try:
+            draw(generator, card, n, format, seed, out)
+        finally:
+            self._slots.release()
+
+    def _remove_oldest(self) -> None:
+        files = sorted(self._folder.glob("[jg]*_*"), key=lambda path: path.stat().st_mtime)
+        for path in files[:-_KEPT_FILES]:
+            path.unlink(missing_ok=True)
+
+
+def draw(generator: Path, card: Path, n: int, format: str, seed: int, out: Path) -> None:
+    """Draw images in a process of its own.
+
+    Raises:
+        WorkerUnavailable: It lacks something, was killed or took too long.
+        ChildProcessError: It broke.
+    """
+    _run(_command(generator, card, n, format, seed, out))
+
+
+def _check_size(n: int, schema: Schema) -> None:
+    if n * schema.dimensions > _MAXIMUM_BYTES:
+        most = _MAXIMUM_BYTES // schema.dimensions
+        raise InvalidInput(f"Ask for at most {most} images of this size at once; another seed gives others.")
+
+
+def _command(generator: Path, card: Path, n: int, format: str, seed: int, out: Path) -> list[str]:
+    module = [sys.executable, "-P", "-m", "datalens_service.sampling"]
+    return [*module, str(generator), str(card), str(n), format, str(seed), str(out)]
+
+
+def _run(command: list[str]) -> None:
+    """Run a drawing process.
+
+    Raises:
+        WorkerUnavailable: It lacks something, was killed or took too long.
+    """
+    try:
+        done = subprocess.run(  # noqa: S603 (our own interpreter and module; numbers and ids were checked)
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_DRAW_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise WorkerUnavailable("Drawing took too long; ask for fewer images at once.") from None
+    if done.returncode == EXIT_UNAVAILABLE:
+        raise WorkerUnavailable(done.stderr.decode(errors="replace").strip())
+    if done.returncode < 0:
+        raise WorkerUnavailable("Drawing was ended by the machine, likely for lack of memory; ask for fewer images.")
+    if done.returncode != 0:
+        raise ChildProcessError(f"Drawing ended with status {done.returncode}.")

@@ -1,0 +1,1 @@
+"""Keys, roles, browser sessions, tenants, webhooks, and who did what."""

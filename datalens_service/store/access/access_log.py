@@ -1,0 +1,154 @@
+"""The audit journal of a tenant: who did what to which object and what came of it, sealed entry onto entry.
+
+    hash = SHA-256(canonical JSON of all other fields, which include the previous hash)
+
+Triggers refuse to change or delete entries; whoever notes a head (`seq`, `hash`) can tell later whether the journal
+was rewritten. No content enters it: ids, names of operations, statuses, and what the owner wrote as a reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import to_second, utc_now
+from datalens_service.errors import LedgerCorrupt, NotFound
+from datalens_service.proof.hash_chain import GENESIS
+from datalens_service.store.database import Database
+from datalens_service.store.paging import check_limit
+from datalens_service.store.service_tables import AuditEntryRow, TenantRow
+
+
+@dataclass(frozen=True)
+class AuditEntry:
+    """One line of the journal.
+
+    Attributes:
+        tenant_id: Whose journal.
+        seq: Number within it, from 1, without gaps.
+        at: When.
+        actor: Id of the API key, or `local` for commands on the machine itself.
+        action: Operation of the API.
+        object_id: What it was done to, if that has an id.
+        outcome: HTTP status.
+        detail: The reason that was given, if one was.
+        previous_hash: Of the entry before.
+        hash: Of everything else.
+    """
+
+    tenant_id: str
+    seq: int
+    at: datetime
+    actor: str
+    action: str
+    object_id: str | None
+    outcome: int
+    detail: str
+    previous_hash: str
+    hash: str = ""
+
+    @classmethod
+    def of(cls, row: AuditEntryRow) -> AuditEntry:
+        """A copy of the row."""
+        return cls(**{name: getattr(row, name) for name in cls.__dataclass_fields__})
+
+    def computed_hash(self) -> str:
+        """Hash that the other fields call for."""
+        fields = asdict(self)
+        del fields["hash"]
+        fields["at"] = self.at.astimezone(UTC).isoformat(timespec="microseconds")
+        return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def append(
+    session: Session,
+    tenant_id: str,
+    *,
+    actor: str,
+    action: str,
+    object_id: str | None = None,
+    outcome: int = 200,
+    detail: str = "",
+) -> None:
+    """Seal one entry onto the journal of a tenant, in the caller's transaction.
+
+    Raises:
+        NotFound: No such tenant.
+    """
+    head = _locked(session, tenant_id)
+    draft = AuditEntry(
+        tenant_id=tenant_id,
+        seq=head.audit_seq + 1,
+        at=to_second(utc_now()),
+        actor=actor,
+        action=action,
+        object_id=object_id,
+        outcome=outcome,
+        detail=detail,
+        previous_hash=head.audit_hash,
+    )
+    row = AuditEntryRow(**{**asdict(draft), "hash": draft.computed_hash()})
+    head.audit_seq, head.audit_hash = row.seq, row.hash
+    session.add(row)
+    session.flush()
+
+
+def note(database: Database, tenant_id: str, *, actor: str, action: str, object_id: str | None, outcome: int) -> None:
+    """The same in a transaction of its own."""
+    with database.transaction() as session:
+        append(session, tenant_id, actor=actor, action=action, object_id=object_id, outcome=outcome)
+
+
+def list_entries(
+    database: Database, tenant_id: str, *, after: int = 0, limit: int = 100
+) -> tuple[tuple[AuditEntry, ...], str]:
+    """Entries with a number above `after`, oldest first, and the hash of the journal's head.
+
+    Raises:
+        InvalidInput: `limit` is not usable.
+    """
+    query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id, AuditEntryRow.seq > after)
+    with database.session() as session:
+        rows = session.scalars(query.order_by(AuditEntryRow.seq).limit(check_limit(limit))).all()
+        return tuple(AuditEntry.of(row) for row in rows), session.get_one(TenantRow, tenant_id).audit_hash
+
+
+def verify(database: Database, tenant_id: str) -> int:
+    """Check the whole journal of a tenant; the number of its entries.
+
+    Raises:
+        LedgerCorrupt: Names the first entry that is missing, altered or out of place.
+        NotFound: No such tenant.
+    """
+    query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id).order_by(AuditEntryRow.seq)
+    with database.session() as session:
+        head = session.get(TenantRow, tenant_id)
+        if head is None:
+            raise NotFound("There is no such tenant.")
+        seq, previous = 0, GENESIS
+        for row in session.scalars(query.execution_options(yield_per=1000)):
+            entry = AuditEntry.of(row)
+            seq += 1
+            if (entry.seq, entry.previous_hash, entry.hash) != (seq, previous, entry.computed_hash()):
+                raise _broken(seq)
+            previous = entry.hash
+        if (head.audit_seq, head.audit_hash) != (seq, previous):
+            raise _broken(seq + 1)
+        return seq
+
+
+def _locked(session: Session, tenant_id: str) -> TenantRow:
+    query = select(TenantRow).where(TenantRow.id == tenant_id)
+    row = session.scalars(query.with_for_update().execution_options(populate_existing=True)).one_or_none()
+    if row is None:
+        raise NotFound("There is no such tenant.")
+    return row
+
+
+def _broken(seq: int) -> LedgerCorrupt:
+    return LedgerCorrupt(f"Entry {seq} of the audit journal is missing, was altered or is out of place.")

@@ -1,0 +1,99 @@
+"""Sessions of a browser: a random token in place of the key, so that the key itself is sent once and never kept.
+
+The table has the token's SHA-256, whose key it stands for and when it ends. Without its row a token is worth nothing,
+in every API process at once: signing out deletes the row, and a key that no longer works ends all of its sessions. The
+form token is an HMAC under the token and is in the pages alone: who makes a browser send the cookie does not know it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from sqlalchemy import delete
+
+from datalens_service.clock import utc_now
+from datalens_service.errors import Unauthorized
+from datalens_service.store.access import keys
+from datalens_service.store.access.keys import ApiKey
+from datalens_service.store.database import Database
+from datalens_service.store.service_tables import BrowserSessionRow
+from datalens_service.store.tables import ApiKeyRow
+
+LIFETIME_SECONDS: Final = 12 * 3600
+
+_TOKEN_BYTES: Final = 32
+
+
+@dataclass(frozen=True)
+class Session:
+    """A signed-in browser.
+
+    Attributes:
+        key: That was signed in with.
+        token: For the cookie; secret.
+        form_token: For pages of the service itself, which send it with every change.
+    """
+
+    key: ApiKey
+    token: str
+    form_token: str
+
+    def __repr__(self) -> str:
+        return f"Session({self.key.id})"
+
+
+def sign_in(database: Database, plain: str) -> Session:
+    """A new session for whoever has a key; rows of sessions that have ended by themselves go.
+
+    Raises:
+        Unauthorized: The key is malformed, unknown or revoked.
+    """
+    with database.connection() as connection:
+        key = keys.verify(connection, plain)
+    token, now = secrets.token_urlsafe(_TOKEN_BYTES), utc_now()
+    ends_at = now + timedelta(seconds=LIFETIME_SECONDS)
+    with database.transaction() as session:
+        session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.expires_at <= now))
+        session.add(BrowserSessionRow(token_sha256=_digest(token), key_id=key.id, expires_at=ends_at))
+    return _session(key, token)
+
+
+def resume(database: Database, token: str) -> Session:
+    """The session that a token stands for.
+
+    Raises:
+        Unauthorized: Unknown, signed out, too old, or its key was revoked.
+    """
+    now = utc_now()
+    with database.session() as session:
+        # Found by its hash: how long that takes tells nothing about a token.
+        row = session.get(BrowserSessionRow, _digest(token))
+        key = session.get(ApiKeyRow, row.key_id) if row is not None and now < row.expires_at else None
+        if key is None or not keys.works(key, now):
+            raise Unauthorized("Your session has ended: sign in again.")
+        return _session(ApiKey.of(key), token)
+
+
+def sign_out(database: Database, token: str) -> None:
+    """End the session of a token. Repeatable; a token that stands for nothing changes nothing."""
+    with database.transaction() as session:
+        session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.token_sha256 == _digest(token)))
+
+
+def sign_out_everywhere(database: Database, key_id: str) -> None:
+    """End all sessions that were signed in with a key. Repeatable."""
+    with database.transaction() as session:
+        session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.key_id == key_id))
+
+
+def _session(key: ApiKey, token: str) -> Session:
+    return Session(key, token, hmac.new(token.encode(), b"datalens form", hashlib.sha256).hexdigest())
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

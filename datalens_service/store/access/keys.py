@@ -1,0 +1,255 @@
+"""API keys: `dlk_` + 36 characters of base62 (214 bits) + `_` + CRC-32 in hexadecimal.
+
+Shown once, kept as SHA-256. The first eight characters find the row; the remaining 166 bits are the secret. The
+checksum lets a client, or a scanner for leaked secrets, tell a typing error from a revoked key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, bindparam, delete, exists, select
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import to_second, utc_now
+from datalens_service.errors import NotFound, StateConflict, Unauthorized
+from datalens_service.store.access.roles import Role, Scope, checked_scopes
+from datalens_service.store.database import Database
+from datalens_service.store.service_tables import BrowserSessionRow, TenantRow
+from datalens_service.store.tables import DEFAULT_TENANT, ApiKeyRow
+
+_ALPHABET = string.digits + string.ascii_letters
+_LENGTH = 36
+_PREFIX_LENGTH = 8
+_BY_PREFIX = select(ApiKeyRow.__table__).where(ApiKeyRow.prefix == bindparam("prefix"))
+_FORM = re.compile(rf"dlk_([0-9A-Za-z]{{{_LENGTH}}})_([0-9a-f]{{8}})")
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """What is kept of a key.
+
+    Attributes:
+        id: Stable name for revoking it.
+        name: Given by its owner.
+        prefix: The first characters behind `dlk_`, to recognise it by.
+        tenant_id: Whose objects it sees.
+        role: For whom it is.
+        scopes: What it may do.
+        requests_per_minute: Limit of its own; None takes that of the deployment.
+        concurrent_requests: The same for requests at once.
+        expires_at: When it becomes useless by itself.
+    """
+
+    id: str
+    name: str
+    prefix: str
+    tenant_id: str
+    role: Role
+    scopes: frozenset[Scope]
+    requests_per_minute: int | None
+    concurrent_requests: int | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+    @classmethod
+    def of(cls, row: ApiKeyRow) -> ApiKey:
+        """A copy of the row, without the hash."""
+        role = Role(row.role)
+        named = None if row.scopes is None else [Scope(scope) for scope in row.scopes.split()]
+        return cls(
+            id=row.id,
+            name=row.name,
+            prefix=row.prefix,
+            tenant_id=row.tenant_id,
+            role=role,
+            scopes=checked_scopes(role, named),
+            requests_per_minute=row.requests_per_minute,
+            concurrent_requests=row.concurrent_requests,
+            created_at=to_second(row.created_at),
+            expires_at=row.expires_at and to_second(row.expires_at),
+            revoked_at=row.revoked_at and to_second(row.revoked_at),
+        )
+
+
+@dataclass(frozen=True)
+class KeyRequest:
+    """What a new key is to be; by default an owner's, for ever.
+
+    Attributes:
+        scopes: Fewer than the role holds; None takes all.
+    """
+
+    name: str
+    tenant_id: str = DEFAULT_TENANT
+    role: Role = Role.OWNER
+    scopes: Collection[Scope] | None = None
+    requests_per_minute: int | None = None
+    concurrent_requests: int | None = None
+    expires_at: datetime | None = None
+
+
+def create(database: Database, wanted: KeyRequest | str) -> tuple[ApiKey, str]:
+    """A new key: its record, and the plain text that is never shown again.
+
+    Args:
+        database: Where.
+        wanted: What it is to be, or the name of an owner's key.
+
+    Raises:
+        InvalidInput: The role does not hold a scope that is named.
+    """
+    request = KeyRequest(wanted) if isinstance(wanted, str) else wanted
+    checked_scopes(request.role, request.scopes)
+    with database.transaction() as session:
+        return _added(session, request)
+
+
+def rotate(database: Database, key_id: str, overlap: timedelta) -> tuple[ApiKey, str]:
+    """A key like this one, which goes on working for `overlap` and no longer.
+
+    Raises:
+        NotFound: No such key.
+        StateConflict: It was revoked or has expired.
+    """
+    now = utc_now()
+    with database.transaction() as session:
+        old = session.get(ApiKeyRow, key_id)
+        if old is None:
+            raise NotFound("There is no such API key.")
+        if not works(old, now):
+            raise StateConflict("This API key was revoked or has expired; create a new one.")
+        like = ApiKey.of(old)
+        new = _added(
+            session,
+            KeyRequest(
+                name=like.name,
+                tenant_id=like.tenant_id,
+                role=like.role,
+                scopes=None if old.scopes is None else like.scopes,
+                requests_per_minute=like.requests_per_minute,
+                concurrent_requests=like.concurrent_requests,
+                expires_at=like.expires_at,
+            ),
+        )
+        old.expires_at = min(now + overlap, old.expires_at or now + overlap)
+        return new
+
+
+def verify(connection: Connection, plain: str) -> ApiKey:
+    """The key that `plain` is.
+
+    Args:
+        connection: Of `Database.connection`.
+        plain: As it was shown once.
+
+    Raises:
+        Unauthorized: Malformed, unknown, expired or revoked; the sentence does not say which of the latter three.
+    """
+    form = _FORM.fullmatch(plain)
+    if form is None or form[2] != _checksum(form[1]):
+        raise Unauthorized("This is not an API key; it starts with dlk_ and is copied in full.")
+    row: Any = connection.execute(_BY_PREFIX, {"prefix": form[1][:_PREFIX_LENGTH]}).one_or_none()
+    # Compared even if there is no row, so that time does not tell a known prefix from an unknown one.
+    same = hmac.compare_digest(row.sha256 if row is not None else "", _digest(plain))
+    if row is None or not same or not works(row, utc_now()):
+        raise Unauthorized("This API key is unknown or was revoked, or has expired.")
+    return ApiKey.of(row)
+
+
+def revoke(database: Database, key_id: str) -> ApiKey:
+    """Make a key useless from now on. Repeatable.
+
+    Raises:
+        NotFound: No such key.
+    """
+    with database.transaction() as session:
+        row = session.get(ApiKeyRow, key_id)
+        if row is None:
+            raise NotFound("There is no such API key.")
+        row.revoked_at = row.revoked_at or utc_now()
+        session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.key_id == key_id))
+        return ApiKey.of(row)
+
+
+def get(database: Database, key_id: str) -> ApiKey:
+    """One key, revoked or not.
+
+    Raises:
+        NotFound: No such key.
+    """
+    with database.session() as session:
+        row = session.get(ApiKeyRow, key_id)
+        if row is None:
+            raise NotFound("There is no such API key.")
+        return ApiKey.of(row)
+
+
+def usable(database: Database, key_id: str) -> bool:
+    """Whether the key exists and works now."""
+    with database.session() as session:
+        row = session.get(ApiKeyRow, key_id)
+        return row is not None and works(row, utc_now())
+
+
+def list_keys(database: Database, tenant_id: str | None = None) -> tuple[ApiKey, ...]:
+    """Keys of a tenant, or of all, oldest first, revoked ones included."""
+    query = select(ApiKeyRow).order_by(ApiKeyRow.created_at, ApiKeyRow.id)
+    if tenant_id is not None:
+        query = query.where(ApiKeyRow.tenant_id == tenant_id)
+    with database.session() as session:
+        return tuple(ApiKey.of(row) for row in session.scalars(query))
+
+
+def any_key(database: Database) -> bool:
+    """Whether a usable key exists."""
+    with database.session() as session:
+        unexpired = ApiKeyRow.expires_at.is_(None) | (ApiKeyRow.expires_at > utc_now())
+        return bool(session.scalar(select(exists().where(ApiKeyRow.revoked_at.is_(None), unexpired))))
+
+
+def _added(session: Session, wanted: KeyRequest) -> tuple[ApiKey, str]:
+    if session.get(TenantRow, wanted.tenant_id) is None:
+        raise NotFound("There is no such tenant.")
+    body = "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
+    plain = f"dlk_{body}_{_checksum(body)}"
+    row = ApiKeyRow(
+        id=f"key_{uuid4().hex}",
+        tenant_id=wanted.tenant_id,
+        name=wanted.name,
+        prefix=body[:_PREFIX_LENGTH],
+        sha256=_digest(plain),
+        role=wanted.role,
+        scopes=None if wanted.scopes is None else " ".join(sorted(wanted.scopes)),
+        requests_per_minute=wanted.requests_per_minute,
+        concurrent_requests=wanted.concurrent_requests,
+        created_at=utc_now(),
+        expires_at=wanted.expires_at,
+    )
+    session.add(row)
+    session.flush()
+    return ApiKey.of(row), plain
+
+
+def works(row: ApiKeyRow, now: datetime) -> bool:
+    """Whether a key was neither revoked nor has expired at the instant `now`."""
+    return row.revoked_at is None and (row.expires_at is None or now < row.expires_at)
+
+
+def _checksum(body: str) -> str:
+    return f"{zlib.crc32(body.encode()):08x}"
+
+
+def _digest(plain: str) -> str:
+    return hashlib.sha256(plain.encode()).hexdigest()

@@ -1,0 +1,117 @@
+"""Tenants: houses of their own within one service. Every data set, job, key, generator and webhook belongs to one.
+
+Whether an object may be touched is decided in one place, `check_owned`: an object of another tenant does not exist.
+Accounts are per tenant as well, because fingerprints are keyed by tenant (docs/decisions/0006-accounts-per-tenant.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import uuid4
+
+from sqlalchemy import BindParameter, Connection, Select, bindparam, select
+from sqlalchemy.exc import IntegrityError
+
+from datalens_service.clock import to_second, utc_now
+from datalens_service.errors import NotFound, StateConflict
+from datalens_service.proof.hash_chain import GENESIS
+from datalens_service.store.database import Database
+from datalens_service.store.service_tables import DeliveryRow, GeneratorRow, TenantRow, WebhookRow
+from datalens_service.store.tables import ApiKeyRow, DatasetRow, IntakeRow, JobRow, UploadRow
+
+_IDENTIFIER: Final[BindParameter[str]] = bindparam("identifier")
+
+
+def _by_row(row: type[Any]) -> Select[str]:
+    return select(row.tenant_id).where(row.id == _IDENTIFIER)
+
+
+def _by_key(row: type[Any], column: Any) -> Select[str]:
+    """Of rows that know the key they came with."""
+    return select(ApiKeyRow.tenant_id).join(row, row.key_id == ApiKeyRow.id).where(column == _IDENTIFIER)
+
+
+OWNED: Final[Mapping[str, tuple[tuple[Select[str], ...], str]]] = {
+    # A data set is an intake before it has a row of its own.
+    "dataset_id": ((_by_row(DatasetRow), _by_key(IntakeRow, IntakeRow.dataset_id)), "There is no such data set."),
+    "upload_id": ((_by_key(UploadRow, UploadRow.id),), "There is no such upload."),
+    "job_id": ((_by_row(JobRow),), "There is no such job."),
+    "key_id": ((_by_row(ApiKeyRow),), "There is no such API key."),
+    "generator_id": ((_by_row(GeneratorRow),), "There is no such generator."),
+    "webhook_id": ((_by_row(WebhookRow),), "There is no such webhook."),
+    "delivery_id": ((_by_row(DeliveryRow),), "There is no such delivery."),
+}
+"""By the parameter of a path that names an object: how to find its tenant, and what to say where there is none."""
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A tenant as it was when it was read."""
+
+    id: str
+    name: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, row: TenantRow) -> Tenant:
+        """A copy of the row."""
+        return cls(row.id, row.name, to_second(row.created_at))
+
+
+def create(database: Database, name: str) -> Tenant:
+    """A new tenant without keys.
+
+    Raises:
+        StateConflict: There is one of this name.
+    """
+    row = TenantRow(id=f"ten_{uuid4().hex}", name=name, audit_seq=0, audit_hash=GENESIS, created_at=utc_now())
+    try:
+        with database.transaction() as session:
+            session.add(row)
+            session.flush()
+            return Tenant.of(row)
+    except IntegrityError as error:
+        raise StateConflict("There is a tenant of this name already.") from error
+
+
+def list_tenants(database: Database) -> tuple[Tenant, ...]:
+    """All tenants, oldest first."""
+    with database.session() as session:
+        return tuple(Tenant.of(row) for row in session.scalars(select(TenantRow).order_by(TenantRow.created_at)))
+
+
+def find(database: Database, name: str) -> Tenant:
+    """The tenant of this name or id.
+
+    Raises:
+        NotFound: There is none.
+    """
+    query = select(TenantRow).where((TenantRow.name == name) | (TenantRow.id == name))
+    with database.session() as session:
+        row = session.scalars(query).first()
+        if row is None:
+            raise NotFound("There is no such tenant; `datalens tenants list` shows them.")
+        return Tenant.of(row)
+
+
+def check_owned(connection: Connection, tenant_id: str, ids: Mapping[str, str]) -> None:
+    """Refuse objects of other tenants exactly as if they did not exist.
+
+    Args:
+        connection: Of `Database.connection`.
+        tenant_id: Of the caller.
+        ids: By the names in `OWNED`; other names are not looked at.
+
+    Raises:
+        NotFound: One of them does not exist, or belongs to another tenant.
+    """
+    for name, identifier in ids.items():
+        if name not in OWNED:
+            continue
+        queries, sentence = OWNED[name]
+        found = (connection.scalar(query, {"identifier": identifier}) for query in queries)
+        if next((owner for owner in found if owner is not None), None) != tenant_id:
+            raise NotFound(sentence)

@@ -1,0 +1,284 @@
+"""Webhooks: whom to tell of what, and every message as a row that outlives any process.
+
+A message is written in the transaction of the event that it tells of, so none is lost and none tells of what did not
+happen. It is thin: a type, an instant and ids; whoever gets it reads the rest with a key.
+`services/webhook_sender.py` sends.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import uuid4
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import to_second, utc_now
+from datalens_service.errors import NotFound
+from datalens_service.store.database import Database
+from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.service_tables import DeliveryRow, WebhookRow
+from datalens_service.store.tables import JobRow
+
+TEST_EVENT: Final = "webhook.test"
+BACK_OFF_SECONDS: Final = (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
+"""Pauses after each failed attempt; after the last one the message is given up."""
+
+_SECRET_BYTES: Final = 32
+_CLAIM_SECONDS: Final = 60
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """A webhook as it was when it was read.
+
+    Attributes:
+        events: Types of events it is told of.
+    """
+
+    id: str
+    tenant_id: str
+    url: str
+    events: tuple[str, ...]
+    enabled: bool
+    created_at: datetime
+
+    @classmethod
+    def of(cls, row: WebhookRow) -> Webhook:
+        """A copy of the row, without the secret."""
+        return cls(row.id, row.tenant_id, row.url, tuple(row.events.split()), row.enabled, to_second(row.created_at))
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A message as it was when it was read.
+
+    Attributes:
+        status: HTTP status of the last answer; None without one.
+        error: What kept it from an answer.
+    """
+
+    id: str
+    webhook_id: str
+    event: str
+    payload: str
+    state: str
+    attempts: int
+    next_attempt_at: datetime
+    status: int | None
+    error: str | None
+    created_at: datetime
+    delivered_at: datetime | None
+
+    @classmethod
+    def of(cls, row: DeliveryRow) -> Delivery:
+        """A copy of the row."""
+        times = {
+            "next_attempt_at": to_second(row.next_attempt_at),
+            "created_at": to_second(row.created_at),
+            "delivered_at": row.delivered_at and to_second(row.delivered_at),
+        }
+        return cls(**{name: getattr(row, name) for name in cls.__dataclass_fields__} | times)
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A message that this process may send now, with what that takes."""
+
+    delivery: Delivery
+    url: str
+    secret: str
+
+
+def create(database: Database, tenant_id: str, url: str, events: Collection[str]) -> tuple[Webhook, str]:
+    """A new webhook: its record, and the secret that is never shown again."""
+    secret = "whsec_" + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+    row = WebhookRow(
+        id=f"wh_{uuid4().hex}",
+        tenant_id=tenant_id,
+        url=url,
+        secret=secret,
+        events=" ".join(sorted(events)),
+        enabled=True,
+        created_at=utc_now(),
+    )
+    with database.transaction() as session:
+        session.add(row)
+        session.flush()
+        return Webhook.of(row), secret
+
+
+def get(database: Database, webhook_id: str) -> Webhook:
+    """One webhook.
+
+    Raises:
+        NotFound: There is none.
+    """
+    with database.session() as session:
+        return Webhook.of(_row(session, webhook_id))
+
+
+def list_webhooks(database: Database, tenant_id: str) -> tuple[Webhook, ...]:
+    """All webhooks of a tenant, oldest first."""
+    query = select(WebhookRow).where(WebhookRow.tenant_id == tenant_id)
+    with database.session() as session:
+        rows = session.scalars(query.order_by(WebhookRow.created_at, WebhookRow.id))
+        return tuple(Webhook.of(row) for row in rows)
+
+
+def change(
+    database: Database,
+    webhook_id: str,
+    *,
+    url: str | None = None,
+    events: Collection[str] | None = None,
+    enabled: bool | None = None,
+) -> Webhook:
+    """Change what is named of a webhook.
+
+    Raises:
+        NotFound: There is none.
+    """
+    with database.transaction() as session:
+        row = _row(session, webhook_id)
+        row.url = url if url is not None else row.url
+        row.events = " ".join(sorted(events)) if events is not None else row.events
+        row.enabled = enabled if enabled is not None else row.enabled
+        session.flush()
+        return Webhook.of(row)
+
+
+def delete(database: Database, webhook_id: str) -> None:
+    """Remove a webhook with its messages.
+
+    Raises:
+        NotFound: There is none.
+    """
+    with database.transaction() as session:
+        session.delete(_row(session, webhook_id))
+
+
+def tell(session: Session, job: JobRow, event: str, at: datetime) -> None:
+    """Write a message to every webhook that wants `event`, in the transaction of the event."""
+    query = select(WebhookRow).where(WebhookRow.tenant_id == job.tenant_id, WebhookRow.enabled)
+    for row in session.scalars(query).all():
+        if event in row.events.split():
+            data = {"job_id": job.id, "dataset_id": job.dataset_id, "state": str(job.state)}
+            session.add(_message(row, event, data, at))
+    session.flush()
+
+
+def send_test(database: Database, webhook_id: str) -> Delivery:
+    """Write a message that tells of nothing, to see whether it arrives.
+
+    Raises:
+        NotFound: There is no such webhook.
+    """
+    with database.transaction() as session:
+        row = _message(_row(session, webhook_id), TEST_EVENT, {"webhook_id": webhook_id}, utc_now())
+        session.add(row)
+        session.flush()
+        return Delivery.of(row)
+
+
+def redeliver(database: Database, webhook_id: str, delivery_id: str) -> Delivery:
+    """Send a message once more, under the same id, whatever became of it.
+
+    Raises:
+        NotFound: There is no such message to this webhook.
+    """
+    with database.transaction() as session:
+        row = session.get(DeliveryRow, delivery_id)
+        if row is None or row.webhook_id != webhook_id:
+            raise NotFound("There is no such delivery.")
+        row.state, row.attempts, row.next_attempt_at = "pending", 0, utc_now()
+        session.flush()
+        return Delivery.of(row)
+
+
+def list_deliveries(
+    database: Database, webhook_id: str, *, limit: int = 50, cursor: str | None = None
+) -> Page[Delivery]:
+    """Messages to a webhook, newest first.
+
+    Raises:
+        InvalidInput: `limit` or `cursor` is not usable.
+    """
+    query = select(DeliveryRow).where(DeliveryRow.webhook_id == webhook_id)
+    if cursor is not None:
+        query = query.where(after(cursor, (DeliveryRow.created_at, DeliveryRow.id)))
+    query = query.order_by(DeliveryRow.created_at.desc(), DeliveryRow.id.desc())
+    with database.session() as session:
+        rows = session.scalars(query.limit(check_limit(limit) + 1)).all()
+    more = len(rows) > limit
+    return Page(
+        items=tuple(Delivery.of(row) for row in rows[:limit]),
+        next_cursor=cursor_of(rows[limit - 1].created_at, rows[limit - 1].id) if more else None,
+    )
+
+
+def claim_due(database: Database, limit: int = 20, *, now: datetime | None = None) -> tuple[Claimed, ...]:
+    """Messages whose time has come; for a minute no other process gets them."""
+    now = now or utc_now()
+    due = (DeliveryRow.state == "pending", DeliveryRow.next_attempt_at <= now)
+    with database.session() as session:
+        ids = session.scalars(
+            select(DeliveryRow.id).where(*due).order_by(DeliveryRow.next_attempt_at).limit(limit)
+        ).all()
+    if not ids:
+        return ()
+    later = now + timedelta(seconds=_CLAIM_SECONDS)
+    with database.transaction() as session:
+        # Another process may have been faster: the condition is asked again under the row's lock.
+        taking = update(DeliveryRow).where(DeliveryRow.id.in_(ids), *due).values(next_attempt_at=later)
+        taken = session.scalars(taking.returning(DeliveryRow.id)).all()
+        both = select(DeliveryRow, WebhookRow).join(WebhookRow, WebhookRow.id == DeliveryRow.webhook_id)
+        rows = session.execute(both.where(DeliveryRow.id.in_(taken))).all()
+        return tuple(Claimed(Delivery.of(message), hook.url, hook.secret) for message, hook in rows)
+
+
+def settle(
+    database: Database, delivery_id: str, *, status: int | None, error: str | None, now: datetime | None = None
+) -> None:
+    """Note what became of an attempt; one that failed is repeated later, until the pauses are used up."""
+    now = now or utc_now()
+    with database.transaction() as session:
+        row = session.get(DeliveryRow, delivery_id)
+        if row is None:
+            return
+        row.status, row.error = status, error
+        row.attempts += 1
+        if status is not None and 200 <= status < 300:
+            row.state, row.delivered_at = "delivered", now
+        elif row.attempts > len(BACK_OFF_SECONDS):
+            row.state = "failed"
+        else:
+            row.next_attempt_at = now + timedelta(seconds=BACK_OFF_SECONDS[row.attempts - 1])
+
+
+def _row(session: Session, webhook_id: str) -> WebhookRow:
+    row = session.get(WebhookRow, webhook_id)
+    if row is None:
+        raise NotFound("There is no such webhook.")
+    return row
+
+
+def _message(hook: WebhookRow, event: str, data: dict[str, Any], at: datetime) -> DeliveryRow:
+    payload = {"type": event, "timestamp": to_second(at).isoformat().replace("+00:00", "Z"), "data": data}
+    return DeliveryRow(
+        id=f"msg_{uuid4().hex}",
+        tenant_id=hook.tenant_id,
+        webhook_id=hook.id,
+        event=event,
+        payload=json.dumps(payload, separators=(",", ":")),
+        state="pending",
+        attempts=0,
+        next_attempt_at=at,
+        created_at=utc_now(),
+    )

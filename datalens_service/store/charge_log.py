@@ -1,0 +1,278 @@
+"""The second record of every charge: an append-only log outside the database.
+
+A charge is written and synced here before its transaction commits. So the log may know of a charge that was
+never committed (an over-count, the safe side), but the database can not have a charge that the log lacks. If a
+backup of the database is restored, the log still knows what was spent since (`recovery.py`).
+
+The database keeps, per account, the length of the log that it has accounted for. Whoever appends reads what lies
+behind that length under the same lock: a charge of the same account there is one that this database has forgotten,
+so nothing is written (`LogMismatch`) until it is booked. A log that is shorter than that was cut or replaced.
+
+One line per charge, JSON. A line without its line feed was cut off by a crash or a full disk: its charge was
+not committed and nothing was drawn, so it is dropped. A line that begins with # was withdrawn. Any other line that
+cannot be read stops the start.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from datalens_service.errors import LedgerCorrupt
+from datalens_service.proof.hash_chain import Entry
+from datalens_service.store.disk import sync_folder, unavailable
+
+_WITHDRAWN = b"#"
+"""First byte of a line whose charge did not happen."""
+
+_NOT_WRITTEN = "The ledger log could not be written, so nothing was charged or drawn; free its disk, then repeat."
+_NOT_READ = "The ledger log could not be read, so nothing was charged or drawn; look at its disk, then repeat."
+
+
+class LogLine(BaseModel):
+    """One charge as the log keeps it: enough to book it again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    account_id: str
+    dataset_id: str
+    job_id: str
+    step: int
+    label: str
+    units: int
+    lease_token: int
+    seq: int
+    hash: str
+
+    @classmethod
+    def of(cls, charge: Entry) -> LogLine:
+        """The line of a charge that is about to be committed."""
+        return cls.model_validate(charge.model_dump(include=set(cls.model_fields)))
+
+    def encoded(self) -> bytes:
+        """As it stands in the file."""
+        return self.model_dump_json().encode() + b"\n"
+
+
+class LogPortion(NamedTuple):
+    """What lies behind a given length of the log.
+
+    Attributes:
+        lines: Complete ones, oldest first.
+        length: Bytes of the log up to the end of the last of them.
+    """
+
+    lines: list[LogLine]
+    length: int
+
+
+class LogMismatch(Exception):
+    """The log is not as an account left it: it has further charges of the account, or was cut or replaced.
+
+    Args:
+        account_id: Which.
+    """
+
+    def __init__(self, account_id: str) -> None:
+        super().__init__(account_id)
+        self.account_id = account_id
+
+
+class LedgerLog:
+    """The log file; several processes of one machine may append to it.
+
+    Args:
+        path: Created with its folder on the first charge.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, line: LogLine, checked: int) -> int:
+        """Write the line of a charge; it is on the disk when this returns.
+
+        Args:
+            line: Of the charge.
+            checked: Bytes of the log that the account of the charge has accounted for.
+
+        Returns:
+            Length of the log with the line.
+
+        Raises:
+            LogMismatch: The log is not as the account left it; nothing was written.
+            StoreUnavailable: The disk did not take it; the charge must not be committed.
+        """
+        with self._locked() as file:
+            _check_as_left(line.account_id, lambda: _portion(file, checked))
+            return _write(file, line)
+
+    def add(self, line: LogLine) -> None:
+        """Write a line that the log has lost.
+
+        Raises:
+            StoreUnavailable: The disk did not take it.
+        """
+        with self._locked() as file:
+            _write(file, line)
+
+    def withdraw(self, line: LogLine, end: int) -> None:
+        """Mark a line whose charge is certain not to be committed, so that it is not read any more.
+
+        Args:
+            line: As it was appended.
+            end: What `append` returned.
+
+        Raises:
+            StoreUnavailable: The disk did not take it.
+        """
+        data = line.encoded()
+        with self._locked() as file:
+            file.seek(end - len(data))
+            if file.read(len(data)) == data:
+                _mark_withdrawn(file, end - len(data))
+
+    def check(self, account_id: str, checked: int) -> int:
+        """Look whether the log is as an account left it.
+
+        Args:
+            account_id: Which.
+            checked: Bytes of the log that it has accounted for.
+
+        Returns:
+            Length of the log.
+
+        Raises:
+            LogMismatch: It is not.
+            StoreUnavailable: The disk does not answer.
+        """
+        return _check_as_left(account_id, lambda: self.read_after(checked)).length
+
+    def read(self) -> list[LogLine]:
+        """All complete lines, oldest first.
+
+        Raises:
+            LedgerCorrupt: A line in the middle cannot be read.
+            StoreUnavailable: The disk does not answer.
+        """
+        return self.read_after(0).lines
+
+    def read_after(self, checked: int) -> LogPortion:
+        """What lies behind the first `checked` bytes.
+
+        Raises:
+            LedgerCorrupt: There are not so many, or a line there cannot be read.
+            StoreUnavailable: The disk does not answer.
+        """
+        try:
+            with self.path.open("rb") as file:
+                return _portion(file, checked)
+        except FileNotFoundError:
+            _check_length(0, checked)
+            return LogPortion([], 0)
+        except OSError as error:
+            raise unavailable(error, _NOT_READ) from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[BinaryIO]:
+        """The file without a torn last line, for this process alone."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            created = not self.path.exists()
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+            with os.fdopen(descriptor, "r+b", buffering=0) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                _cut_torn_line(file)
+                yield file
+            if created:
+                sync_folder(self.path.parent)
+        except OSError as error:
+            raise unavailable(error, _NOT_WRITTEN) from error
+
+
+def _write(file: BinaryIO, line: LogLine) -> int:
+    """Length of the log with the line; if the disk does not take all of it, none of it stays."""
+    start = file.seek(0, os.SEEK_END)
+    data = line.encoded()
+    try:
+        if file.write(data) != len(data):
+            raise OSError(errno.ENOSPC, "The ledger log took only a part of a line.")
+        os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):
+            _take_back(file, start, data)
+        raise
+    return start + len(data)
+
+
+def _take_back(file: BinaryIO, start: int, data: bytes) -> None:
+    """Undo a write. A complete line may have been read by others, who remember the length: it is not cut off."""
+    if file.seek(0, os.SEEK_END) < start + len(data):
+        file.truncate(start)
+    else:
+        _mark_withdrawn(file, start)
+
+
+def _mark_withdrawn(file: BinaryIO, start: int) -> None:
+    """One byte, in place: a full disk takes it, and no crash can leave half of it."""
+    file.seek(start)
+    file.write(_WITHDRAWN)
+    os.fsync(file.fileno())
+
+
+def _cut_torn_line(file: BinaryIO) -> None:
+    end = file.seek(0, os.SEEK_END)
+    start = max(0, end - 2**16)
+    file.seek(start)
+    tail = file.read(end - start)
+    complete = start + tail.rfind(b"\n") + 1
+    if complete < end:
+        file.truncate(complete)
+
+
+def _portion(file: BinaryIO, checked: int) -> LogPortion:
+    """The complete lines behind the first `checked` bytes; reads nothing before them but the line feed."""
+    end = file.seek(0, os.SEEK_END)
+    _check_length(end, checked)
+    before = min(1, checked)
+    start = file.seek(checked - before)
+    data = file.read(end - start)
+    if data[:before].strip(b"\n"):
+        raise LedgerCorrupt("The ledger log is not the one this database has charged to; restore it, then restart.")
+    complete = data[before : data.rfind(b"\n") + 1]
+    place = f" behind byte {checked}" if checked else ""
+    numbered = enumerate(complete.splitlines(), start=1)
+    lines = [_parse(f"{number}{place}", raw) for number, raw in numbered if not raw.startswith(_WITHDRAWN)]
+    return LogPortion(lines, checked + len(complete))
+
+
+def _check_as_left(account_id: str, read: Callable[[], LogPortion]) -> LogPortion:
+    """What was read, if none of it is of the account."""
+    try:
+        portion = read()
+    except LedgerCorrupt as error:
+        raise LogMismatch(account_id) from error
+    if any(line.account_id == account_id for line in portion.lines):
+        raise LogMismatch(account_id)
+    return portion
+
+
+def _check_length(length: int, checked: int) -> None:
+    """An append-only file does not shrink: somebody cut or replaced it."""
+    if length < checked:
+        raise LedgerCorrupt("The ledger log is shorter than this database has charged to; restore it, then restart.")
+
+
+def _parse(number: str, raw: bytes) -> LogLine:
+    try:
+        return LogLine.model_validate_json(raw)
+    except ValidationError as error:
+        raise LedgerCorrupt(
+            f"Line {number} of the ledger log cannot be read; restore the log from its own backup."
+        ) from error

@@ -1,0 +1,1 @@
+"""Datasets, their uploads and validations, and stored files."""

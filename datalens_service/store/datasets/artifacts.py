@@ -1,0 +1,253 @@
+"""Files that jobs make: `<job>/<digest>/<name>` in `data_dir/artifacts`, or in an object store (`files.py`).
+
+A file is complete in its place before its row is committed, under a path that holds its digest: whatever a crash
+leaves behind, a row never points to other bytes. Private files (`releasable=False`) never leave through
+`releasable`, and never leave the local disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import entry_time
+from datalens_service.errors import InvalidInput, NotFound, StoreUnavailable
+from datalens_service.store.database import Database
+from datalens_service.store.datasets.files import Files, LocalFiles, files_at
+from datalens_service.store.disk import unavailable
+from datalens_service.store.jobs.leases import Lease
+from datalens_service.store.ledger import ledger
+from datalens_service.store.tables import ArtifactRow, JobRow
+
+Audience = Literal["anyone", "owner"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_DIGEST_LENGTH = 16
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A stored file.
+
+    Attributes:
+        job_id: Who made it.
+        name: File name, unique within the job.
+        sha256: Of its content, hexadecimal.
+        size: In bytes.
+        media_type: For downloads.
+        releasable: Whether anyone but the owner may get it.
+    """
+
+    job_id: str
+    name: str
+    sha256: str
+    size: int
+    media_type: str
+    releasable: bool
+    created_at: datetime
+    locate: Callable[[], Path] = field(repr=False, compare=False)
+
+    @property
+    def audience(self) -> Audience:
+        """For whom it is."""
+        return "anyone" if self.releasable else "owner"
+
+    @property
+    def path(self) -> Path:
+        """Where it lies on this machine now; fetched at first use where the store is remote.
+
+        Raises:
+            NotFound: The store has lost it.
+            StoreUnavailable: The store does not answer, or holds other bytes.
+        """
+        return self.locate()
+
+
+class ArtifactStore:
+    """The files of all jobs.
+
+    Args:
+        database: With the rows.
+        data_dir: Private files go to its folder `artifacts`, all others too, unless there is a URL.
+        url: Object store for releasable files, for example s3://bucket/prefix.
+    """
+
+    def __init__(self, database: Database, data_dir: Path, url: str = "") -> None:
+        self._database = database
+        self._root = data_dir / "artifacts"
+        self._private = LocalFiles(self._root)
+        self._releasable = files_at(url, data_dir)
+
+    def check(self) -> None:
+        """Whether files can be reached.
+
+        Raises:
+            StoreUnavailable: They cannot.
+        """
+        self._releasable.check()
+
+    def put(self, lease: Lease, name: str, content: Path | bytes, *, releasable: bool, media_type: str) -> Artifact:
+        """Store a file under the lease of its job; the same name replaces what was there.
+
+        Args:
+            lease: Of the worker that made it.
+            name: Letters, digits, dot, dash and underscore.
+            content: Bytes, or a file to copy.
+            releasable: False for everything that depends on private records outside a release.
+            media_type: For downloads.
+
+        Raises:
+            StaleLease: Another worker holds the job; nothing is visible.
+            StoreUnavailable: The disk did not take it.
+            InvalidInput: `name` is not usable.
+        """
+        path, digest, size = self._placed(lease.job_id, _checked(name), content, self._files(releasable))
+        row = ArtifactRow(
+            job_id=lease.job_id,
+            name=name,
+            path=path,
+            sha256=digest,
+            size=size,
+            media_type=media_type,
+            releasable=releasable,
+            # A sample grid is replaced while the job trains.
+            created_at=entry_time(),
+        )
+        with self._database.transaction() as session:
+            _, job = ledger.lock(session, lease.job_id)
+            ledger.check_lease(job, lease.token)
+            return self._artifact(session.merge(row))
+
+    def get(self, job_id: str, name: str) -> Artifact:
+        """One file of a job, private ones included: for the owner.
+
+        Raises:
+            NotFound: No such file.
+        """
+        with self._database.session() as session:
+            return self._artifact(_row(session, job_id, name))
+
+    def releasable(self, job_id: str, name: str) -> Artifact:
+        """One file of a job that anybody may get.
+
+        Raises:
+            NotFound: No such file, or a private one.
+        """
+        artifact = self.get(job_id, name)
+        if not artifact.releasable:
+            raise NotFound("There is no such file.")
+        return artifact
+
+    def list_artifacts(self, job_id: str) -> tuple[Artifact, ...]:
+        """All files of a job by name, private ones included: for the owner."""
+        with self._database.session() as session:
+            rows = session.scalars(select(ArtifactRow).where(ArtifactRow.job_id == job_id).order_by(ArtifactRow.name))
+            return tuple(self._artifact(row) for row in rows)
+
+    def delete_private(self, dataset_id: str) -> None:
+        """Remove every file of a data set's jobs that is not releasable, superseded ones included. Repeatable.
+
+        Raises:
+            StoreUnavailable: A file could not be removed; no row points to it any more.
+        """
+        job_ids = select(JobRow.id).where(JobRow.dataset_id == dataset_id)
+        of_these = ArtifactRow.job_id.in_(job_ids)
+        with self._database.transaction() as session:
+            session.execute(delete(ArtifactRow).where(of_these, ~ArtifactRow.releasable))
+            kept = {self._root / path for path in session.scalars(select(ArtifactRow.path).where(of_these))}
+            folders = [self._root / job_id for job_id in session.scalars(job_ids)]
+        try:
+            for folder in folders:
+                _remove_all_but(kept, folder)
+        except OSError as error:
+            raise StoreUnavailable("Private files could not be removed; look at the disk of data_dir.") from error
+
+    def _files(self, releasable: bool) -> Files:
+        return self._releasable if releasable else self._private
+
+    def _placed(self, job_id: str, name: str, content: Path | bytes, files: Files) -> tuple[str, str, int]:
+        """Complete and in its place under its digest: name there, digest, size."""
+        try:
+            folder = self._root / job_id
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            temporary, digest = _written(folder, content)
+            size = temporary.stat().st_size
+        except OSError as error:
+            raise unavailable(error, "The artifact could not be written; free the disk of data_dir.") from error
+        path = f"{job_id}/{digest[:_DIGEST_LENGTH]}/{name}"
+        try:
+            files.keep(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return path, digest, size
+
+    def _artifact(self, row: ArtifactRow) -> Artifact:
+        return Artifact(
+            job_id=row.job_id,
+            name=row.name,
+            sha256=row.sha256,
+            size=row.size,
+            media_type=row.media_type,
+            releasable=row.releasable,
+            created_at=row.created_at,
+            locate=partial(self._files(row.releasable).path, row.path, row.sha256),
+        )
+
+
+def _row(session: Session, job_id: str, name: str) -> ArtifactRow:
+    row = session.get(ArtifactRow, (job_id, name))
+    if row is None:
+        raise NotFound("There is no such file; those for the owner alone go when their data set is deleted.")
+    return row
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise InvalidInput("An artifact's name consists of letters, digits, dot, dash and underscore.")
+    return name
+
+
+def _written(folder: Path, content: Path | bytes) -> tuple[Path, str]:
+    """A synced temporary file in `folder` and the SHA-256 of what it holds."""
+    descriptor, name = tempfile.mkstemp(prefix=".tmp-", dir=folder)
+    try:
+        with os.fdopen(descriptor, "w+b") as file:
+            _copy(content, file)
+            file.flush()
+            os.fsync(descriptor)
+            file.seek(0)
+            return Path(name), hashlib.file_digest(file, "sha256").hexdigest()
+    except BaseException:
+        Path(name).unlink()
+        raise
+
+
+def _remove_all_but(kept: AbstractSet[Path], folder: Path) -> None:
+    for path in tuple(folder.rglob("*")):
+        if path.is_file() and path not in kept:
+            path.unlink(missing_ok=True)
+            # Its folder is named by what was in it.
+            with suppress(OSError):
+                path.parent.rmdir()
+
+
+def _copy(content: Path | bytes, target: BinaryIO) -> None:
+    if isinstance(content, bytes):
+        target.write(content)
+        return
+    with content.open("rb") as source:
+        shutil.copyfileobj(source, target)

@@ -1,0 +1,382 @@
+"""Data sets: uploads, the account that pays for each, and tombstones that keep what was spent.
+
+Records that were uploaded before bring their account with them (docs/decisions/0003-one-account-per-content.md):
+
+    no record is known        a new account with the named ε and δ
+    one account knows some    that account pays for this data set too; another ε or δ is refused, also a default δ
+    several accounts do       the upload is refused: two budgets cannot be made one after the fact
+
+An upload may name a data set whose account pays for it, too (docs/decisions/0012-data-that-grows.md): it is treated as
+one that contains a record of that account. An image of a single colour, such as a blank one, does not tie an upload to
+a budget that its owner did not mean (docs/decisions/0011-notices.md): alone, it is refused and not joined.
+
+A known record must belong to the unit it came with (docs/decisions/0004-units-of-several-records.md).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from uuid import uuid4
+
+from sqlalchemy import exists, select
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import to_second, utc_now
+from datalens_service.data.dataset import Images, Schema, UnitIds
+from datalens_service.data.notices import NoticeCode, Notices
+from datalens_service.data.schema_inference import constant_rows
+from datalens_service.errors import InvalidDataset, InvalidSpec, NotFound, StateConflict
+from datalens_service.privacy.accounting import check_delta, default_delta
+from datalens_service.store.database import Database
+from datalens_service.store.datasets.fingerprints import (
+    KnownRecord,
+    fingerprints,
+    installation_key,
+    known_records,
+    remember,
+    tenant_key,
+)
+from datalens_service.store.ledger import ledger
+from datalens_service.store.ledger.recovery import check_log_before_upload
+from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow
+
+_KEY_BYTES = 32
+_CONSTANT_LINK = (
+    "The only images of this upload that were uploaded before show a single colour. Set leave_out_constant_images to "
+    "open a budget without them, or name account, a data set whose budget is meant to pay for this one, too."
+)
+
+
+class DatasetState(StrEnum):
+    """Whether the records are still there."""
+
+    VALIDATING = "validating"
+    """A process reads the upload (`intakes.py`); there is no data set yet."""
+    INVALID = "invalid"
+    """The upload cannot be used (`intakes.py`); its owner can read why."""
+    READY = "ready"
+    """Records and partition key are there."""
+    DELETED = "deleted"
+    """A tombstone: the key is gone, the caller removes the records, account and fingerprints stay."""
+
+
+@dataclass(frozen=True)
+class StoredDataset:
+    """A data set as it was when it was read.
+
+    Attributes:
+        records_path: Where the private records lie; for the training process only.
+        partition_key: Secret of the assignment of records to shards; None once deleted.
+        known_records: Different records of it that had an account already. Private, and counted when the data set is
+            created; None when it is read later.
+    """
+
+    id: str
+    tenant_id: str
+    account_id: str
+    name: str
+    state: DatasetState
+    schema: Schema
+    format: str
+    has_test: bool
+    records_path: str
+    partition_key: bytes | None
+    created_at: datetime
+    deleted_at: datetime | None
+    known_records: int | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        return f"StoredDataset({self.id}, {self.state})"
+
+    @classmethod
+    def of(cls, row: DatasetRow) -> StoredDataset:
+        """A copy of the row."""
+        return cls(
+            id=row.id,
+            tenant_id=row.tenant_id,
+            account_id=row.account_id,
+            name=row.name,
+            state=DatasetState(row.state),
+            schema=Schema.model_validate(row.schema),
+            format=row.format,
+            has_test=row.has_test,
+            records_path=row.records_path,
+            partition_key=row.partition_key,
+            created_at=to_second(row.created_at),
+            deleted_at=row.deleted_at and to_second(row.deleted_at),
+        )
+
+
+def new_id() -> str:
+    """An id for a data set that is about to be created, for example to name its folder by."""
+    return f"ds_{uuid4().hex}"
+
+
+def create(
+    database: Database,
+    *,
+    dataset_id: str,
+    name: str,
+    schema: Schema,
+    images: Images,
+    units: UnitIds | None = None,
+    format: str,
+    has_test: bool,
+    records_path: str,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    account: str | None = None,
+    tenant_id: str = DEFAULT_TENANT,
+    notices: Notices | None = None,
+) -> StoredDataset:
+    """Register an upload with the account that pays for it.
+
+    Args:
+        database: Where.
+        dataset_id: From `new_id`.
+        name: For people.
+        schema: Public declaration; its `num_units` bounds δ.
+        images: The training records, uint8 (n, height, width, channels); only their fingerprints are kept here.
+        units: int64 (n,), identity of each record's unit; None: every record is its own.
+        format: Name of the reader that can load `records_path`.
+        has_test: Whether the owner's hold-out lies beside the training records.
+        records_path: Where the caller has put the records.
+        epsilon: Lifetime budget; needed unless the records have an account already.
+        delta: Of the lifetime budget; None takes the default for n, or that of `account`. Known records need the δ of
+            their account.
+        account: Id of a data set of this tenant, deleted or not, whose account pays for this one, too.
+        tenant_id: Whose records they are.
+        notices: Collects which records an account knew already. Private.
+
+    Raises:
+        InvalidSpec: ε is missing or cannot be counted.
+        InvalidDelta: δ, named or of the account, is not below 1/n.
+        NotFound: The tenant has no data set `account`.
+        StateConflict: The records have an account with another ε or δ, or share nothing but images of a single colour
+            with one that was not named.
+        InvalidDataset: The records belong to several accounts, or came with other units before.
+        LedgerCorrupt: The database has forgotten data sets that the log knows; these may be their records.
+    """
+    with database.session() as session:
+        key = tenant_key(installation_key(session, lock=False), tenant_id)
+    prints = fingerprints(key, images, units)
+    constant = fingerprints(key, images[constant_rows(images)]).keys()
+    with database.transaction() as session:
+        installation_key(session, lock=True)
+        checked_log_bytes = check_log_before_upload(session, database.log)
+        known = known_records(session, prints)
+        _check_same_units(prints, known)
+        accounts = {record.account_id for record in known.values()}
+        if account is not None:
+            named = _named_account(session, account, tenant_id)
+            accounts.add(named.id)
+            # Named by the owner, not found by a record: its δ tells nothing of the records.
+            delta = named.delta if delta is None else delta
+        elif epsilon is not None and known and known.keys() < prints.keys() and known.keys() <= constant:
+            raise StateConflict(_CONSTANT_LINK)
+        payer = _account(session, dataset_id, accounts, schema, epsilon, delta, checked_log_bytes)
+        remember(session, {item: prints[item] for item in prints.keys() - known.keys()}, payer.id)
+        row = DatasetRow(
+            id=dataset_id,
+            tenant_id=tenant_id,
+            account_id=payer.id,
+            name=name,
+            state=DatasetState.READY,
+            schema=schema.model_dump(mode="json"),
+            format=format,
+            has_test=has_test,
+            records_path=records_path,
+            partition_key=secrets.token_bytes(_KEY_BYTES),
+            created_at=utc_now(),
+        )
+        session.add(row)
+        session.flush()
+        stored = replace(StoredDataset.of(row), known_records=len(known))
+    if notices is not None:
+        notices.count(NoticeCode.SHARES_RECORDS, len(known))
+        notices.count(NoticeCode.SHARES_CONSTANT_IMAGES, len(known.keys() & constant))
+    return stored
+
+
+def get(database: Database, dataset_id: str) -> StoredDataset:
+    """One data set, deleted ones included.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    with database.session() as session:
+        return read(session, dataset_id)
+
+
+def read(session: Session, dataset_id: str) -> StoredDataset:
+    """The same within a snapshot, beside what else is read there.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    return StoredDataset.of(_row(session, dataset_id))
+
+
+def list_datasets(
+    database: Database, *, limit: int = 50, cursor: str | None = None, tenant_id: str | None = None
+) -> Page[StoredDataset]:
+    """Data sets of a tenant, or of all, newest first, deleted ones included.
+
+    Raises:
+        InvalidInput: `limit` or `cursor` is not usable.
+    """
+    query = select(DatasetRow).order_by(DatasetRow.created_at.desc(), DatasetRow.id.desc())
+    if cursor is not None:
+        query = query.where(after(cursor, (DatasetRow.created_at, DatasetRow.id)))
+    if tenant_id is not None:
+        query = query.where(DatasetRow.tenant_id == tenant_id)
+    with database.session() as session:
+        rows = session.scalars(query.limit(check_limit(limit) + 1)).all()
+    more = len(rows) > limit
+    return Page(
+        items=tuple(StoredDataset.of(row) for row in rows[:limit]),
+        next_cursor=cursor_of(rows[limit - 1].created_at, rows[limit - 1].id) if more else None,
+    )
+
+
+def linked(database: Database, dataset_id: str) -> tuple[str, ...]:
+    """Ids of the other data sets that the same account pays for, oldest first, deleted ones included.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    with database.session() as session:
+        row = _row(session, dataset_id)
+        query = select(DatasetRow.id).where(DatasetRow.account_id == row.account_id, DatasetRow.id != dataset_id)
+        return tuple(session.scalars(query.order_by(DatasetRow.created_at, DatasetRow.id)))
+
+
+def delete(database: Database, dataset_id: str) -> StoredDataset:
+    """Turn a data set into a tombstone; the caller then removes what lies at `records_path`. Repeatable.
+
+    Raises:
+        StateConflict: A job on it has not ended.
+        NotFound: No such data set.
+    """
+    with database.transaction() as session:
+        account = ledger.lock_account(session, _row(session, dataset_id).account_id)
+        row = _row(session, dataset_id)
+        session.refresh(row)
+        if row.state == DatasetState.DELETED:
+            return StoredDataset.of(row)
+        _check_no_open_job(session, dataset_id)
+        row.state = DatasetState.DELETED
+        row.partition_key = None
+        row.deleted_at = utc_now()
+        ledger.note_deletion(session, account, dataset_id)
+        return StoredDataset.of(row)
+
+
+def check_holdout(database: Database, dataset_id: str, holdout_id: str) -> StoredDataset:
+    """Refuse a data set that cannot be set aside for another one.
+
+    Returns:
+        The data set that is set aside.
+
+    Raises:
+        NotFound: No such data set.
+        StateConflict: It was deleted.
+        InvalidSpec: It is the same, or has images of another shape or other classes.
+    """
+    if holdout_id == dataset_id:
+        raise InvalidSpec("evaluation.holdout must name another data set than the one that is trained on.")
+    aside, own = get(database, holdout_id), get(database, dataset_id)
+    if aside.state is not DatasetState.READY:
+        raise StateConflict("The data set that was set aside was deleted.")
+    if _kind(aside.schema) != _kind(own.schema):
+        raise InvalidSpec("evaluation.holdout must name a data set with images of the same shape and the same classes.")
+    return aside
+
+
+def deleted(database: Database) -> tuple[str, ...]:
+    """Ids of all tombstones."""
+    query = select(DatasetRow.id).where(DatasetRow.state == DatasetState.DELETED).order_by(DatasetRow.id)
+    with database.session() as session:
+        return tuple(session.scalars(query))
+
+
+def _kind(schema: Schema) -> tuple[object, ...]:
+    return schema.channels, schema.height, schema.width, schema.class_names
+
+
+def _row(session: Session, dataset_id: str) -> DatasetRow:
+    row = session.get(DatasetRow, dataset_id)
+    if row is None:
+        raise NotFound("There is no such data set.")
+    return row
+
+
+def _named_account(session: Session, dataset_id: str, tenant_id: str) -> AccountRow:
+    """The account of a data set that an upload names; that of another tenant does not exist."""
+    row = _row(session, dataset_id)
+    if row.tenant_id != tenant_id:
+        raise NotFound("There is no such data set.")
+    return session.get_one(AccountRow, row.account_id)
+
+
+def _check_same_units(prints: Mapping[bytes, bytes | None], known: Mapping[bytes, KnownRecord]) -> None:
+    """Two budgets of one account add up for a unit only if both count the same records as that unit."""
+    if any(prints[item] != record.unit_print for item, record in known.items()):
+        raise InvalidDataset(
+            "Records of this upload came with other privacy units before. Group them as they were grouped then: "
+            "their budget is counted for those units. If they are images of a single colour, set "
+            "leave_out_constant_images."
+        )
+
+
+def _account(
+    session: Session,
+    dataset_id: str,
+    known: set[str],
+    schema: Schema,
+    epsilon: float | None,
+    delta: float | None,
+    checked_log_bytes: int,
+) -> AccountRow:
+    if len(known) > 1:
+        raise InvalidDataset(
+            "Records of this upload belong to several data sets with budgets of their own, and budgets are not merged: "
+            "upload the parts separately, train on each, and put their synthetic images together, which costs nothing. "
+            "If they share only images of a single colour, set leave_out_constant_images. For data that grow, name "
+            "account when a part is uploaded for the first time: then one budget pays for all parts, also together."
+        )
+    if known:
+        return _joined(session, dataset_id, known.pop(), schema, epsilon, delta)
+    if epsilon is None:
+        raise InvalidSpec("Name epsilon: the lifetime privacy budget of this data set.")
+    delta = default_delta(schema.num_units) if delta is None else delta
+    check_delta(delta, schema.num_units)
+    return ledger.open_account(session, dataset_id, epsilon, delta, checked_log_bytes)
+
+
+def _joined(
+    session: Session, dataset_id: str, account_id: str, schema: Schema, epsilon: float | None, delta: float | None
+) -> AccountRow:
+    account = ledger.lock_account(session, account_id)
+    check_delta(account.delta, schema.num_units)
+    # What jobs state is a function of what was declared and of n: a δ taken over from the account would tell of it.
+    delta = default_delta(schema.num_units) if delta is None else delta
+    if epsilon not in (None, account.epsilon) or delta != account.delta:
+        raise StateConflict(
+            f"Records of this upload have a budget already: epsilon {account.epsilon:g} at delta {account.delta!r}; "
+            "leave epsilon out and name this delta to go on with what remains of it.",
+            extra={"epsilon": account.epsilon, "delta": account.delta},
+        )
+    ledger.join(session, account, dataset_id)
+    return account
+
+
+def _check_no_open_job(session: Session, dataset_id: str) -> None:
+    unfinished = exists().where(JobRow.dataset_id == dataset_id, JobRow.state.in_(("queued", "running", "paused")))
+    if session.scalar(select(unfinished)):
+        raise StateConflict("A job on this data set has not ended; cancel it and wait for its end first.")

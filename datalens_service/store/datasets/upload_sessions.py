@@ -1,0 +1,135 @@
+"""Uploads that arrive in pieces: what is known of each. The bytes lie on the disk (`api/pieces.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import to_second, utc_now
+from datalens_service.errors import InvalidInput, NotFound, StateConflict
+from datalens_service.store.database import Database
+from datalens_service.store.tables import UploadRow
+
+
+@dataclass(frozen=True)
+class PartialUpload:
+    """An upload as it was when it was read.
+
+    Attributes:
+        key_id: The API key that began it.
+        length: Bytes of the whole file.
+        received: Bytes that are on the disk for certain.
+        expires_at: When it is removed unless a data set was made from it.
+    """
+
+    id: str
+    key_id: str
+    length: int
+    received: int
+    created_at: datetime
+    expires_at: datetime
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it is there."""
+        return self.received == self.length
+
+    @classmethod
+    def of(cls, row: UploadRow) -> PartialUpload:
+        """A copy of the row."""
+        created, expires = to_second(row.created_at), to_second(row.expires_at)
+        return cls(row.id, row.key_id, row.length, row.received, created, expires)
+
+
+def create(database: Database, key_id: str, length: int, lifetime: timedelta) -> PartialUpload:
+    """Announce a file of `length` bytes.
+
+    Raises:
+        InvalidInput: `length` is not positive.
+    """
+    if length < 1:
+        raise InvalidInput("Upload-Length must be at least 1.")
+    now = utc_now()
+    row = UploadRow(
+        id=f"upl_{uuid4().hex}", key_id=key_id, length=length, received=0, created_at=now, expires_at=now + lifetime
+    )
+    with database.transaction() as session:
+        session.add(row)
+        session.flush()
+        return PartialUpload.of(row)
+
+
+def get(database: Database, upload_id: str) -> PartialUpload:
+    """One upload.
+
+    Raises:
+        NotFound: No such upload, or it has expired.
+    """
+    with database.session() as session:
+        return PartialUpload.of(_row(session, upload_id))
+
+
+def advance(database: Database, upload_id: str, received: int, lifetime: timedelta) -> PartialUpload:
+    """Note that `received` bytes are on the disk; its time starts anew.
+
+    Raises:
+        NotFound: No such upload.
+        StateConflict: More was noted already.
+    """
+    with database.transaction() as session:
+        row = _row(session, upload_id)
+        if received < row.received:
+            raise StateConflict("More of this upload was received already.")
+        row.received = received
+        row.expires_at = utc_now() + lifetime
+        return PartialUpload.of(row)
+
+
+def remove(database: Database, upload_id: str) -> None:
+    """Forget an upload; the caller removes the file. Repeatable."""
+    with database.transaction() as session:
+        session.execute(delete(UploadRow).where(UploadRow.id == upload_id))
+
+
+def remove_expired(database: Database) -> None:
+    """Forget uploads whose time is over; the caller removes their files."""
+    with database.transaction() as session:
+        session.execute(delete(UploadRow).where(UploadRow.expires_at < utc_now()))
+
+
+def take(session: Session, upload_id: str) -> PartialUpload:
+    """Forget a complete upload because a data set is made from it now.
+
+    Raises:
+        NotFound: No such upload.
+        StateConflict: Something is missing.
+    """
+    row = _row(session, upload_id)
+    found = PartialUpload.of(row)
+    if not found.complete:
+        raise StateConflict(f"Only {found.received} of {found.length} bytes were received; send the rest first.")
+    session.delete(row)
+    return found
+
+
+def known(database: Database) -> frozenset[str]:
+    """Ids of all uploads."""
+    with database.session() as session:
+        return frozenset(session.scalars(select(UploadRow.id)))
+
+
+def _row(session: Session, upload_id: str) -> UploadRow:
+    row = session.get(UploadRow, upload_id)
+    if row is None or row.expires_at < utc_now():
+        raise NotFound("There is no such upload; unfinished ones are removed after a while.")
+    return row
+
+
+def partial_files(data_dir: Path) -> Path:
+    """Folder of uploads that no dataset was made from yet."""
+    return data_dir.absolute() / "uploads"

@@ -1,0 +1,138 @@
+"""What happened to a job, told in public numbers: its states, its progress, and what it had charged by then.
+
+Every event is written in the transaction of what it tells, under the lock of the job's row, so numbers have no gaps
+and nobody learns of a change that did not happen. Progress is told when a phase begins or ends and at every percent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import entry_time, to_second, utc_now
+from datalens_service.store.access import webhooks
+from datalens_service.store.database import Database
+from datalens_service.store.paging import check_limit
+from datalens_service.store.service_tables import JobEventRow
+from datalens_service.store.tables import JobRow
+
+
+class EventType(StrEnum):
+    """What an event tells."""
+
+    CREATED = "job.created"
+    """Accepted, its budget reserved."""
+    STARTED = "job.started"
+    """A worker holds its lease."""
+    PROGRESS = "job.progress"
+    """A phase began, ended or came a percent further."""
+    RELEASED = "job.released"
+    """Images, generator and proof can be downloaded; the evaluation may still go on."""
+    PAUSE_REQUESTED = "job.pause_requested"
+    """Somebody asked for a pause; the worker looks between two steps."""
+    PAUSED = "job.paused"
+    """No worker holds it; reservation and checkpoint stay."""
+    RESUMED = "job.resumed"
+    """It waits for a worker again, or its pause was called off."""
+    CANCEL_REQUESTED = "job.cancel_requested"
+    """Somebody asked for its end; the worker looks between two steps."""
+    REQUEUED = "job.requeued"
+    """Its worker gave it back."""
+    LEASE_LOST = "job.lease_lost"
+    """Its worker was silent for too long; the job waits for another."""
+    SUCCEEDED = "job.succeeded"
+    """Generator, samples and report are there."""
+    FAILED = "job.failed"
+    """The error is on the job."""
+    CANCELLED = "job.cancelled"
+    """Stopped on request."""
+
+    @property
+    def last(self) -> bool:
+        """Whether nothing follows it."""
+        return self in (EventType.SUCCEEDED, EventType.FAILED, EventType.CANCELLED)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event.
+
+    Attributes:
+        seq: Number within the job, from 1, without gaps.
+        type: What it tells.
+        state: Of the job, after it.
+        charged_units: Ledger units that the job had charged.
+        created_at: To the second; of progress to the minute: finer times would tell how long steps on private records
+            take.
+    """
+
+    seq: int
+    type: EventType
+    state: str
+    phase: str | None
+    value: int
+    maximum: int
+    charged_units: int
+    created_at: datetime
+
+    @classmethod
+    def of(cls, row: JobEventRow) -> Event:
+        """A copy of the row."""
+        return cls(
+            row.seq,
+            EventType(row.type),
+            row.state,
+            row.phase,
+            row.value,
+            row.maximum,
+            row.charged_units,
+            row.created_at,
+        )
+
+
+def record(session: Session, job: JobRow, kind: EventType) -> None:
+    """Tell of a change of `job` (locked) in the transaction that makes it; call it after the change."""
+    session.flush()
+    row = JobEventRow(
+        job_id=job.id,
+        seq=1 if kind is EventType.CREATED else _last(session, job) + 1,
+        type=kind,
+        state=job.state,
+        phase=job.phase,
+        value=job.progress_value,
+        maximum=job.progress_maximum,
+        charged_units=job.charged_units,
+        created_at=entry_time() if kind is EventType.PROGRESS else to_second(utc_now()),
+    )
+    session.add(row)
+    session.flush()
+    if kind is not EventType.PROGRESS:
+        webhooks.tell(session, job, kind, row.created_at)
+
+
+def _last(session: Session, job: JobRow) -> int:
+    """Number of the last event told."""
+    return session.scalar(select(func.max(JobEventRow.seq)).where(JobEventRow.job_id == job.id)) or 0
+
+
+def list_events(database: Database, job_id: str, *, after: int = 0, limit: int = 100) -> tuple[Event, ...]:
+    """Events of a job with a number above `after`, oldest first.
+
+    Raises:
+        InvalidInput: `limit` is not usable.
+    """
+    query = select(JobEventRow).where(JobEventRow.job_id == job_id, JobEventRow.seq > after)
+    with database.session() as session:
+        rows = session.scalars(query.order_by(JobEventRow.seq).limit(check_limit(limit)))
+        return tuple(Event.of(row) for row in rows)
+
+
+def worth_telling(job: JobRow, phase: str, value: int, maximum: int) -> bool:
+    """Whether progress to `value` is news compared with what the row says."""
+    if job.phase != phase or job.progress_maximum != maximum or value >= maximum:
+        return (job.phase, job.progress_value, job.progress_maximum) != (phase, value, maximum)
+    return 100 * value // maximum != 100 * job.progress_value // maximum

@@ -1,0 +1,369 @@
+"""Jobs: what was asked, in which state it is, and how it is cancelled. Running them is `leases.py`.
+
+             ┌────────────────────── f ──────────────────────┐
+             ▼                                               │
+    ──▶ queued ──────── a ───────▶ running ──┬── b ──▶ succeeded
+         │ ▲ │                       ▲ │ │   ├── c ──▶ failed
+         h j │                       └g┘ i   └── e ──▶ cancelled
+         ▼ │ │                           ▼
+        paused ◀─────────────────────────┘
+             └─────────────── d ────────────────────────▶ cancelled
+
+    a  a worker claimed it and holds a lease
+    b  images, generator and proof are stored; the rest of the reservation returned. Evaluation goes on behind them,
+       and whatever ends it from then on (an error, a cancel request, a lost worker), the job has succeeded
+    c  an error ended it, or the last allowed worker was lost; the steps made stay charged
+    d  cancelled while no worker held it; the rest of the reservation returned
+    e  the cancel request was seen between two steps; the steps made stay charged
+    f  the worker gave it back or was lost; stored steps are kept, the next worker replays them
+    g  the lease ran out and another worker took it over with a higher token
+    h  paused before a worker claimed it; the reservation stays
+    i  the wish to pause was seen between two steps, or the worker was lost; reservation and checkpoint stay
+    j  resumed (pausing.py); the next worker replays what is stored
+
+The database is the truth; a message to a worker carries the id and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import MAXYEAR, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import bindparam, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import to_second, utc_now
+from datalens_service.errors import NotFound, StateConflict
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import events, generators
+from datalens_service.store.jobs.events import EventType
+from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
+from datalens_service.store.ledger import ledger
+from datalens_service.store.ledger.recovery import check_log, in_step_with_log
+from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.tables import DatasetRow, JobRow
+
+DEFAULT_MAX_ATTEMPTS = 3
+
+_BY_ID = select(JobRow.__table__).where(JobRow.id == bindparam("id"))
+
+
+class JobState(StrEnum):
+    """Where a job stands; the arrows are drawn at the top of this module."""
+
+    QUEUED = "queued"
+    """Accepted, its budget reserved, waiting for a worker."""
+    RUNNING = "running"
+    """A worker holds its lease."""
+    PAUSED = "paused"
+    """No worker holds it until it is resumed; reservation and checkpoint stay."""
+    SUCCEEDED = "succeeded"
+    """Images, generator, proof and report are there."""
+    FAILED = "failed"
+    """The error is on the job; what was charged stays charged."""
+    CANCELLED = "cancelled"
+    """Stopped on request; what was charged stays charged."""
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the job has ended."""
+        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a running job is, in public numbers.
+
+    Attributes:
+        phase: What it does now.
+        value: Steps made of the phase.
+        maximum: Steps of the phase.
+        start: `value` when this worker began the phase.
+        started_at: When that was; None while no worker has begun.
+    """
+
+    phase: str | None
+    value: int
+    maximum: int
+    start: int = 0
+    started_at: datetime | None = None
+
+    def seconds_left(self, now: datetime) -> float | None:
+        """Estimate for the rest of the phase, from the steps that this worker has made; None without any."""
+        made = self.value - self.start
+        if self.started_at is None or made < 1 or self.value >= self.maximum:
+            return None
+        return (now - self.started_at).total_seconds() / made * (self.maximum - self.value)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as it was when it was read."""
+
+    id: str
+    tenant_id: str
+    dataset_id: str
+    state: JobState
+    spec: dict[str, Any]
+    plan: dict[str, Any]
+    reserved_units: int
+    charged_units: int
+    lease_token: int
+    attempts: int
+    cancel_requested: bool
+    pause_requested: bool
+    progress: Progress
+    error: dict[str, Any] | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    queue: str | None = None
+    released_at: datetime | None = None
+
+    @classmethod
+    def of(cls, row: JobRow) -> Job:
+        """A copy of the row."""
+        return cls(
+            id=row.id,
+            tenant_id=row.tenant_id,
+            dataset_id=row.dataset_id,
+            state=JobState(row.state),
+            spec=row.spec,
+            plan=row.plan,
+            reserved_units=row.reserved_units,
+            charged_units=row.charged_units,
+            lease_token=row.lease_token,
+            attempts=row.attempts,
+            cancel_requested=row.cancel_requested,
+            pause_requested=row.pause_requested,
+            progress=Progress(
+                row.phase, row.progress_value, row.progress_maximum, row.phase_start, row.phase_started_at
+            ),
+            error=row.error,
+            created_at=to_second(row.created_at),
+            started_at=row.started_at and to_second(row.started_at),
+            finished_at=row.finished_at and to_second(row.finished_at),
+            queue=row.queue,
+            released_at=row.released_at,
+        )
+
+
+def create(
+    database: Database,
+    *,
+    dataset_id: str,
+    spec: dict[str, Any],
+    plan: dict[str, Any],
+    units: int,
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+    idempotency_key: str | None = None,
+    queue: str | None = None,
+) -> Job:
+    """Accept a job and reserve its budget, both or neither.
+
+    Args:
+        database: Where.
+        dataset_id: The data set it trains on.
+        spec: What was asked, as JSON.
+        plan: What will be charged, as JSON.
+        units: Ledger units of the whole plan.
+        max_attempts: Lost workers in a row without a stored step before it fails.
+        idempotency_key: Chosen by the client; the same key with the same request is the same job.
+        queue: Where it waits; None leaves it to any worker.
+
+    Raises:
+        BudgetExceeded: Less remains; nothing was kept.
+        NotFound: No such data set.
+        StateConflict: The data set was deleted, or the key belongs to another request.
+        LedgerCorrupt: The account is frozen, or was now: the log has charges that it has forgotten.
+    """
+    fingerprint = request_fingerprint(dataset_id, spec)
+
+    def submit(session: Session) -> Job:
+        dataset = _dataset(session, dataset_id)
+        account = ledger.lock_account(session, dataset.account_id)
+        key = scoped(idempotency_key, dataset.tenant_id)
+        if (known := earlier_job(session, key, fingerprint)) is not None:
+            return Job.of(known)
+        _check_ready(session, dataset)
+        check_log(database.log, account)
+        row = _new_row(dataset, spec, plan, max_attempts, key, fingerprint, queue)
+        session.add(row)
+        ledger.reserve(session, account, row, units)
+        events.record(session, row, EventType.CREATED)
+        return Job.of(row)
+
+    try:
+        return in_step_with_log(database, submit)
+    except IntegrityError as error:
+        # Only the key can clash: two first uses at once, on data sets of different accounts.
+        raise key_conflict() from error
+
+
+def get(database: Database, job_id: str) -> Job:
+    """One job.
+
+    Raises:
+        NotFound: No such job.
+    """
+    with database.connection() as connection:
+        row: Any = connection.execute(_BY_ID, {"id": job_id}).one_or_none()
+    if row is None:
+        raise NotFound("There is no such job.")
+    return Job.of(row)
+
+
+def list_jobs(
+    database: Database,
+    *,
+    limit: int = 50,
+    cursor: str | None = None,
+    dataset_id: str | None = None,
+    state: JobState | None = None,
+    created_after: datetime | None = None,
+    created_before: datetime | None = None,
+    tenant_id: str | None = None,
+) -> Page[Job]:
+    """Jobs, newest first; what they paid for figures elsewhere is left out (`measurements.py`).
+
+    Args:
+        database: Where.
+        limit: Most jobs in this portion.
+        cursor: Of the portion before.
+        dataset_id: Only jobs on this data set.
+        state: Only jobs in this state.
+        created_after: Only jobs whose second of creation is this instant or later.
+        created_before: Only jobs whose second of creation is before this instant.
+        tenant_id: Only jobs of this tenant.
+
+    Raises:
+        InvalidInput: `limit` or `cursor` is not usable.
+    """
+    query = select(JobRow).where(JobRow.measured_job_id.is_(None)).limit(check_limit(limit) + 1)
+    query = query.order_by(JobRow.created_at.desc(), JobRow.id.desc())
+    if cursor is not None:
+        query = query.where(after(cursor, (JobRow.created_at, JobRow.id)))
+    if dataset_id is not None:
+        query = query.where(JobRow.dataset_id == dataset_id)
+    if state is not None:
+        query = query.where(JobRow.state == state)
+    if created_after is not None:
+        query = query.where(JobRow.created_at >= _whole(created_after))
+    if created_before is not None:
+        query = query.where(JobRow.created_at < _whole(created_before))
+    if tenant_id is not None:
+        query = query.where(JobRow.tenant_id == tenant_id)
+    with database.session() as session:
+        rows = session.scalars(query).all()
+    more = len(rows) > limit
+    return Page(
+        items=tuple(Job.of(row) for row in rows[:limit]),
+        next_cursor=cursor_of(rows[limit - 1].created_at, rows[limit - 1].id) if more else None,
+    )
+
+
+def _whole(at: datetime) -> datetime:
+    """The first whole second from `at` on: finer filters would tell the exact time of a job."""
+    last = at.year == MAXYEAR
+    return to_second(at) if last or not at.microsecond else to_second(at) + timedelta(seconds=1)
+
+
+def request_cancel(database: Database, job_id: str) -> Job:
+    """Cancel a queued or paused job at once (d), or ask the worker of a running one to stop between two steps.
+
+    A job whose images are ready keeps them: only its evaluation stops, and it ends as succeeded.
+
+    Raises:
+        StateConflict: The job has ended.
+        NotFound: No such job.
+    """
+    with database.transaction() as session:
+        _, row = ledger.lock(session, job_id)
+        if JobState(row.state).terminal:
+            raise StateConflict(f"The job has ended already: {row.state}.")
+        row.cancel_requested = True
+        if row.state == JobState.RUNNING:
+            events.record(session, row, EventType.CANCEL_REQUESTED)
+        else:
+            end(session, row, JobState.CANCELLED, None)
+        return Job.of(row)
+
+
+def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | None) -> None:
+    """Give a job (locked) its last state and settle its account, in the caller's transaction.
+
+    What was released stays released: from then on a job succeeds, whatever ended its evaluation.
+    """
+    if row.released_at is not None:
+        state, error = JobState.SUCCEEDED, None
+    ledger.settle(session, row.id, None)
+    row.state = state
+    row.error = error
+    row.finished_at = utc_now()
+    row.lease_owner = None
+    row.lease_until = None
+    if state == JobState.SUCCEEDED:
+        release(session, row)
+    events.record(session, row, EventType(f"job.{state}"))
+
+
+def release(session: Session, row: JobRow) -> None:
+    """Note that the images of a job (locked) are ready, if it is not noted yet; it may go on being evaluated."""
+    # What a job pays for a figure elsewhere makes no images.
+    if row.released_at is not None or row.measured_job_id is not None:
+        return
+    row.released_at = utc_now().replace(microsecond=0)
+    generators.add_made(session, row)
+
+
+def _dataset(session: Session, dataset_id: str) -> DatasetRow:
+    row = session.get(DatasetRow, dataset_id)
+    if row is None:
+        raise NotFound("There is no such data set.")
+    return row
+
+
+def _check_ready(session: Session, dataset: DatasetRow) -> None:
+    # Read again: it may have been deleted while this transaction waited for the account.
+    session.refresh(dataset)
+    if dataset.state != "ready":
+        raise StateConflict("The data set was deleted; upload it again to train on it.")
+
+
+def _new_row(
+    dataset: DatasetRow,
+    spec: dict[str, Any],
+    plan: dict[str, Any],
+    max_attempts: int,
+    idempotency_key: str | None,
+    fingerprint: str,
+    queue: str | None,
+) -> JobRow:
+    return JobRow(
+        id=f"job_{uuid4().hex}",
+        tenant_id=dataset.tenant_id,
+        account_id=dataset.account_id,
+        dataset_id=dataset.id,
+        state=JobState.QUEUED,
+        spec=spec,
+        plan=plan,
+        idempotency_key=idempotency_key,
+        request_fingerprint=fingerprint,
+        reserved_units=0,
+        charged_units=0,
+        settled=False,
+        lease_token=0,
+        attempts=0,
+        max_attempts=max_attempts,
+        queue=queue,
+        cancel_requested=False,
+        pause_requested=False,
+        progress_value=0,
+        progress_maximum=0,
+        phase_start=0,
+        created_at=utc_now(),
+    )

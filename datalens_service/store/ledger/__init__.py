@@ -1,0 +1,1 @@
+"""Accounts, reservations, charges, and their verification."""

@@ -1,0 +1,146 @@
+"""What an account says of itself: the statement, the journal, and which account pays for a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from datalens_service.errors import NotFound
+from datalens_service.privacy import accounting
+from datalens_service.proof.hash_chain import Entry, EntryKind
+from datalens_service.store.tables import AccountRow, DatasetRow, LedgerEntryRow
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What an account holds, in units and as ε at its δ: spends rounded up, what remains rounded down.
+
+    A frozen account states what the ledger log knows as spent, also beyond its limit, and that nothing remains.
+    """
+
+    account_id: str
+    epsilon: float
+    delta: float
+    limit_units: int
+    reserved_units: int
+    charged_units: int
+    entries: int
+    head_hash: str
+    frozen_reason: str | None
+    unbooked_units: int = 0
+
+    @property
+    def spent_units(self) -> int:
+        """Units charged in the journal, and those that only the ledger log knows."""
+        return self.charged_units + self.unbooked_units
+
+    @property
+    def remaining_units(self) -> int:
+        """Units that a new job may reserve."""
+        if self.frozen_reason is not None:
+            return 0
+        return self.limit_units - self.reserved_units - self.charged_units
+
+    @property
+    def epsilon_spent(self) -> float:
+        """ε of everything spent, over all jobs and data sets of the account, deleted ones included."""
+        return self.epsilon_of(self.spent_units)
+
+    @property
+    def epsilon_reserved(self) -> float:
+        """ε of everything reserved and not yet charged."""
+        return self.epsilon_of(self.reserved_units)
+
+    @property
+    def epsilon_remaining(self) -> float:
+        """Largest ε of four digits whose units are still there: what a new job may ask for."""
+        shown = self.epsilon_of(self.remaining_units)
+        while shown > 0 and accounting.limit_units(shown, self.delta) > self.remaining_units:
+            shown = accounting.round_down(shown - 5e-5)
+        return shown
+
+    def epsilon_of(self, units: int) -> float:
+        """ε of `units` at the account's δ, rounded up to four digits."""
+        return accounting.round_up(accounting.epsilon_of_units(units, self.delta))
+
+    def figures(self) -> dict[str, float]:
+        """The account as ε at δ, for problem documents and reports; public."""
+        return {
+            "limit": self.epsilon,
+            "spent": self.epsilon_spent,
+            "reserved": self.epsilon_reserved,
+            "remaining": self.epsilon_remaining,
+            "delta": self.delta,
+        }
+
+
+def statement(session: Session, dataset_id: str) -> Statement:
+    """Limit, reserved, charged and remaining of the account that pays for a data set.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    return of_account(account_of(session, dataset_id))
+
+
+def entries(session: Session, dataset_id: str) -> list[Entry]:
+    """The whole journal of the account that pays for a data set, oldest first; public.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    return list(journal(session, account_of(session, dataset_id).id))
+
+
+def entries_after(
+    session: Session, dataset_id: str, after: int, limit: int, kind: EntryKind | None = None
+) -> list[Entry]:
+    """Entries of the same journal with a number above `after`, oldest first.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    account_id = account_of(session, dataset_id).id
+    query = select(LedgerEntryRow).where(LedgerEntryRow.account_id == account_id, LedgerEntryRow.seq > after)
+    if kind is not None:
+        query = query.where(LedgerEntryRow.kind == kind)
+    rows = session.scalars(query.order_by(LedgerEntryRow.seq).limit(limit))
+    return [Entry.model_validate(row) for row in rows]
+
+
+def account_of(session: Session, dataset_id: str) -> AccountRow:
+    """The account that pays for a data set, not locked.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    account = session.scalars(select(AccountRow).join(DatasetRow).where(DatasetRow.id == dataset_id)).one_or_none()
+    if account is None:
+        raise NotFound("There is no such data set.")
+    return account
+
+
+def of_account(account: AccountRow) -> Statement:
+    """The statement of one account."""
+    return Statement(
+        account_id=account.id,
+        epsilon=account.epsilon,
+        delta=account.delta,
+        limit_units=account.limit_units,
+        reserved_units=account.reserved_units,
+        charged_units=account.charged_units,
+        unbooked_units=account.unbooked_units,
+        entries=account.head_seq,
+        head_hash=account.head_hash,
+        frozen_reason=account.frozen_reason,
+    )
+
+
+def journal(session: Session, account_id: str) -> Iterator[Entry]:
+    """The entries of an account, oldest first, read in portions."""
+    query = select(LedgerEntryRow).where(LedgerEntryRow.account_id == account_id).order_by(LedgerEntryRow.seq)
+    for row in session.scalars(query.execution_options(yield_per=1000)):
+        yield Entry.model_validate(row)

@@ -1,0 +1,321 @@
+"""The account of a data set: reserve at submit, charge before each draw, settle at the end, refund never.
+
+Every function takes the session of an open `Database.transaction()` (or `session()` for the reading ones) and
+locks what it decides on: first the account's row, then the job's. Together with the journal entry they write,
+the totals on the account's and the job's row change in the same transaction.
+
+    limit ≥ reserved + charged         for every account, at every commit (also a CHECK of the table)
+    limit never falls                  and rises by an entry of its own only (also a trigger)
+    charged never falls                (also a trigger)
+    a draw happens only after its charge has committed (mechanisms/base.py)
+
+Units are integers, 1e-15 of μ²; no float takes part in a decision.
+"""
+
+from __future__ import annotations
+
+from operator import index
+from uuid import uuid4
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import entry_time, utc_now
+from datalens_service.errors import (
+    BudgetExceeded,
+    InvalidInput,
+    InvalidSpec,
+    LedgerCorrupt,
+    NotFound,
+    StaleLease,
+    StateConflict,
+)
+from datalens_service.privacy import accounting
+from datalens_service.proof.hash_chain import GENESIS, Entry, EntryKind, budget_label
+from datalens_service.store.ledger.account_summary import Statement, of_account
+from datalens_service.store.tables import LARGEST_UNITS, AccountRow, AggregateRow, JobRow, LedgerEntryRow
+
+NO_ROOM = (
+    "its ledger log knows charges that its budget has no room for; cancel queued jobs or raise the budget, "
+    "then restart."
+)
+"""Why an account is frozen although its journal adds up."""
+
+
+def open_account(
+    session: Session, dataset_id: str, epsilon: float, delta: float, checked_log_bytes: int = 0
+) -> AccountRow:
+    """Open the account of records that no account knows yet.
+
+    Args:
+        session: Of an open transaction.
+        dataset_id: The data set that brings them.
+        epsilon: Lifetime budget.
+        delta: Fixed for the lifetime of the account.
+        checked_log_bytes: Length of the ledger log, which has no charge of this account.
+
+    Raises:
+        InvalidSpec: ε holds less than one unit or more than a BIGINT.
+    """
+    units = accounting.limit_units(epsilon, delta)
+    if not 0 < units <= LARGEST_UNITS:
+        raise InvalidSpec("epsilon is outside what the ledger can count; choose a value between 0.0001 and 1000.")
+    account = AccountRow(
+        id=f"acc_{uuid4().hex}",
+        epsilon=epsilon,
+        delta=delta,
+        limit_units=units,
+        reserved_units=0,
+        charged_units=0,
+        head_seq=0,
+        head_hash=GENESIS,
+        checked_log_bytes=checked_log_bytes,
+        unbooked_units=0,
+        created_at=utc_now(),
+    )
+    session.add(account)
+    append(session, account, EntryKind.OPEN, dataset_id=dataset_id, units=units, label=budget_label(epsilon, delta))
+    return account
+
+
+def raise_limit(session: Session, account: AccountRow, dataset_id: str, epsilon: float) -> None:
+    """Let `account` (locked) hold more; δ, and all that was spent, stay as they are.
+
+    Args:
+        session: Of an open transaction.
+        account: Locked with `lock_account`.
+        dataset_id: The data set whose owner asked for it.
+        epsilon: Lifetime budget from now on.
+
+    Raises:
+        StateConflict: Not more than the account holds.
+        InvalidSpec: More than a BIGINT.
+        LedgerCorrupt: The account is frozen, and not for lack of room.
+    """
+    if account.frozen_reason != NO_ROOM:
+        _check_not_frozen(account)
+    units = accounting.limit_units(epsilon, account.delta)
+    if units > LARGEST_UNITS:
+        raise InvalidSpec("epsilon is outside what the ledger can count; choose a smaller value.")
+    added = units - account.limit_units
+    if epsilon <= account.epsilon or added < 1:
+        raise StateConflict(f"The lifetime budget is epsilon {account.epsilon:g} already; it can only be raised.")
+    account.epsilon, account.limit_units = epsilon, units
+    label = budget_label(epsilon, account.delta)
+    append(session, account, EntryKind.RAISE, dataset_id=dataset_id, units=added, label=label)
+
+
+def join(session: Session, account: AccountRow, dataset_id: str) -> None:
+    """Note that `account` (locked) pays for another data set from now on."""
+    append(session, account, EntryKind.JOIN, dataset_id=dataset_id)
+
+
+def reserve(session: Session, account: AccountRow, job: JobRow, units: int) -> None:
+    """Set `units` aside for a new job; the caller inserts the job in the same transaction.
+
+    Args:
+        session: Of an open transaction.
+        account: Locked with `lock_account`.
+        job: The new row.
+        units: At least 1.
+
+    Raises:
+        BudgetExceeded: Less remains; the members say how much, as ε.
+        LedgerCorrupt: The account is frozen.
+    """
+    units = _positive(units)
+    _check_not_frozen(account)
+    statement = of_account(account)
+    if units > statement.remaining_units:
+        raise _exceeded(statement, units)
+    account.reserved_units += units
+    job.reserved_units = units
+    append(session, account, EntryKind.RESERVE, dataset_id=job.dataset_id, job_id=job.id, units=units)
+
+
+def charge(session: Session, job_id: str, lease_token: int, step: int, label: str, units: int) -> Entry:
+    """Spend `units` of the job's reservation on `step`, before anything is drawn for it.
+
+    A step that was charged and not stored is charged again: whether its noise was drawn is not known.
+
+    Raises:
+        StaleLease: `lease_token` is not the current one, or the job does not run.
+        BudgetExceeded: The reservation does not cover it; nothing was booked.
+        StateConflict: The step has a stored aggregate: replay it.
+        LedgerCorrupt: The account is frozen.
+    """
+    units = _positive(units)
+    account, job = lock(session, job_id)
+    _check_not_frozen(account)
+    check_lease(job, lease_token)
+    if index(step) < 0:
+        raise InvalidInput("step must be a whole number of at least 0.")
+    if session.get(AggregateRow, (job_id, step)) is not None:
+        raise StateConflict(f"Step {step} is stored already; replay it instead of drawing it again.")
+    if units > job.reserved_units:
+        raise BudgetExceeded(f"The job's reservation does not cover step {step}; it has to end before this step.")
+    _spend(account, job, units)
+    return append(
+        session,
+        account,
+        EntryKind.CHARGE,
+        dataset_id=job.dataset_id,
+        job_id=job_id,
+        step=step,
+        label=label,
+        units=units,
+        lease_token=lease_token,
+    )
+
+
+def settle(session: Session, job_id: str, lease_token: int | None) -> int:
+    """Return what the job reserved and did not spend; its charges stay. A second call changes nothing.
+
+    Args:
+        session: Of an open transaction.
+        job_id: The job that ends in this transaction.
+        lease_token: Of the worker that ends it; None when no worker holds it.
+
+    Returns:
+        Units that went back to the account.
+
+    Raises:
+        StaleLease: `lease_token` is given and not current.
+    """
+    account, job = lock(session, job_id)
+    if lease_token is not None:
+        check_lease(job, lease_token)
+    if job.settled:
+        return 0
+    remainder = job.reserved_units
+    account.reserved_units -= remainder
+    job.reserved_units = 0
+    job.settled = True
+    append(
+        session,
+        account,
+        EntryKind.SETTLE,
+        dataset_id=job.dataset_id,
+        job_id=job_id,
+        units=remainder,
+        lease_token=lease_token,
+    )
+    return remainder
+
+
+def note_deletion(session: Session, account: AccountRow, dataset_id: str) -> None:
+    """Note that the records of a data set are gone; nothing else changes on the `account` (locked)."""
+    append(session, account, EntryKind.DELETE, dataset_id=dataset_id)
+
+
+def lock_account(session: Session, account_id: str) -> AccountRow:
+    """The account's row, locked until the transaction ends.
+
+    Raises:
+        NotFound: No such account.
+    """
+    query = select(AccountRow).where(AccountRow.id == account_id)
+    account = session.scalars(query.with_for_update().execution_options(populate_existing=True)).one_or_none()
+    if account is None:
+        raise NotFound("There is no such account.")
+    return account
+
+
+def lock(session: Session, job_id: str) -> tuple[AccountRow, JobRow]:
+    """The account's and the job's row, locked in this order, always.
+
+    Raises:
+        NotFound: No such job.
+    """
+    account_id = session.scalar(select(JobRow.account_id).where(JobRow.id == job_id))
+    if account_id is None:
+        raise NotFound("There is no such job.")
+    account = lock_account(session, account_id)
+    query = select(JobRow).where(JobRow.id == job_id)
+    return account, session.scalars(query.with_for_update().execution_options(populate_existing=True)).one()
+
+
+def job_row(session: Session, job_id: str, *, lock: bool = False) -> JobRow:
+    """The job's row, locked or not; never lock the account after it.
+
+    Raises:
+        NotFound: No such job.
+    """
+    query = select(JobRow).where(JobRow.id == job_id)
+    row = session.scalars(query.with_for_update() if lock else query).one_or_none()
+    if row is None:
+        raise NotFound("There is no such job.")
+    return row
+
+
+def check_lease(job: JobRow, lease_token: int) -> None:
+    """Fencing: only the holder of the current token may go on.
+
+    Raises:
+        StaleLease: The job was given to another worker, or has ended.
+    """
+    if job.state != "running" or job.lease_token != lease_token:
+        raise StaleLease("The job is no longer held under this lease; stop without releasing anything.")
+
+
+def append(
+    session: Session,
+    account: AccountRow,
+    kind: EntryKind,
+    *,
+    dataset_id: str,
+    job_id: str | None = None,
+    step: int | None = None,
+    label: str = "",
+    units: int = 0,
+    lease_token: int | None = None,
+    recovers: str | None = None,
+) -> Entry:
+    """Seal one entry onto the chain of `account` (locked) and flush, so that every constraint has been checked."""
+    entry = Entry.sealed(
+        account_id=account.id,
+        seq=account.head_seq + 1,
+        kind=kind.value,
+        dataset_id=dataset_id,
+        job_id=job_id,
+        step=step,
+        label=label,
+        units=units,
+        lease_token=lease_token,
+        at=entry_time(),
+        recovers=recovers,
+        previous_hash=account.head_hash,
+    )
+    account.head_seq, account.head_hash = entry.seq, entry.hash
+    session.flush()
+    session.add(LedgerEntryRow(**entry.model_dump()))
+    session.flush()
+    return entry
+
+
+def _spend(account: AccountRow, job: JobRow, units: int) -> None:
+    job.reserved_units -= units
+    job.charged_units += units
+    account.reserved_units -= units
+    account.charged_units += units
+
+
+def _positive(units: int) -> int:
+    # A negative charge would be a refund; index() refuses floats.
+    if index(units) < 1:
+        raise InvalidInput("units must be a whole number of at least 1.")
+    return index(units)
+
+
+def _check_not_frozen(account: AccountRow) -> None:
+    if account.frozen_reason is not None:
+        raise LedgerCorrupt(f"The account {account.id} is frozen: {account.frozen_reason}")
+
+
+def _exceeded(statement: Statement, units: int) -> BudgetExceeded:
+    figures = {**statement.figures(), "requested": statement.epsilon_of(units)}
+    return BudgetExceeded(
+        f"The request needs epsilon {figures['requested']:g} and {figures['remaining']:g} of {figures['limit']:g} "
+        "remains; ask for less, or wait for running jobs to return what they do not spend.",
+        extra=figures,
+    )

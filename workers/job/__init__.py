@@ -1,0 +1,1 @@
+"""One job: train, evaluate, report, package."""

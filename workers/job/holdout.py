@@ -1,0 +1,126 @@
+"""Accuracy on a data set that was set aside: a noisy count, paid for from the budget of that data set.
+
+    train a classifier on released images ──▶ label the hold-out ──▶ reserve ──▶ charge ──▶ draw ──▶ store ──▶ end
+
+Nothing of the hold-out is read before the classifier is fixed, and nothing leaves but the noisy count.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from datalens_service.data.dataset import Dataset
+from datalens_service.data.stored_dataset import load_dataset
+from datalens_service.errors import NotFound
+from datalens_service.evaluation import EvaluationSettings, Measure
+from datalens_service.evaluation.metrics import classifiers, downstream
+from datalens_service.evaluation.metrics.classifier_benchmark import trained_by
+from datalens_service.mechanisms import AccuracyCount
+from datalens_service.mechanisms.accuracy import Answers
+from datalens_service.models.generators.generator import Generator
+from datalens_service.privacy.accounting import epsilon_of_units, round_up
+from datalens_service.privacy.randomness import NoiseSource
+from datalens_service.store.database import Database
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import jobs, leases, measurements
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.jobs.leases import Lease
+from datalens_service.store.ledger.account import JobAccount
+from datalens_service.store.ledger.account_summary import statement
+
+
+def open_holdout(database: Database, job_id: str, dataset_id: str) -> Dataset:
+    """The data set that was set aside for a job.
+
+    Raises:
+        NotFound: There is no such data set.
+        StateConflict: It was deleted.
+        InvalidSpec: It is not a hold-out of the job's data set.
+    """
+    stored = datasets.check_holdout(database, jobs.get(database, job_id).dataset_id, dataset_id)
+    return load_dataset(Path(stored.records_path), stored.partition_key or b"")
+
+
+def holdout_accuracy(
+    database: Database,
+    lease: Lease,
+    generator: Generator,
+    holdout: Dataset,
+    settings: EvaluationSettings,
+    device: str,
+) -> Measure:
+    """Charge for the accuracy of classifier A on the hold-out, and release it with noise.
+
+    Args:
+        database: Of both accounts.
+        lease: Of the job that made the generator.
+        generator: Released.
+        holdout: Private; `settings.holdout` is its id.
+        settings: How the classifier is trained, and the noise.
+        device: Where.
+
+    Raises:
+        BudgetExceeded: The hold-out's account does not pay for it; nothing was drawn.
+        NotFound: The data set is gone.
+        StateConflict: It was deleted.
+    """
+    if settings.holdout is None:
+        raise NotFound("No data set was set aside.")
+    mechanism = AccuracyCount(num_units=holdout.schema.num_units, noise_stddev=settings.holdout_noise_stddev)
+    value = _replayed(database, lease, settings.holdout, mechanism)
+    if value is None:
+        answers = _answers(generator, holdout, settings, device)
+        value = _released(database, lease, settings.holdout, mechanism, answers)
+    return Measure(
+        name="accuracy_holdout",
+        value=value,
+        unit="percent",
+        audience="public",
+        status="covered",
+        protocol=_protocol(database, settings, mechanism),
+    )
+
+
+def _answers(generator: Generator, holdout: Dataset, settings: EvaluationSettings, device: str) -> Answers:
+    images, labels = generator.sample(settings.synthetic_images, seed=0)
+    found = downstream.predicted(
+        images,
+        labels,
+        holdout.train.images,
+        holdout.schema.num_classes,
+        epochs=settings.epochs,
+        seed=0,
+        device=device,
+        batch_size=settings.batch_size,
+    )
+    return Answers(np.asarray(found == holdout.train.labels), holdout.train.unit_ids)
+
+
+def _replayed(database: Database, lease: Lease, dataset_id: str, mechanism: AccuracyCount) -> float | None:
+    """What an earlier worker of this job released, so that it is not paid for twice."""
+    earlier = measurements.stored(database, lease.job_id, dataset_id)
+    noisy = JobAccount(database, earlier, 0).replay(0) if earlier is not None else None
+    return None if noisy is None else mechanism.decode(noisy)
+
+
+def _released(database: Database, lease: Lease, dataset_id: str, mechanism: AccuracyCount, answers: Answers) -> float:
+    measured = jobs.get(database, lease.job_id)
+    own = measurements.begin(database, measured, dataset_id, mechanism.cost(), lease)
+    account = JobAccount(database, own.job_id, own.token)
+    value = mechanism.release(lambda: answers, step=0, account=account, noise=NoiseSource())
+    leases.finish(database, own, JobState.SUCCEEDED)
+    return value
+
+
+def _protocol(database: Database, settings: EvaluationSettings, mechanism: AccuracyCount) -> str:
+    with database.session() as session:
+        delta = statement(session, settings.holdout or "").delta
+    epsilon = round_up(epsilon_of_units(mechanism.cost(), delta))
+    return (
+        f"{trained_by(classifiers.A, settings, settings.epochs, f'{settings.synthetic_images:,} synthetic images')}; "
+        f"number of right labels among {mechanism.num_units:,} units of the data set {settings.holdout}, with discrete "
+        f"Gaussian noise of σ = {mechanism.noise_stddev}: {mechanism.cost():,} units (ε = {epsilon:g} at "
+        f"δ = {delta:g}) charged to the account of that data set"
+    )

@@ -1,0 +1,42 @@
+"""Samples of a generator that is still learning, for whoever watches the job: post-processing of what is paid for."""
+
+from __future__ import annotations
+
+import time
+
+from datalens_service.models.generators.generator import Generator
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs.leases import Lease
+from workers.job.packaging import SAMPLES, sample_picture
+
+
+class SamplePreviews:
+    """Replaces the job's sample grid now and then; the last one comes with the other files.
+
+    Args:
+        artifacts: Where to.
+        lease: Of the job.
+        seconds: Least time between two grids; drawing one that takes long is done less often.
+    """
+
+    def __init__(self, artifacts: ArtifactStore, lease: Lease, seconds: float = 10.0) -> None:
+        self._artifacts = artifacts
+        self._lease = lease
+        self._seconds = seconds
+        self._next = time.monotonic() + seconds
+
+    def due(self) -> bool:
+        """Whether enough time has passed since the last one."""
+        return time.monotonic() >= self._next
+
+    def show(self, generator: Generator) -> None:
+        """Store the grid of a generator.
+
+        Raises:
+            StaleLease: Another worker holds the job.
+            StoreUnavailable: The disk did not take it.
+        """
+        began = time.monotonic()
+        self._artifacts.put(self._lease, SAMPLES, sample_picture(generator), releasable=True, media_type="image/png")
+        now = time.monotonic()
+        self._next = now + max(self._seconds, 20 * (now - began))

@@ -1,0 +1,152 @@
+"""Measuring a generator: figures for the owner, and those that may be passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from datalens_service import logs
+from datalens_service.data.dataset import Dataset
+from datalens_service.errors import (
+    BudgetExceeded,
+    InvalidSpec,
+    JobStopped,
+    LedgerCorrupt,
+    NotFound,
+    StaleLease,
+    StateConflict,
+    StoreUnavailable,
+)
+from datalens_service.evaluation import Measure, Unavailable
+from datalens_service.evaluation.attempts import FAILED
+from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
+from datalens_service.evaluation.measures import METRICS
+from datalens_service.methods import Moments
+from datalens_service.models.generators.generator import Generator
+from datalens_service.run import Observer, Result, run
+from datalens_service.spec import TrainingSpec
+from datalens_service.store.database import Database
+from datalens_service.store.jobs.leases import Lease
+from workers.job.holdout import holdout_accuracy, open_holdout
+from workers.job.observer import ShutdownRequested
+
+log = structlog.get_logger()
+
+PHASE = "evaluating"
+
+_HOLDOUT_FIGURE = "Accuracy on a data set that was set aside"
+_ALL_FIGURES = "Accuracy and fidelity"
+_FLOOR_FIGURE = METRICS["floor_moments"].title
+
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where a job is measured.
+
+    Attributes:
+        database: Of its account, and of the account of a data set that was set aside.
+        lease: Of the job.
+        folder: Private; for files in the making.
+        device: Where networks are trained.
+        inception_weights: The operator's file, or None.
+    """
+
+    database: Database
+    lease: Lease
+    folder: Path
+    device: str
+    inception_weights: Path | None
+
+
+def measure(result: Result, spec: TrainingSpec, dataset: Dataset, place: Workplace, observe: Observer) -> Evaluation:
+    """Figures for the report; one that fails is named there, and leaves the others as they are.
+
+    The generator is paid for by now: an error while measuring it must not lose it.
+
+    Raises:
+        JobStopped: From `observe`, as whatever else it raises.
+    """
+    observe(PHASE, 0, 1)
+    if not spec.evaluation.enabled:
+        return Evaluation()
+    holdout = _attempted(_HOLDOUT_FIGURE, lambda: _holdout(spec, place))
+    aside = holdout if isinstance(holdout, Dataset) else None
+    missing = [holdout] if isinstance(holdout, Unavailable) else []
+    evaluation = _measured(result, spec, dataset, aside, place, observe)
+    if aside is not None:
+        evaluation = _with(evaluation, _counted(result.generator, spec, aside, place))
+    return replace(evaluation, unavailable=(*evaluation.unavailable, *missing))
+
+
+def _measured(
+    result: Result, spec: TrainingSpec, dataset: Dataset, holdout: Dataset | None, place: Workplace, observe: Observer
+) -> Evaluation:
+    floor = _attempted(_FLOOR_FIGURE, lambda: _floor_generator(spec, dataset)) if spec.evaluation.floors else None
+    subject = Subject(
+        generator=result.generator,
+        dataset=dataset,
+        epsilon=spec.epsilon,
+        delta=result.cost.delta,
+        device=place.device,
+        folder=place.folder,
+        floor_generator=floor if isinstance(floor, Generator) else None,
+        holdout=holdout,
+        inception_weights=place.inception_weights,
+    )
+    evaluation = _attempted(
+        _ALL_FIGURES,
+        lambda: evaluate(subject, spec.evaluation, lambda _, value, maximum: observe(PHASE, value, maximum)),
+    )
+    if isinstance(evaluation, Unavailable):
+        evaluation = Evaluation(unavailable=(evaluation,))
+    return _with(evaluation, floor) if isinstance(floor, Unavailable) else evaluation
+
+
+def _with(evaluation: Evaluation, outcome: Measure | Unavailable) -> Evaluation:
+    if isinstance(outcome, Measure):
+        return replace(evaluation, measures=(*evaluation.measures, outcome))
+    return replace(evaluation, unavailable=(*evaluation.unavailable, outcome))
+
+
+def _holdout(spec: TrainingSpec, place: Workplace) -> Dataset | None:
+    aside = spec.evaluation.holdout
+    return None if aside is None else open_holdout(place.database, place.lease.job_id, aside)
+
+
+def _counted(generator: Generator, spec: TrainingSpec, holdout: Dataset, place: Workplace) -> Measure | Unavailable:
+    return _attempted(
+        _HOLDOUT_FIGURE,
+        lambda: holdout_accuracy(place.database, place.lease, generator, holdout, spec.evaluation, place.device),
+    )
+
+
+def _attempted(figure: str, compute: Callable[[], Outcome]) -> Outcome | Unavailable:
+    """A figure, or why there is none; what is asked of the job, and faults of its books, go on to the caller."""
+    try:
+        return compute()
+    except (JobStopped, ShutdownRequested, StaleLease, StoreUnavailable, LedgerCorrupt):
+        raise
+    except (BudgetExceeded, NotFound, StateConflict, InvalidSpec) as error:
+        return Unavailable(figure=figure, reason=error.detail)
+    except Exception as error:  # noqa: BLE001 (see `measure`)
+        log.error("a figure failed", figure=figure, **logs.outline(error))
+        return Unavailable(figure=figure, reason=FAILED)
+
+
+def _floor_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None:
+    """Moments at the same budget, for comparison: it never leaves the job, so it is not charged.
+
+    None for a job that is made of moments itself, and where the method cannot be used.
+    """
+    if isinstance(spec.method, Moments):
+        return None
+    try:
+        return run(spec.model_copy(update={"method": Moments()}), dataset).generator
+    except InvalidSpec:
+        return None

@@ -1,0 +1,101 @@
+"""Seeing one job through: the same for the local supervisor and for Celery, which only deliver its id.
+
+    start a process ──▶ it ends by itself, or pauses ───▶ done
+          ▲             it was killed, or crashed ──┐
+          │             it lost its lease: kill it ─┤     (stopped, hung, cut off from the database)
+          └── after a pause, if not stopping ◀──────┘
+
+How often a job may be lost is counted in its row (`leases.claim`), so no loop here runs for ever.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import structlog
+
+from datalens_service.errors import StoreUnavailable
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import jobs
+from workers.process.job_process import Exit, JobProcess
+
+log = structlog.get_logger()
+
+GRACE_SECONDS = 45.0
+"""How long a process may take to give its job back; one step of training has to fit."""
+
+_POLL_SECONDS = 0.2
+_CHECK_SECONDS = 2.0
+_PATIENCE_SECONDS = 5.0
+_SHORTEST_PAUSE = 0.5
+_LONGEST_PAUSE = 60.0
+
+
+def attend(database: Database, job_id: str, stopping: threading.Event) -> None:
+    """Run the job's process, again whenever it was lost, until the job has ended or is held elsewhere.
+
+    Args:
+        database: Where the job is.
+        job_id: Which; it exists.
+        stopping: Set to have the job given back to the queue.
+    """
+    pause = _SHORTEST_PAUSE
+    while not stopping.is_set():
+        process = JobProcess(job_id)
+        log.info("job process started", job_id=job_id, pid=process.pid)
+        code = _Watch(database, process, stopping).exit_code()
+        if code in (Exit.ENDED, Exit.PAUSED, Exit.FENCED):
+            return
+        log.warning("job process ended early", job_id=job_id, pid=process.pid, exit_code=code)
+        _abandon(database, process)
+        stopping.wait(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _abandon(database: Database, process: JobProcess) -> None:
+    try:
+        process.abandon(database)
+    except StoreUnavailable:
+        # Then the lease runs out in its own time.
+        log.warning("lease not ended, database unavailable", job_id=process.job_id)
+
+
+class _Watch:
+    """Waits for the end of one process, and sees to it that it comes."""
+
+    def __init__(self, database: Database, process: JobProcess, stopping: threading.Event) -> None:
+        self._database = database
+        self._process = process
+        self._stopping = stopping
+        self._next_check = time.monotonic() + _CHECK_SECONDS
+        self._superseded_since: float | None = None
+
+    def exit_code(self) -> int:
+        """How it ended."""
+        while (code := self._process.wait(_POLL_SECONDS)) is None:
+            if self._stopping.is_set():
+                return self._ended()
+            if self._useless():
+                log.warning("job process lost its lease, killed", job_id=self._process.job_id, pid=self._process.pid)
+                return self._process.kill()
+        return code
+
+    def _ended(self) -> int:
+        self._process.terminate()
+        code = self._process.wait(GRACE_SECONDS)
+        return self._process.kill() if code is None else code
+
+    def _useless(self) -> bool:
+        """Whether the job has not been its own for so long that it cannot just be on its way out."""
+        now = time.monotonic()
+        if now >= self._next_check:
+            self._next_check = now + _CHECK_SECONDS
+            self._superseded_since = (self._superseded_since or now) if self._superseded() else None
+        return self._superseded_since is not None and now - self._superseded_since >= _PATIENCE_SECONDS
+
+    def _superseded(self) -> bool:
+        try:
+            return self._process.superseded(jobs.get(self._database, self._process.job_id))
+        except StoreUnavailable:
+            return False
