@@ -38,6 +38,15 @@ ORDER: Final = (
 )
 """Rows from top to bottom, whatever they measure."""
 
+SHORT: Final = ("auto", "moments", "scratch", "authors", "floor", "ceiling")
+"""Rows of the table in README.md."""
+TITLES: Final = {
+    "floor A: noisy class averages": "baseline: ten noisy class averages",
+    "floor B: `moments`": "`moments`, one Gaussian per class (baseline)",
+    "ceiling: real images": "upper bound: real images",
+}
+"""Names of measurements as pages show them, where they differ from the results."""
+
 Rows = list[dict[str, Any]]
 
 
@@ -80,7 +89,9 @@ def overview(found: Rows) -> str:
     }
     methods = list(dict.fromkeys(row["method"] for row in sorted(found, key=rank)))
     head = ["trained on", *(f"{DATASETS[dataset]}, ε = {epsilon:g}" for dataset, epsilon in places)]
-    return table(head, [[name, *(cells.get((name, *place), "") for place in places)] for name in methods])
+    return table(
+        head, [[TITLES.get(name, name), *(cells.get((name, *place), "") for place in places)] for name in methods]
+    )
 
 
 def details(found: Rows) -> str:
@@ -90,10 +101,10 @@ def details(found: Rows) -> str:
 
 def line(row: dict[str, Any]) -> list[str]:
     """One measurement."""
-    # Real images are the ceiling's; floor A has no images at all.
+    # Real images are the upper bound's; class averages have no images at all.
     shown = f"{row['synthetic_images']:,} × {row['epochs']}" if row["seconds"] is not None else ""
     seconds = "" if row["seconds"] is None else f"{row['seconds']:.0f}"
-    method = " ".join([row["method"], *row["settings"]])
+    method = " ".join([TITLES.get(row["method"], row["method"]), *row["settings"]])
     return [
         DATASETS[row["dataset"]], method, budget(row), accuracy(row), str(row["seeds"]), shown, seconds,
         row["commit"],
@@ -125,7 +136,8 @@ def budget(row: dict[str, Any]) -> str:
 def readme(found: Rows) -> str:
     """README.md with its table."""
     before, rest = (ROOT / "README.md").read_text().split(BEGIN)
-    return before + BEGIN + overview(found) + END + rest.split(END)[1]
+    shown = [row for row in found if row["row"] in SHORT]
+    return before + BEGIN + overview(shown) + END + rest.split(END)[1]
 
 
 def page(found: Rows) -> str:
