@@ -69,7 +69,7 @@ def test_no_raise_without_its_note(database: Database, monkeypatch: pytest.Monke
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(budgets.audit, "append", fail)
+    monkeypatch.setattr(budgets.access_log, "append", fail)
     with pytest.raises(RuntimeError):
         raised(database, dataset.id)
     assert state_of(database, dataset.id).epsilon == EPSILON
