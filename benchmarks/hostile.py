@@ -1,7 +1,7 @@
 """What happens to hostile uploads: every file of the tests' corpus through the confined process.
 
     python -m benchmarks.hostile make FOLDER
-    python -m benchmarks.hostile measure FOLDER [--markdown docs/hostile-files.md]
+    python -m benchmarks.hostile measure FOLDER [--markdown benchmarks/results/hostile-files.md]
 
 Two steps, because a process's peak of memory counts from that of the process that started it. Prints JSON: by file,
 whether it was refused, with which sentence, the processor seconds it took (starting Python included), and the most
@@ -109,8 +109,8 @@ def page(result: dict[str, Any]) -> str:
         "# Hostile files",
         "",
         "How the sandboxed reader handles files that are made to harm the service. The corpus is",
-        "[`tests/data/hostile.py`](../tests/data/hostile.py); this page is written by",
-        "`python -m benchmarks.hostile measure FOLDER --markdown docs/hostile-files.md`.",
+        "[`tests/data/hostile.py`](../../tests/data/hostile.py); this page is written by",
+        "`python -m benchmarks.hostile measure FOLDER --markdown benchmarks/results/hostile-files.md`.",
         "",
         f"{refused} of {len(files)} were refused and ran nothing; the slowest took {slowest} processor seconds",
         f"(starting Python included). {len(files) - len(large)} took at most {others} MiB of memory, where the goal is",

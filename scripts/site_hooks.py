@@ -1,7 +1,8 @@
 """Hooks of MkDocs: pages that are made when the site is built, and links that lead out of docs/.
 
-README.md, CONTRIBUTING.md and CHANGELOG.md become pages. A source file that some page links to becomes a page with
-its text, so that the link works on GitHub and in a site without network. openapi.json becomes the API reference.
+README, CONTRIBUTING, CHANGELOG and results become pages of the site. A source file that some page links to becomes a
+page with its text, so that the link works on GitHub and in a site without network. openapi.json becomes the API
+reference.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from mkdocs.structure.pages import Page
 from api.dashboard.reference import Section, sections
 
 ROOT: Final = Path(__file__).parent.parent
-PAGES: Final = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+PAGES: Final = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "benchmarks/results/measurements.md": "measured/measurements.md",
+    "benchmarks/results/ablations.md": "measured/ablations.md",
+    "benchmarks/results/hostile-files.md": "measured/hostile-files.md",
+}
 LINK: Final = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 FENCE: Final = re.compile(r"(^ *(`{3,}).*?^ *\2 *$)", re.MULTILINE | re.DOTALL)
 # What is rendered is Markdown; `prose` and `cell` escape what Markdown would take for HTML.

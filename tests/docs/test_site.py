@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -66,10 +67,16 @@ def test_a_foreign_script_would_be_seen():
     assert Resources('<script src="https://cdn.example/x.js"></script>').foreign == ["https://cdn.example/x.js"]
 
 
-def test_every_operation_and_every_source_file_that_a_page_names_is_in_the_site(site: Path):
-    jobs = (site / "reference" / "jobs.html").read_text()
-    assert 'id="createJob"' in jobs
-    assert "problems.html#privacy-budget-exceeded" in jobs
+def test_the_reference_has_every_operation_of_the_api(site: Path):
+    pages = "".join(path.read_text() for path in (site / "reference").glob("*.html"))
+    for path, methods in json.loads((ROOT / "openapi.json").read_text())["paths"].items():
+        for method, operation in methods.items():
+            assert f"<code>{method.upper()} {path}</code>" in pages
+            assert f'id="{operation["operationId"]}"' in pages
+    assert "problems.html#privacy-budget-exceeded" in pages
+
+
+def test_a_source_file_that_a_page_links_to_is_in_the_site(site: Path):
     assert "def run(" in re.sub(r"<[^>]+>", "", (site / "source" / "datalens_service" / "run.py.html").read_text())
 
 
