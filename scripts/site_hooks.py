@@ -104,9 +104,15 @@ def _listing(path: str) -> str:
     source = ROOT / path
     if source.is_dir():
         names = sorted(one.name for one in source.iterdir() if not one.name.startswith(("__pycache__", ".")))
-        return f"# {path}\n\n" + "".join(f"- `{name}`\n" for name in names)
+        return f"# {path}\n\n" + "".join(f"- {_entry(path, name)}\n" for name in names)
     language = source.suffix.removeprefix(".") or "text"
     return f"# {path}\n\n`````{language}\n{source.read_text()}\n`````\n"
+
+
+def _entry(folder: str, name: str) -> str:
+    if not folder.startswith("docs/"):
+        return f"`{name}`"
+    return f"[{name}]({posixpath.relpath(_in_site(f'{folder}/{name}'), posixpath.dirname(_source_page(folder)))})"
 
 
 def _reference() -> tuple[Section, ...]:
