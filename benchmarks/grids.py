@@ -68,7 +68,7 @@ def main() -> None:
         real(data).save(options.out / f"{options.dataset}-real.png", optimize=True)
         return
     for name in options.rows:
-        spec = ROWS[name].options(options.epsilon, _DELTA, 0).spec(data.schema)
+        spec = ROWS[name].options(options.epsilon, _DELTA, 0).build_spec(data.schema)
         write(run(spec, data).generator, options.out, options.dataset, name, options.epsilon)
 
 
