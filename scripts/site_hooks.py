@@ -39,7 +39,8 @@ TEMPLATES: Final = Environment(  # noqa: S701
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Expands the placeholders of the menu."""
-    config.nav = [_expanded(entry) for entry in config.nav or []]
+    placed = set(re.findall(r"[\w-]+\.md", str(config.nav)))
+    config.nav = [_expanded(entry, placed) for entry in config.nav or []]
     return config
 
 
@@ -146,11 +147,15 @@ def _code(text: str) -> str:
 TEMPLATES.filters.update(prose=_prose, cell=_cell, code=_code)
 
 
-def _expanded(entry: Any) -> Any:
+def _expanded(entry: Any, placed: set[str]) -> Any:
     if isinstance(entry, dict):
-        return {title: _expanded(value) for title, value in entry.items()}
+        return {title: _expanded(value, placed) for title, value in entry.items()}
     if isinstance(entry, list):
-        return [_expanded(one) for one in entry]
+        expanded = [_expanded(one, placed) for one in entry]
+        # A folder without pages has no place in the menu.
+        return [one for one in expanded if not (isinstance(one, dict) and [] in one.values())]
+    if entry == "*":
+        return [path.name for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in placed]
     if entry == "openapi":
         return [{one.name.capitalize(): _reference_page(one)} for one in _reference()]
     if entry.endswith("/*"):
