@@ -262,5 +262,5 @@ def _job_facts(opened: Services, job: Job) -> dict[str, Any]:
         "sizes": {file.name: file.size for file in files},
         "audiences": {file.name: file.audience for file in files},
         "digests": {file.name: file.sha256 for file in files},
-        "formats": list(WRITERS),
+        "formats": list(WRITERS.values()),
     }
