@@ -60,7 +60,7 @@ class Scattering(Method):
     )
     momentum: Number = Field(default=0.9, ge=0, lt=1)
     averaging: Number = Field(default=0.9, ge=0, lt=1, description="Decay of the average of weights.")
-    error_norm: Number = Field(default=0.1, gt=0, le=2, description="Largest length of a record's error.")
+    error_norm: Number = Field(default=0.2, gt=0, le=2, description="Largest length of a record's error.")
     dimensions: Integer = Field(default=600, ge=1, le=4096, description="Features that the linear layer sees, at most.")
     samples: Integer = Field(default=12_000, ge=100, le=100_000, description="Released samples that the basis fits.")
     evenness: Number = Field(

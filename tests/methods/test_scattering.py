@@ -20,7 +20,7 @@ from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
 from .test_dp_sgd import stripes
 
-UNITS = limit_units(8.0, 1e-4)
+UNITS = limit_units(40.0, 1e-4)
 METHOD = Scattering(warm_start=Moments(subspace_dimensions=8), steps=10, samples=200, dimensions=20)
 
 

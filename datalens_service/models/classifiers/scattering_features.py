@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.models.classifiers.architectures import ScatteringFeatures, scattering_network
 from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.models.exact_products import exact_products, on_grid
 
 Floats = NDArray[np.float32]
 
 _RECORDS: Final = 256
+_ROWS: Final = 8192
+_LONGEST: Final = 4.0
+"""Features are about 1 long, and so is their mean."""
 _FLOOR: Final = 0.01
 """Part of the largest variance that is added to all, so that directions that hardly vary are not blown up."""
 
@@ -48,7 +52,7 @@ class FeatureBasis:
         """
         network = ScatteringFeatures(schema, dimensions).to(device).eval()
         basis = cls(network, schema)
-        raw = basis._in_blocks(samples, raw=True)
+        raw = basis._raw(samples)
         center = raw.mean(dim=0)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -64,20 +68,25 @@ class FeatureBasis:
 
         Images are always as many at once: kernels are chosen by the size of a batch.
         """
-        features = self._in_blocks(images, raw=False)
-        extended = torch.cat([features, torch.ones(len(features), 1)], dim=1) / 2**0.5
-        return np.asarray(extended.numpy(), dtype=np.float32)
+        blocks = []
+        for start in range(0, len(images), _ROWS):
+            centered = (self._raw(images[start : start + _ROWS]) - self.network.center.cpu()).numpy()
+            # A row of a float product depends on where in the batch it stands; an exact one does not.
+            blocks.append(exact_products(on_grid(centered, _LONGEST), self.network.basis.cpu().numpy()))
+        features = np.concatenate(blocks)
+        features /= np.maximum(np.sqrt(np.einsum("ij,ij->i", features, features)), 1e-12)[:, None]
+        extended = np.concatenate([features, np.ones((len(features), 1))], axis=1) / 2**0.5
+        return np.asarray(extended, dtype=np.float32)
 
     @torch.no_grad()
-    def _in_blocks(self, images: Images, *, raw: bool) -> torch.Tensor:
-        compute = self.network.raw if raw else self.network
+    def _raw(self, images: Images) -> torch.Tensor:
         device = self.network.center.device
         blocks = []
         for start in range(0, len(images), _RECORDS):
             block = images[start : start + _RECORDS]
             padded = np.pad(block, ((0, _RECORDS - len(block)), (0, 0), (0, 0), (0, 0)))
             pixels = torch.from_numpy(np.ascontiguousarray(padded.transpose(0, 3, 1, 2))).to(device, torch.float32)
-            blocks.append(compute(pixels / 255)[: len(block)].cpu())
+            blocks.append(self.network.raw(pixels / 255)[: len(block)].cpu())
         return torch.cat(blocks)
 
 
