@@ -9,9 +9,12 @@ import pytest
 
 pytest.importorskip("torch")
 
+from datalens_service.data.dataset import Split
 from datalens_service.errors import JobStopped
-from datalens_service.evaluation import EvaluationSettings, Measure
+from datalens_service.evaluation import METRICS, EvaluationSettings
 from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
+from datalens_service.evaluation.metrics import fidelity
+from datalens_service.evaluation.metrics.outcome import Outcome
 
 SMALL = EvaluationSettings(synthetic_images=900, epochs=3, seeds=2, fidelity=())
 
@@ -130,32 +133,40 @@ def failing(*_args, **_kwargs):
 
 
 TINY = EvaluationSettings(synthetic_images=60, epochs=1, fidelity=("domain",))
-EVALUATE = "datalens_service.evaluation.evaluate"
 
 
-def distance(*_args, **_kwargs):
-    """In place of a fidelity that takes a minute."""
-    return [Measure(name="fid_domain", value=1.0, unit="distance", audience="public", status="covered", protocol="p")]
+def computed_by(monkeypatch, name, compute):
+    monkeypatch.setitem(METRICS, name, dataclasses.replace(METRICS[name], compute=compute))
 
 
+@pytest.fixture
+def quick_fidelity(monkeypatch):
+    """Distances that take no minute."""
+    for name in ("fid_domain", "kid_domain", "precision_domain", "recall_domain", "score_domain"):
+        computed_by(monkeypatch, name, lambda _context: Outcome((1.0,), "p"))
+
+
+@pytest.mark.usefixtures("quick_fidelity")
 @pytest.mark.parametrize(
-    ("broken", "missing"),
+    "missing",
     [
-        ("datalens_service.evaluation.metrics.baselines.class_average_accuracy", "floor_averages"),
-        (f"{EVALUATE}._floor_moments", "floor_moments"),
-        (f"{EVALUATE}._ceiling_predictions", "ceiling"),
-        (f"{EVALUATE}.fidelity", "fid_domain"),
+        "floor_averages",
+        "floor_moments",
+        "ceiling",
+        "fid_domain",
     ],
 )
 def test_a_figure_that_fails_leaves_the_others_and_is_named_without_what_it_said(
-    generator, dataset, monkeypatch, capfd, broken, missing
+    generator, dataset, monkeypatch, capfd, missing
 ):
-    monkeypatch.setattr(f"{EVALUATE}.fidelity", distance)
-    monkeypatch.setattr(broken, failing)
+    computed_by(monkeypatch, missing, failing)
     found = evaluated(generator, public(dataset), TINY, floor_generator=generator)
-    names = {"accuracy", "floor_averages", "floor_moments", "ceiling", "fid_domain"}
-    assert {one.name for one in found.measures} == names - {missing}
-    assert {one.name for one in found.measures if one.releasable} == {"accuracy", "fid_domain"} - {missing}
+    fidelity = {f"{name}_domain" for name in ("fid", "kid", "precision", "recall", "score")}
+    # Figures of one extractor come from one computation and fail together.
+    lost = fidelity if missing in fidelity else {missing}
+    names = {"accuracy", "floor_averages", "floor_moments", "ceiling"} | fidelity
+    assert {one.name for one in found.measures} == names - lost
+    assert {one.name for one in found.measures if one.releasable} == ({"accuracy"} | fidelity) - lost
     (reported,) = found.unavailable
     assert "could not be computed" in reported.reason
     said = capfd.readouterr()
@@ -164,18 +175,24 @@ def test_a_figure_that_fails_leaves_the_others_and_is_named_without_what_it_said
 
 
 def test_the_accuracy_that_fails_leaves_the_others_and_no_table(generator, dataset, monkeypatch):
-    monkeypatch.setattr(f"{EVALUATE}._trained_on_samples", failing)
+    computed_by(monkeypatch, "accuracy", failing)
     found = evaluated(generator, dataset, TINY.model_copy(update={"fidelity": ()}))
     assert [one.name for one in found.measures] == ["floor_averages", "ceiling"]
     assert [one.figure for one in found.unavailable] == ["Trained on the synthetic images"]
     assert found.per_class == ()
 
 
-def test_whether_the_public_score_is_there_does_not_depend_on_private_images(generator, dataset, tmp_path, monkeypatch):
-    settings = TINY.model_copy(update={"fidelity": ("inception",), "floors": False, "ceiling": False})
-    score = Measure(name="score_inception", value=2.0, unit="score", audience="public", status="covered", protocol="p")
-    monkeypatch.setattr(f"{EVALUATE}.fidelity", failing)
-    monkeypatch.setattr(f"{EVALUATE}.score_alone", lambda *_, **__: [score])
-    found = evaluated(generator, dataset, settings, folder=tmp_path)
-    assert [one.name for one in found.measures if one.releasable] == ["score_inception"]
+def test_the_public_score_does_not_depend_on_private_images(generator, dataset, tmp_path, monkeypatch):
+    settings = TINY.model_copy(
+        update={"fidelity": ("inception",), "fidelity_images": 90, "floors": False, "ceiling": False}
+    )
+    extractor = fidelity.Extractor("inception", "stub", tmp_path, "0" * 64)
+    score = lambda images, **_: (extractor, fidelity.Comparison({"score": float(images.mean())}, len(images)))  # noqa: E731
+    monkeypatch.setattr(fidelity, "compare", failing)
+    monkeypatch.setattr(fidelity, "score_alone", score)
+    smaller = dataclasses.replace(dataset, test=Split(dataset.test.images[:120], dataset.test.labels[:120]))
+    found, other = (evaluated(generator, one, settings, folder=tmp_path) for one in (dataset, smaller))
+    (public,) = [one for one in found.measures if one.releasable]
+    assert [public] == [one for one in other.measures if one.releasable]
+    assert (public.name, public.basis.synthetic_images, public.floor) == ("score_inception", 90, None)
     assert [one.figure for one in found.unavailable] == ["Fidelity, ImageNet Inception"]

@@ -11,7 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from datalens_service.evaluation import METRICS, EvaluationSettings, Measure
-from datalens_service.evaluation.measures import STATUS_LABELS, Audience, Status
+from datalens_service.evaluation.measures import STATUS_LABELS
+from datalens_service.evaluation.metrics.outcome import Audience, Status
 
 GIVEN = {"name": "accuracy", "value": 94.5, "unit": "percent", "protocol": "classifier A"}
 

@@ -24,7 +24,7 @@ from datalens_service.errors import (
 from datalens_service.evaluation import Measure, Unavailable
 from datalens_service.evaluation.attempts import FAILED
 from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
-from datalens_service.evaluation.measures import METRICS
+from datalens_service.evaluation.metrics import METRICS
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.run import Observer, Result, run

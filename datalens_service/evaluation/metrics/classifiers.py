@@ -26,13 +26,22 @@ _NORMALISATION_GROUPS = 8
 
 
 class Classifier(NamedTuple):
-    """An architecture with its description for protocols."""
+    """An architecture.
 
+    Attributes:
+        title: In the table of classes.
+        suffix: Of the names of metrics that it computes.
+        description: For protocols.
+        build: Untrained network for a shape and a number of classes.
+    """
+
+    title: str
+    suffix: str
     description: str
     build: Callable[[Shape, int], torch.nn.Module]
 
 
-def classifier_a(shape: Shape, num_classes: int) -> torch.nn.Module:
+def standard_network(shape: Shape, num_classes: int) -> torch.nn.Module:
     """Classifier A for images of `shape` (height, width, channels)."""
     from torch import nn
 
@@ -102,13 +111,19 @@ def _side_after(side: int, padding: int) -> int:
     return side
 
 
-A = Classifier(
+STANDARD = Classifier(
+    "classifier A",
+    "",
     "classifier A (convolution 3×3 with 32 channels, pool 2, dropout 0.2, convolution 3×3 with 64 channels, pool 2, "
     "dropout 0.25, dense 64, softmax; Adam 1e-3; last epoch)",
-    classifier_a,
+    standard_network,
 )
 RESIDUAL = Classifier(
+    "residual network",
+    "_resnet",
     "a residual network (convolution 3×3 with 16 channels, three residual blocks of 16, 32 and 64 channels with "
     "group normalisation, mean over all places, softmax; Adam 1e-3; last epoch)",
     residual_network,
 )
+
+CLASSIFIERS = (STANDARD, RESIDUAL)

@@ -19,7 +19,7 @@ from torch_fidelity import FeatureExtractorBase, register_feature_extractor
 
 from datalens_service.data.dataset import Split
 from datalens_service.evaluation.metrics import downstream
-from datalens_service.evaluation.metrics.classifiers import classifier_a
+from datalens_service.evaluation.metrics.classifiers import standard_network
 
 NAME: Final = "datalens-domain"
 
@@ -46,7 +46,7 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
             weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         self.register_buffer("scale", weights.pop(_SCALE))
         *height_width_channels, classes = shape
-        network = classifier_a(tuple(height_width_channels), classes)
+        network = standard_network(tuple(height_width_channels), classes)
         network.load_state_dict(weights)
         *body, last = network.children()
         self.body, self.last = torch.nn.Sequential(*body), last

@@ -115,7 +115,8 @@ PRIVATE_READS: Final = (
         "copies, only if the owner declared the test images public.",
         otherwise=_NOT_MEASURED,
         happens=_measured,
-        modules=("datalens_service.evaluation.metrics.reference", "datalens_service.evaluation.evaluate"),
+        modules=("datalens_service.evaluation.metrics.reference", "datalens_service.evaluation.metrics.context",
+                 "datalens_service.evaluation.evaluate"),
         operations=_OWNERS_REPORT,
     ),
     PrivateRead(
@@ -126,7 +127,7 @@ PRIVATE_READS: Final = (
         "is for comparison; they are neither released nor charged.",
         otherwise=_NOT_MEASURED,
         happens=_measured,
-        modules=("datalens_service.evaluation.evaluate", "workers.job.run_evaluation"),
+        modules=("datalens_service.evaluation.metrics.context", "workers.job.run_evaluation"),
         operations=_OWNERS_REPORT,
     ),
     PrivateRead(
