@@ -44,12 +44,12 @@ def _right(predictions: Sequence[Labels], labels: Labels, index: int) -> float |
     members = labels == index
     if not members.any():
         return None
-    return 100 * float(np.mean([found[members] == index for found in predictions]))
+    return 100 * float(np.mean([predicted[members] == index for predicted in predictions]))
 
 
 def _mistaken(predictions: Sequence[Labels], labels: Labels, index: int, names: Sequence[str]) -> str | None:
     """The other class that its images get most often; None if they never do."""
-    given = np.concatenate([found[labels == index] for found in predictions])
+    given = np.concatenate([predicted[labels == index] for predicted in predictions])
     counts = np.bincount(given, minlength=len(names))
     counts[index] = 0
     return names[int(counts.argmax())] if counts.any() else None

@@ -31,7 +31,7 @@ class UnusableFiles(InvalidDataset):
     """Some files of an upload cannot be used; `detail` names none of them.
 
     Args:
-        found: All of them, in order.
+        bad_files: All of them, in order.
         checked: Files that were looked at.
 
     Attributes:
@@ -40,10 +40,10 @@ class UnusableFiles(InvalidDataset):
         checked: Files that were looked at. Private.
     """
 
-    def __init__(self, found: Sequence[BadFile], checked: int) -> None:
-        super().__init__(found[0].reason)
-        self.bad_files = tuple(found[:LISTED])
-        self.count = len(found)
+    def __init__(self, bad_files: Sequence[BadFile], checked: int) -> None:
+        super().__init__(bad_files[0].reason)
+        self.bad_files = tuple(bad_files[:LISTED])
+        self.count = len(bad_files)
         self.checked = checked
 
 

@@ -33,7 +33,7 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
 
     Args:
         name: Under which it is registered.
-        features_list: Which of `features` and `logits` are wanted.
+        features_list: Which of `features` and `logits` are asked for.
         feature_extractor_weights_path: File that `train` wrote.
     """
 
@@ -64,8 +64,8 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Outputs for uint8 images (n, channels, height, width)."""
         features = self.body(images.float() / 255)
-        found = {_FEATURES: features / self.scale, _LOGITS: self.last(features)}
-        return tuple(found[name] for name in self.features_list)
+        outputs = {_FEATURES: features / self.scale, _LOGITS: self.last(features)}
+        return tuple(outputs[name] for name in self.features_list)
 
 
 def train(reference: Split, num_classes: int, path: Path, *, seed: int, device: str) -> str:
@@ -97,8 +97,8 @@ def _root_mean_square(network: torch.nn.Module, reference: Split, device: str) -
     features: torch.nn.Module = torch.nn.Sequential(*list(network.children())[:-1]).eval()
     with torch.inference_mode():
         pixels = downstream.scaled(torch.from_numpy(np.ascontiguousarray(reference.images)).to(device))
-        found: torch.Tensor = features(pixels)
-        return found.square().mean().sqrt().clamp_min(1e-6).cpu()
+        activations: torch.Tensor = features(pixels)
+        return activations.square().mean().sqrt().clamp_min(1e-6).cpu()
 
 
 register_feature_extractor(NAME, DomainExtractor)

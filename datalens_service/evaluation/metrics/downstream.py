@@ -56,12 +56,12 @@ def accuracy(
     Returns:
         Share of correctly labelled test images, in percent.
     """
-    found = predicted(
+    labels = predicted(
         train_images, train_labels, test_images, num_classes,
         epochs=epochs, seed=seed, device=device, classifier=classifier, batch_size=batch_size,
         observe=observe,
     )  # fmt: skip
-    return 100 * float(np.mean(found == test_labels))
+    return 100 * float(np.mean(labels == test_labels))
 
 
 def predicted(

@@ -27,7 +27,7 @@ class Figure(NamedTuple):
     """As they are written."""
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """For those who do not see the bars."""
         rows = (f"{bar.label} {value}" for bar, value in zip(self.rows, self.values, strict=True))
         return f"{self.title}: {', '.join(rows)}"
@@ -70,12 +70,8 @@ def figure_bars(name: str, title: str, figures: Sequence[Figure]) -> str:
     """
     thin, gap = 22, 30
     height = sum(gap + thin * len(figure.rows) for figure in figures) + 4
-    told = "; ".join(
-        f"{figure.title}: "
-        + ", ".join(f"{bar.label} {value}" for bar, value in zip(figure.rows, figure.values, strict=True))
-        for figure in figures
-    )
-    svg, top = canvas(name, height, title, told), 0.0
+    description = "; ".join(figure.description for figure in figures)
+    svg, top = canvas(name, height, title, description), 0.0
     for figure in figures:
         _figure(svg, figure, top, thin)
         top += gap + thin * len(figure.rows)

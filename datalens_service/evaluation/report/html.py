@@ -121,12 +121,12 @@ def _figure(measure: dict[str, Any]) -> Figure:
         "class averages": (measure["floor"], "floor"),
         "other real images": (measure["ceiling"], "ceiling"),
     }
-    there = [(label, value, kind) for label, (value, kind) in rows.items() if value is not None]
+    compared = [(label, value, kind) for label, (value, kind) in rows.items() if value is not None]
     return Figure(
         title=measure["title"].partition(",")[0],
         hint=_HINTS[METRICS[measure["name"]].better],
-        rows=tuple(Bar(label, value, None, kind) for label, value, kind in there),
-        values=tuple(written(value, measure["unit"]) for _, value, _ in there),
+        rows=tuple(Bar(label, value, None, kind) for label, value, kind in compared),
+        values=tuple(written(value, measure["unit"]) for _, value, _ in compared),
     )
 
 
