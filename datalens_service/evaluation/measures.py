@@ -78,8 +78,8 @@ def measured(metric: Metric, outcome: Outcome, standing: Standing) -> Measure:
         protocol=outcome.protocol,
         spread=statistics.stdev(values) if len(values) > 1 else None,
         seeds=len(values),
-        floor=outcome.floor,
-        ceiling=outcome.ceiling,
+        floor=outcome.baseline,
+        ceiling=outcome.upper_bound,
         basis=outcome.basis,
     )
 

@@ -31,7 +31,7 @@ def measured(generator, dataset, settings=SMALL, observe=lambda *_: None, **more
 
 
 def test_figures_are_plausible_and_all_of_them_private(generator, dataset):
-    found = measured(generator, dataset, floor_generator=generator)
+    found = measured(generator, dataset, moments_generator=generator)
     assert list(found) == ["accuracy", "floor_averages", "floor_moments", "ceiling"]
     for measure in found.values():
         assert (measure.status, measure.audience, measure.unit) == ("private", "owner", "percent")
@@ -45,7 +45,7 @@ def test_figures_are_plausible_and_all_of_them_private(generator, dataset):
 def test_protocols_name_classifier_epochs_counts_and_reference(generator, dataset):
     found = measured(generator, dataset)
     accuracy, floor, ceiling = found["accuracy"].protocol, found["floor_averages"].protocol, found["ceiling"].protocol
-    assert "classifier A" in accuracy
+    assert "standard CNN" in accuracy
     assert "last epoch), 3 epochs on 900 synthetic images in batches of 128" in accuracy
     # 600 real images are passed over more often, so that the ceiling gets no fewer steps: ⌈3·900/600⌉ = 5.
     assert "5 epochs on 600 real training images" in ceiling
@@ -64,7 +64,7 @@ def test_one_seed_has_no_spread_and_repeats(generator, dataset):
 
 def test_progress_is_public_and_complete(generator, dataset):
     heard = []
-    measured(generator, dataset, observe=lambda *event: heard.append(event), floor_generator=generator)
+    measured(generator, dataset, observe=lambda *event: heard.append(event), moments_generator=generator)
     epochs = 2 * (3 + 3 + 5)
     assert heard == [("evaluation", done, epochs) for done in range(1, epochs + 1)]
 
@@ -90,7 +90,7 @@ def public(dataset):
 
 
 def test_on_public_test_images_only_what_read_released_images_alone_may_be_passed_on(generator, dataset):
-    found = measured(generator, public(dataset), floor_generator=generator)
+    found = measured(generator, public(dataset), moments_generator=generator)
     assert {name for name, measure in found.items() if measure.releasable} == {"accuracy"}
     assert "the 200 public test images" in found["accuracy"].protocol
     assert {measure.status for name, measure in found.items() if name != "accuracy"} == {"private"}
@@ -107,7 +107,7 @@ def test_the_table_of_classes_says_what_the_accuracies_say(generator, dataset):
         assert right == pytest.approx(by_name[name])
 
 
-def test_the_stronger_classifier_is_measured_beside_classifier_a(generator, dataset):
+def test_the_stronger_classifier_is_measured_beside_the_standard_cnn(generator, dataset):
     settings = EvaluationSettings(
         synthetic_images=300, epochs=1, floors=False, ceiling=True, stronger_classifier=True, fidelity=()
     )
@@ -160,7 +160,7 @@ def test_a_figure_that_fails_leaves_the_others_and_is_named_without_what_it_said
     generator, dataset, monkeypatch, capfd, missing
 ):
     computed_by(monkeypatch, missing, failing)
-    found = evaluated(generator, public(dataset), TINY, floor_generator=generator)
+    found = evaluated(generator, public(dataset), TINY, moments_generator=generator)
     fidelity = {f"{name}_domain" for name in ("fid", "kid", "precision", "recall", "score")}
     # Figures of one extractor come from one computation and fail together.
     lost = fidelity if missing in fidelity else {missing}

@@ -14,7 +14,7 @@ from datalens_service.evaluation import METRICS, EvaluationSettings, Measure
 from datalens_service.evaluation.measures import STATUS_LABELS
 from datalens_service.evaluation.metrics.outcome import Audience, Status
 
-GIVEN = {"name": "accuracy", "value": 94.5, "unit": "percent", "protocol": "classifier A"}
+GIVEN = {"name": "accuracy", "value": 94.5, "unit": "percent", "protocol": "standard CNN"}
 
 
 def test_private_and_public_exclude_each_other():

@@ -21,7 +21,7 @@ ALLOWED = {("public", "covered"), ("public", "public")}
 KINDS = [(audience, status) for audience in ("public", "owner") for status in ("covered", "public", "private")]
 
 
-def measure(name: str, audience: str, status: str, value: float, text: str = "classifier A") -> Measure:
+def measure(name: str, audience: str, status: str, value: float, text: str = "standard CNN") -> Measure:
     """Built without validation: a view has to hold even against a measure that should not exist."""
     given = {"name": name, "audience": audience, "status": status, "value": value, "unit": "percent"}
     return Measure.model_construct(**given, protocol=text, spread=value / 1000, seeds=3)

@@ -51,7 +51,7 @@ def holdout_accuracy(
     settings: EvaluationSettings,
     device: str,
 ) -> Measure:
-    """Charge for the accuracy of classifier A on the hold-out, and release it with noise.
+    """Charge for the accuracy of the standard CNN on the hold-out, and release it with noise.
 
     Args:
         database: Of both accounts.

@@ -139,12 +139,12 @@ ACCURACY: Final = _on_samples(
 )
 MOMENTS: Final = _on_moments(
     STANDARD,
-    "Floor B: noisy moments, no votes",
+    "Baseline: noisy moments, no votes",
     "What images from noisy class means and covariances alone reach at the same ε and δ.",
 )
 UPPER_BOUND: Final = _on_real_images(
     STANDARD,
-    "Ceiling: trained on the real images",
+    "Upper bound: trained on the real images",
     "What the same classifier reaches when it may see the real training images.",
 )
 RESIDUAL_METRICS: Final = (
@@ -155,12 +155,12 @@ RESIDUAL_METRICS: Final = (
     ),
     _on_moments(
         RESIDUAL,
-        "Stronger classifier, floor B",
+        "Stronger classifier, moments baseline",
         "What the residual network reaches on images from noisy moments alone.",
     ),
     _on_real_images(
         RESIDUAL,
-        "Stronger classifier, ceiling",
+        "Stronger classifier, upper bound",
         "What the residual network reaches when it may see the real training images.",
     ),
 )

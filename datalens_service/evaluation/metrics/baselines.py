@@ -1,4 +1,4 @@
-"""Floor A: what the simplest private release would reach, so that nobody is impressed too early.
+"""Baseline of noisy class averages: what the simplest private release reaches at the same budget.
 
 Images are scaled to unit length, one noisy average per class is released once at the job's own ε and δ, and a test
 image gets the class of the nearest average. Unit length bounds a record's influence without a clipping radius that
@@ -136,7 +136,7 @@ def _applies(facts: PublicFacts) -> bool:
 
 METRIC: Final = Metric(
     name="floor_averages",
-    title="Floor A: noisy class averages",
+    title="Baseline: noisy class averages",
     meaning="What one noisy average image per class reaches at the same ε and δ. A generator below it adds nothing.",
     unit="percent",
     better="higher",

@@ -41,7 +41,7 @@ class Subject:
         delta: Of the job.
         device: Where networks are trained.
         folder: Private; for files in the making.
-        floor_generator: A moments generator at the same budget; None leaves that baseline out.
+        moments_generator: A moments generator at the same budget; None leaves that baseline out.
         holdout: A dataset that was set aside, or None.
         inception_weights: The operator's file, or None.
     """
@@ -52,7 +52,7 @@ class Subject:
     delta: float
     device: str
     folder: Path
-    floor_generator: Generator | None = None
+    moments_generator: Generator | None = None
     holdout: Dataset | None = None
     inception_weights: Path | None = None
 
@@ -88,7 +88,7 @@ class Sources:
             num_units=self.subject.dataset.schema.num_units,
             has_test=self.test is not None,
             has_reference=self.reference is not None,
-            has_moments=self.subject.floor_generator is not None,
+            has_moments=self.subject.moments_generator is not None,
         )
 
     def standing(self, reads: Reads) -> Standing:
@@ -153,7 +153,7 @@ class Context:
     def moments_generator(self) -> Generator:
         """A `moments` generator at the same budget, not charged: as private as the training images."""
         self._check("training")
-        if (generator := self._sources.subject.floor_generator) is None:
+        if (generator := self._sources.subject.moments_generator) is None:
             raise UndeclaredRead("There is no moments generator; `applies` must ask for it.")
         return generator
 

@@ -1,4 +1,4 @@
-"""A feature extractor for torch-fidelity that needs no download: classifier A, trained on images like those compared.
+"""A feature extractor for torch-fidelity that needs no download: the standard CNN, trained on such images.
 
 Its features are the 64 numbers before the last layer, divided by what they measure on the images it learned from: the
 kernel of KID knows numbers around 1. It says nothing about other kinds of images, and its figures can be compared
@@ -29,7 +29,7 @@ _STEPS: Final = 120
 
 
 class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
-    """Classifier A as torch-fidelity wants it.
+    """The standard CNN as torch-fidelity wants it.
 
     Args:
         name: Under which it is registered.
@@ -69,7 +69,7 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
 
 
 def train(reference: Split, num_classes: int, path: Path, *, seed: int, device: str) -> str:
-    """Train classifier A on real images and write its weights.
+    """Train the standard CNN on real images and write its weights.
 
     Args:
         reference: Images and labels that are not compared afterwards.

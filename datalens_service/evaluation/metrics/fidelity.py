@@ -1,7 +1,7 @@
 """How close synthetic images are to real ones, by torch-fidelity: FID, KID, precision, recall and the score.
 
-The reference is split in two. One half trains the domain extractor and stands in as floor and ceiling: its average
-image per class, and itself. The other half is what all three are compared with, so that they share one scale.
+The reference is split in two. One half trains the domain extractor and stands in as baseline and upper bound: its
+average image per class, and itself. The other half is what all three are compared with, so that they share one scale.
 Nothing is cached on the disk: features of private images would stay there.
 """
 
@@ -123,14 +123,14 @@ class Comparisons(NamedTuple):
     Attributes:
         extractor: Whose features are compared.
         synthetic: Images of the generator.
-        floor: The average real image of each class.
-        ceiling: Other real images.
+        baseline: The average real image of each class.
+        upper_bound: Other real images.
     """
 
     extractor: Extractor
     synthetic: Comparison
-    floor: Comparison
-    ceiling: Comparison
+    baseline: Comparison
+    upper_bound: Comparison
 
 
 def compare(
@@ -226,7 +226,7 @@ def _compute_score(context: Context) -> Outcome:
 
 
 def against(name: str, comparisons: Comparisons, reference: Reference) -> Outcome:
-    """One figure of synthetic images, beside what it is for the floor and the ceiling.
+    """One figure of synthetic images, beside what it is for the baseline and the upper bound.
 
     Args:
         name: Key of the figure, without an extractor.
@@ -238,8 +238,8 @@ def against(name: str, comparisons: Comparisons, reference: Reference) -> Outcom
     return Outcome(
         values=(_finite(comparisons.synthetic.figures[name]),),
         protocol=_protocol(name, basis, comparisons.extractor),
-        floor=_finite(comparisons.floor.figures[name]),
-        ceiling=_finite(comparisons.ceiling.figures[name]),
+        baseline=_finite(comparisons.baseline.figures[name]),
+        upper_bound=_finite(comparisons.upper_bound.figures[name]),
         basis=basis,
     )
 

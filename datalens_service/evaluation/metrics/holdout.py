@@ -9,8 +9,8 @@ from datalens_service.evaluation.metrics.metric import Metric
 METRIC: Final = Metric(
     name="accuracy_holdout",
     title="Set-aside images, noisy count",
-    meaning="Share of the images of another private data set that classifier A labels correctly, with noise added and "
-    "paid for from the budget of that data set.",
+    meaning="Share of the images of another private dataset that the standard CNN labels correctly, with noise added "
+    "and paid for from the budget of that dataset.",
     unit="percent",
     better="higher",
     reads="released",

@@ -55,15 +55,15 @@ class Outcome:
     Attributes:
         values: One per seed, in the metric's unit.
         protocol: How, for a reader who wants to repeat it.
-        floor: The same for one average real image per class.
-        ceiling: The same for other real images.
+        baseline: The same for one average real image per class.
+        upper_bound: The same for other real images.
         basis: Of a fidelity figure.
     """
 
     values: tuple[float, ...]
     protocol: str
-    floor: float | None = None
-    ceiling: float | None = None
+    baseline: float | None = None
+    upper_bound: float | None = None
     basis: Basis | None = None
 
 

@@ -1,4 +1,4 @@
-"""Figures as bars: accuracy on one scale, and every other figure beside its floor and its ceiling."""
+"""Figures as bars: accuracy on one scale, and every other figure beside a baseline and an upper bound."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _accuracy_bar(svg: Element, bar: Bar, top: float, per_percent: float) -> Non
 
 
 def figure_bars(name: str, title: str, figures: Sequence[Figure]) -> str:
-    """One block per figure: synthetic images, floor and ceiling on the figure's own scale from 0.
+    """One block per figure: synthetic images, baseline and upper bound on the figure's own scale from 0.
 
     Args:
         name: Makes ids unique on the page.
