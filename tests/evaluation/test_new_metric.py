@@ -21,7 +21,7 @@ from datalens_service.evaluation.report.html import owner_html, releasable_html
 from datalens_service.evaluation.settings import ExtractorKind
 from datalens_service.models.generators.generator import Generator
 from tests.evaluation.conftest import report
-from tests.extension import drop_in
+from tests.extensions.drop_in import drop_in
 
 SOURCE = '''
 """How bright images are: of the generator, or of private records."""
