@@ -60,7 +60,7 @@ class Refused(InvalidDataset):
         self.checked = outcome.checked
 
     @property
-    def findings(self) -> dict[str, Any]:
+    def validation_errors(self) -> dict[str, Any]:
         """`bad_files`, `bad_count` and `checked`, as they are told to the owner. Private."""
         files = [file.model_dump() for file in self.bad_files]
         return {"bad_files": files, "bad_count": self.bad_count, "checked": self.checked}

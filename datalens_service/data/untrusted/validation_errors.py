@@ -47,11 +47,11 @@ class UnusableFiles(InvalidDataset):
         self.checked = checked
 
 
-class Findings:
+class ValidationErrors:
     """Collects bad files while a reader goes on to the next."""
 
     def __init__(self) -> None:
-        self._found: list[BadFile] = []
+        self._bad_files: list[BadFile] = []
         self._checked = 0
 
     def good(self) -> None:
@@ -61,7 +61,7 @@ class Findings:
     def bad(self, name: str, reason: str) -> None:
         """Note a file that cannot."""
         self._checked += 1
-        self._found.append(BadFile(name=name, reason=reason))
+        self._bad_files.append(BadFile(name=name, reason=reason))
 
     def raise_if_any(self) -> None:
         """End reading if something was found.
@@ -69,5 +69,5 @@ class Findings:
         Raises:
             UnusableFiles: Something was.
         """
-        if self._found:
-            raise UnusableFiles(self._found, self._checked)
+        if self._bad_files:
+            raise UnusableFiles(self._bad_files, self._checked)
