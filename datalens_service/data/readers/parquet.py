@@ -105,8 +105,8 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
 READER = Reader(
     name="parquet",
     title="Parquet with an image column",
-    layout="one file or a zip of files; columns Image and ClassLabel of Hugging Face `datasets`, or columns `image` and "
-    "`label`",
+    layout="one file or a zip of files; columns Image and ClassLabel of Hugging Face `datasets`, or columns `image` "
+    "and `label`",
     suffixes=(".parquet", ".zip"),
     recognises=recognises,
     read=read,
