@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.http.strictness import DIGITS
-from api.security.browser_sessions import session_of
+from api.security.browser_sessions import resume_session
 from api.security.permissions import check_allowed
 from api.security.rate_limits import RequestLimits
 from datalens_service.services.dataset_declaration import IDENTIFIER
@@ -94,7 +94,7 @@ async def caller(
 
 def _admit(request: Request, opened: Services, plain: str | None, in_flight: ExitStack) -> ApiKey:
     """The caller, if the request may go on; it counts as in flight until `in_flight` is closed."""
-    key = session_of(request, opened.database).key if plain is None else None
+    key = resume_session(request, opened.database).key if plain is None else None
     with opened.database.connection() as connection:
         key = key or keys.verify(connection, plain or "")
         request.state.caller = key

@@ -17,14 +17,14 @@ from api.http.file_responses import file_response
 from api.schemas.common import BudgetRead, DatasetRead, PlanRead
 from api.schemas.datasets import ValidationRead
 from api.schemas.jobs import JobRead
-from api.security.browser_sessions import session_of
+from api.security.browser_sessions import resume_session
 from api.security.permissions import check_scope
 from datalens_service.data.export import WRITERS
 from datalens_service.errors import DatalensError, NotFound, StateConflict
 from datalens_service.services import pricing
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.access import access_log, tenants
-from datalens_service.store.access.browser_sessions import Session
+from datalens_service.store.access.browser_sessions import BrowserSession
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets, validations
@@ -52,7 +52,7 @@ class Visitor:
     """
 
     request: Request
-    session: Session
+    session: BrowserSession
     key: ApiKey
 
     @property
@@ -73,7 +73,7 @@ def visitor(request: Request, opened: ServicesDep, key: Annotated[ApiKey, Depend
         Forbidden: The key lacks the scope of the page.
         NotFound: The page is about an object of another tenant.
     """
-    return Visitor(request, session_of(request, opened.database), key)
+    return Visitor(request, resume_session(request, opened.database), key)
 
 
 VisitorDep = Annotated[Visitor, Depends(visitor)]

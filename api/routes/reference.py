@@ -12,9 +12,9 @@ from api.dashboard import reference
 from api.dashboard.rendering import PageRoute, page
 from api.deps import Services, ServicesDep
 from api.problems.problem_types import CATALOGUE
-from api.security.browser_sessions import session_of
+from api.security.browser_sessions import resume_session
 from datalens_service.errors import NotFound, Unauthorized
-from datalens_service.store.access.browser_sessions import Session
+from datalens_service.store.access.browser_sessions import BrowserSession
 
 PLACE: Final = "/docs"
 
@@ -51,8 +51,8 @@ def former_reference() -> Response:
     return RedirectResponse(PLACE, 308)
 
 
-def _session(request: Request, opened: Services) -> Session | None:
+def _session(request: Request, opened: Services) -> BrowserSession | None:
     """Of a visitor who has signed in, for the way back to their pages."""
     with suppress(Unauthorized):
-        return session_of(request, opened.database)
+        return resume_session(request, opened.database)
     return None

@@ -31,7 +31,7 @@ def sign_in(
     next: Annotated[str, Form(max_length=500)] = "/",
 ) -> Response:
     """Exchange a key for a session; the key is not kept."""
-    if cookies.from_elsewhere(request):
+    if cookies.is_cross_site(request):
         return _refused(request, next, "Another site sent this form. Type the key here.", 403)
     try:
         session = browser_sessions.sign_in(opened.database, key.strip())
@@ -50,7 +50,7 @@ def sign_out(
 
     A cookie that stands for no session is dropped like any other.
     """
-    if cookies.from_elsewhere(request):
+    if cookies.is_cross_site(request):
         return RedirectResponse("/", 303)
     token = request.cookies.get(cookies.COOKIE, "")
     with suppress(Unauthorized):

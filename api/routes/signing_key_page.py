@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from api.dashboard.rendering import PageRoute, page
 from api.deps import ServicesDep
-from api.security.browser_sessions import session_of
+from api.security.browser_sessions import resume_session
 from datalens_service.errors import DatalensError
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -18,5 +18,5 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 def signing_key_page(request: Request, opened: ServicesDep) -> Response:
     """The key, and how to check a signature with it."""
     with suppress(DatalensError):
-        return page(request, "signing_key", session_of(request, opened.database), key=opened.signing_key)
+        return page(request, "signing_key", resume_session(request, opened.database), key=opened.signing_key)
     return page(request, "signing_key", key=opened.signing_key)
