@@ -1,7 +1,7 @@
 """Teachers written for a block at once, against `torch.func`: `python -m benchmarks.stacked_networks`.
 
-Prints JSON: milliseconds of processor time of one forward and backward pass by all weights of N teachers on one thread, ours and
-`vmap(grad(functional_call))` over an ordinary module of the same size; `ratio` is the second by the first.
+Prints JSON: processor milliseconds of one forward and backward pass by all weights of N teachers on one thread, ours
+and `vmap(grad(functional_call))` over an ordinary module of the same size; `ratio` is the second by the first.
 """
 
 from __future__ import annotations
