@@ -50,7 +50,7 @@ from datalens_service.services.dispatch import dispatcher_for
 from datalens_service.services.startup import start
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
-from datalens_service.services.webhook_sender import HookSender
+from datalens_service.services.webhook_sender import WebhookSender
 from datalens_service.settings import Settings
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.signing_key import signing_key
@@ -130,7 +130,7 @@ class _Application(FastAPI):
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     opened = await anyio.to_thread.run_sync(_open, app.state.settings, app.state.stopping)
     app.state.services = opened
-    sender = HookSender(opened.database, opened.settings, opened.stopping)
+    sender = WebhookSender(opened.database, opened.settings, opened.stopping)
     sender.start()
     try:
         yield

@@ -39,7 +39,7 @@ def create_webhook(
     response: Response,
 ) -> HookCreated:
     """Messages are thin (a type, an instant, ids), signed as Standard Webhooks asks, and repeated for three days."""
-    check_address(wanted.url, inside=opened.settings.webhooks_to_private_addresses)
+    check_address(wanted.url, allow_private=opened.settings.webhooks_to_private_addresses)
     hook, secret = webhooks.create(opened.database, key.tenant_id, wanted.url, wanted.events)
     response.headers["Location"] = f"/v1/webhooks/{hook.id}"
     return HookCreated(webhook=HookRead.of(hook), secret=secret)
@@ -80,7 +80,7 @@ def update_webhook(
 ) -> HookRead:
     """A disabled one is told of nothing that happens meanwhile."""
     if wanted.url is not None:
-        check_address(wanted.url, inside=opened.settings.webhooks_to_private_addresses)
+        check_address(wanted.url, allow_private=opened.settings.webhooks_to_private_addresses)
     return HookRead.of(
         webhooks.change(opened.database, webhook_id, url=wanted.url, events=wanted.events, enabled=wanted.enabled)
     )
