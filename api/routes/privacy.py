@@ -34,13 +34,13 @@ _LARGEST: Final = 2**63 - 1
 )
 def list_entries(
     dataset_id: ObjectId,
-    opened: ServicesDep,
+    services: ServicesDep,
     after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last entry that is known."), DIGITS] = 0,
     limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS] = 100,
     kind: Annotated[EntryKind | None, Query(description="Only entries of this kind, for example `charge`.")] = None,
 ) -> EntryPage:
     """Every reservation, charge, return and raise. With `kind`, seals are not next to each other any more."""
-    with opened.database.session() as session:
+    with services.database.session() as session:
         found = account_summary.entries_after(session, dataset_id, after, limit + 1, kind)
     more = len(found) > limit
     return EntryPage(items=found[:limit], has_more=more, next_cursor=found[limit - 1].seq if more else None)
@@ -58,7 +58,7 @@ def list_entries(
 def raise_privacy(
     dataset_id: ObjectId,
     wanted: Annotated[RaiseRequest, Body(openapi_examples=examples.RAISES)],
-    opened: ServicesDep,
+    services: ServicesDep,
     key: Caller,
 ) -> BudgetRead:
     """Weakens what was promised to the people in the data set, for good: there is no way back.
@@ -66,4 +66,4 @@ def raise_privacy(
     The account's journal shows the raise to whoever verifies a job; the audit journal keeps the reason.
     """
     reason, epsilon = wanted.reason, wanted.epsilon
-    return BudgetRead.of(budgets.raise_budget(opened.database, dataset_id, epsilon, reason=reason, actor=key.id))
+    return BudgetRead.of(budgets.raise_budget(services.database, dataset_id, epsilon, reason=reason, actor=key.id))

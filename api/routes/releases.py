@@ -48,30 +48,30 @@ class Release:
     images: int
 
     @classmethod
-    def of(cls, opened: Services, found: StoredGenerator) -> Self:
+    def of(cls, services: Services, found: StoredGenerator) -> Self:
         """What is shown of a generator."""
         if found.job_id is None:
             schema = Schema.model_validate((found.card or {})["schema"])
             return cls(found.id, None, found.created_at, schema, None, frozenset(), _IMAGES)
-        job = jobs.get(opened.database, found.job_id)
+        job = jobs.get(services.database, found.job_id)
         return cls(
             id=found.id,
             job_id=job.id,
             created_at=found.created_at,
-            schema=datasets.get(opened.database, job.dataset_id).schema,
+            schema=datasets.get(services.database, job.dataset_id).schema,
             privacy=JobPrivacy.of(job.charged_units, PlanSummary.model_validate(job.plan)),
-            files=frozenset(file.name for file in opened.artifacts.list_artifacts(job.id) if file.releasable),
+            files=frozenset(file.name for file in services.artifacts.list_artifacts(job.id) if file.releasable),
             images=int(job.spec["synthetic_images"]),
         )
 
 
 @router.get(RELEASES, operation_id="showReleases")
-def releases_page(who: VisitorDep, opened: ServicesDep, after: After = None) -> Response:
+def releases_page(who: VisitorDep, services: ServicesDep, after: After = None) -> Response:
     """Generators of the tenant with what hangs on each, newest first."""
-    found = generators.list_generators(opened.database, who.tenant_id, limit=_PORTION, cursor=after)
+    found = generators.list_generators(services.database, who.tenant_id, limit=_PORTION, cursor=after)
     return who.page(
         "releases",
-        releases=[Release.of(opened, one) for one in found.items],
+        releases=[Release.of(services, one) for one in found.items],
         next_cursor=found.next_cursor,
         first_portion=after is None,
         formats=list(WRITERS),
