@@ -185,12 +185,12 @@ def _members(error: DatalensError) -> dict[str, Any]:
 def _invalid(request: Request, error: Exception) -> ProblemResponse:
     if not isinstance(error, RequestValidationError):
         raise error
-    found = problem_errors(error.errors(), error.body)
-    first = found[0]
-    others = f" {len(found) - 1} more in errors." if len(found) > 1 else ""
+    located = problem_errors(error.errors(), error.body)
+    first = located[0]
+    others = f" {len(located) - 1} more in errors." if len(located) > 1 else ""
     place = first["pointer"] if first["in"] == "body" else f"{first['in']} {first['pointer']}"
     detail = f"{place}: {first['detail']}{others}"
-    return _response(request, CATALOGUE[InvalidInput.slug], detail, {"errors": found})
+    return _response(request, CATALOGUE[InvalidInput.slug], detail, {"errors": located})
 
 
 def _from_framework(request: Request, error: Exception) -> ProblemResponse:

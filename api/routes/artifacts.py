@@ -42,8 +42,8 @@ FileName = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9.
 def list_artifacts(job_id: ObjectId, services: ServicesDep, key: Caller) -> ArtifactList:
     """What is for the owner alone is shown to nobody else."""
     jobs.get(services.database, job_id)
-    found = services.artifacts.list_artifacts(job_id)
-    return ArtifactList(items=[ArtifactRead.of(one) for one in found if one.releasable or _sees_private(key)])
+    listed = services.artifacts.list_artifacts(job_id)
+    return ArtifactList(items=[ArtifactRead.of(one) for one in listed if one.releasable or _sees_private(key)])
 
 
 @router.get(
@@ -73,10 +73,10 @@ def create_address(
     services: ServicesDep,
     key: Caller,
     response: Response,
-    wanted: Annotated[AddressRequest | None, Body(openapi_examples=examples.ADDRESSES)] = None,
+    request: Annotated[AddressRequest | None, Body(openapi_examples=examples.ADDRESSES)] = None,
 ) -> AddressRead:
     """Releasable files only. Revoking the key that asked ends its addresses, too."""
-    seconds = (wanted or AddressRequest()).expires_in
+    seconds = (request or AddressRequest()).expires_in
     expires_at = (utc_now() + timedelta(seconds=seconds)).replace(microsecond=0)
     url = signed_urls.sign(services.database, key, _visible(services, key, job_id, name), expires_at)
     response.headers["Location"] = url

@@ -88,12 +88,12 @@ def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, respon
     `account` names a data set whose budget pays for this one, too: for data that grows. `notices` are for the owner.
     """
     response.headers.update(PRIVATE)
-    found = _begun(upload, services, key) if isinstance(upload, DatasetRequest) else _read_now(upload, services, key)
-    if found.state is DatasetState.VALIDATING:
+    dataset = _begun(upload, services, key) if isinstance(upload, DatasetRequest) else _read_now(upload, services, key)
+    if dataset.state is DatasetState.VALIDATING:
         response.status_code = status.HTTP_202_ACCEPTED
         response.headers["Retry-After"] = str(_RETRY_SECONDS)
-    response.headers["Location"] = f"/v1/datasets/{found.id}"
-    return found
+    response.headers["Location"] = f"/v1/datasets/{dataset.id}"
+    return dataset
 
 
 @router.get(
@@ -104,9 +104,9 @@ def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, respon
 )
 def list_datasets(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
     """Uploads are in it from the start; deleted data sets stay: what was spent on them stays spent."""
-    found = validations.listed(services.database, key.tenant_id, limit=limit, cursor=after)
-    items = [_shown(services.database, item, key) for item in found.items]
-    return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
+    page = validations.listed(services.database, key.tenant_id, limit=limit, cursor=after)
+    items = [_shown(services.database, item, key) for item in page.items]
+    return Page(items=items, has_more=page.next_cursor is not None, next_cursor=page.next_cursor)
 
 
 @router.get(
@@ -150,8 +150,10 @@ def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response
     dataset = datasets.get(services.database, dataset_id)
     if dataset.state is not DatasetState.READY or dataset.partition_key is None:
         raise StateConflict(f"There is nothing to see: the data set is {dataset.state}.")
-    kept = load_dataset(Path(dataset.records_path), dataset.partition_key)
-    picture = encode_private_png(grid(kept.train.images, kept.train.labels, kept.schema))
+    dataset_records = load_dataset(Path(dataset.records_path), dataset.partition_key)
+    picture = encode_private_png(
+        grid(dataset_records.train.images, dataset_records.train.labels, dataset_records.schema)
+    )
     return Response(picture, media_type="image/png", headers=PRIVATE)
 
 
@@ -206,17 +208,17 @@ def _read_now(upload: ReceivedUpload, services: Services, caller: ApiKey) -> Upl
     return shown.model_copy(update={"notices": list(notices)})
 
 
-def _shown(database: Database, found: StoredDataset | Intake, key: ApiKey) -> DatasetRead:
-    if isinstance(found, Intake):
-        return DatasetRead.of_intake(found)
-    joined = validations.joined(database, found.id) if Scope.DATASETS_WRITE in key.scopes else None
+def _shown(database: Database, dataset: StoredDataset | Intake, key: ApiKey) -> DatasetRead:
+    if isinstance(dataset, Intake):
+        return DatasetRead.of_intake(dataset)
+    joined = validations.joined(database, dataset.id) if Scope.DATASETS_WRITE in key.scopes else None
     with database.session() as session:
-        return DatasetRead.of(found, account_summary.statement(session, found.id), joined)
+        return DatasetRead.of(dataset, account_summary.statement(session, dataset.id), joined)
 
 
 def _deletion(database: Database, dataset_id: str) -> Entry | None:
     """What the journal says of it."""
     with database.session() as session:
         entries = account_summary.entries(session, dataset_id)
-    found = (entry for entry in entries if entry.kind == EntryKind.DELETE and entry.dataset_id == dataset_id)
-    return next(found, None)
+    deletions = (entry for entry in entries if entry.kind == EntryKind.DELETE and entry.dataset_id == dataset_id)
+    return next(deletions, None)

@@ -220,8 +220,8 @@ def get_dataset(
 ) -> Response:
     """Unpacked, Hugging Face `datasets` loads the folder; nothing in it is private."""
     schema = datasets.get(services.database, job.dataset_id).schema
-    wanted = BundleRequest(format, n, seed, title, license)
-    made = services.synthetic.bundle(job, schema, wanted)
+    bundle_request = BundleRequest(format, n, seed, title, license)
+    made = services.synthetic.bundle(job, schema, bundle_request)
     name = f"{job.id}-{format}.zip"
     return file_response(request, made.path, made.sha256, media_type="application/zip", name=name)
 

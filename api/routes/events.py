@@ -57,11 +57,11 @@ def list_job_events(
         last = after if last_event_id is None else last_event_id
         lines = stream(services.database, job_id, delta, last, services.stopping)
         return StreamingResponse(lines, media_type=MEDIA_TYPE, headers=HEADERS)
-    found = events.list_events(services.database, job_id, after=after, limit=limit + 1)
-    more = len(found) > limit
+    listed = events.list_events(services.database, job_id, after=after, limit=limit + 1)
+    more = len(listed) > limit
     page = EventPage(
-        items=[EventRead.of(event, delta) for event in found[:limit]],
+        items=[EventRead.of(event, delta) for event in listed[:limit]],
         has_more=more,
-        next_cursor=found[limit - 1].seq if more else None,
+        next_cursor=listed[limit - 1].seq if more else None,
     )
     return JSONResponse(page.model_dump(mode="json"))

@@ -43,9 +43,9 @@ _FORM: Final[dict[str, Any]] = form_body(
 )
 def list_generators(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[GeneratorRead]:
     """Those that jobs made and those that were imported; cards are left out."""
-    found = generators.list_generators(services.database, key.tenant_id, limit=limit, cursor=after)
-    items = [GeneratorRead.of(generator, None) for generator in found.items]
-    return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
+    page = generators.list_generators(services.database, key.tenant_id, limit=limit, cursor=after)
+    items = [GeneratorRead.of(generator, None) for generator in page.items]
+    return Page(items=items, has_more=page.next_cursor is not None, next_cursor=page.next_cursor)
 
 
 @router.post(
@@ -85,11 +85,11 @@ def import_generator(
 )
 def get_generator(generator_id: ObjectId, services: ServicesDep) -> GeneratorRead:
     """The card of one that a job made is that of the job: what it cost, and by which mechanisms."""
-    found = generators.get(services.database, generator_id)
-    if found.job_id is None:
-        return GeneratorRead.of(found, found.card)
-    card = services.artifacts.releasable(found.job_id, CARD).path.read_text()
-    return GeneratorRead.of(found, json.loads(card))
+    generator = generators.get(services.database, generator_id)
+    if generator.job_id is None:
+        return GeneratorRead.of(generator, generator.card)
+    card = services.artifacts.releasable(generator.job_id, CARD).path.read_text()
+    return GeneratorRead.of(generator, json.loads(card))
 
 
 @router.get(
@@ -101,13 +101,13 @@ def get_generator(generator_id: ObjectId, services: ServicesDep) -> GeneratorRea
 )
 def get_file(generator_id: ObjectId, request: Request, services: ServicesDep) -> Response:
     """Numbers and public settings; `POST /v1/generators` takes it in again, here or elsewhere."""
-    found = generators.get(services.database, generator_id)
-    if found.job_id is None:
-        path, sha256 = generator_import.file_of(services.settings.data_dir, found.id), found.sha256 or ""
+    generator = generators.get(services.database, generator_id)
+    if generator.job_id is None:
+        path, sha256 = generator_import.file_of(services.settings.data_dir, generator.id), generator.sha256 or ""
     else:
-        artifact = services.artifacts.releasable(found.job_id, GENERATOR)
+        artifact = services.artifacts.releasable(generator.job_id, GENERATOR)
         path, sha256 = artifact.path, artifact.sha256
-    name = f"{found.id}.safetensors"
+    name = f"{generator.id}.safetensors"
     return file_response(request, path, sha256, media_type="application/octet-stream", name=name)
 
 
@@ -136,18 +136,18 @@ def get_samples(
     format: FormatName = "parquet",
 ) -> Response:
     """Costs no ε: it reads the generator, never the records."""
-    found = generators.get(services.database, generator_id)
-    if found.job_id is None:
-        schema = Schema.model_validate((found.card or {})["schema"])
+    generator = generators.get(services.database, generator_id)
+    if generator.job_id is None:
+        schema = Schema.model_validate((generator.card or {})["schema"])
         file, card = (
-            generator_import.file_of(services.settings.data_dir, found.id),
-            generator_import.card_of(services.settings.data_dir, found.id),
+            generator_import.file_of(services.settings.data_dir, generator.id),
+            generator_import.card_of(services.settings.data_dir, generator.id),
         )
-        made = services.synthetic.drawn(found.id, file, card, schema, format, n, seed)
+        made = services.synthetic.drawn(generator.id, file, card, schema, format, n, seed)
     else:
-        job = jobs.get(services.database, found.job_id)
+        job = jobs.get(services.database, generator.job_id)
         made = services.synthetic.get(job, datasets.get(services.database, job.dataset_id).schema, format, n, seed)
-    name = f"{found.id}-synthetic.{SUFFIXES.get(format, format)}"
+    name = f"{generator.id}-synthetic.{SUFFIXES.get(format, format)}"
     media_type = MEDIA_TYPES.get(format, "application/octet-stream")
     return file_response(request, made.path, made.sha256, media_type=media_type, name=name)
 

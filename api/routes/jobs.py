@@ -60,14 +60,14 @@ IdempotencyKey = Annotated[
     },
 )
 def create_job(
-    wanted: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)],
+    request: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)],
     services: ServicesDep,
     key: Caller,
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobRead:
     """Job and reservation are written in one transaction: there is never one without the other."""
-    return _submitted(services, key, response, wanted, idempotency_key)
+    return _submitted(services, key, response, request, idempotency_key)
 
 
 @router.get(
@@ -89,7 +89,7 @@ def list_jobs(
     created_before: Annotated[AwareDatetime | None, Query(description="Only jobs created before.")] = None,
 ) -> Page[JobRead]:
     """Jobs of all data sets, or those that the filters leave."""
-    found = jobs.list_jobs(
+    page = jobs.list_jobs(
         services.database,
         limit=limit,
         cursor=after,
@@ -99,8 +99,8 @@ def list_jobs(
         created_before=created_before,
         tenant_id=key.tenant_id,
     )
-    items = [JobRead.of(job) for job in found.items]
-    return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
+    items = [JobRead.of(job) for job in page.items]
+    return Page(items=items, has_more=page.next_cursor is not None, next_cursor=page.next_cursor)
 
 
 @router.get(
@@ -186,17 +186,17 @@ def clone_job(
     idempotency_key: IdempotencyKey = None,
 ) -> JobRead:
     """A new job with a reservation of its own: what it releases is new, and costs again."""
-    wanted = (changes or CloneRequest()).applied_to(jobs.get(services.database, job_id))
-    return _submitted(services, key, response, wanted, idempotency_key)
+    request = (changes or CloneRequest()).applied_to(jobs.get(services.database, job_id))
+    return _submitted(services, key, response, request, idempotency_key)
 
 
 def _submitted(
-    services: Services, key: ApiKey, response: Response, wanted: TrainingRequest, idempotency_key: str | None
+    services: Services, key: ApiKey, response: Response, request: TrainingRequest, idempotency_key: str | None
 ) -> JobRead:
-    quote = pricing.quote(services.database, key.tenant_id, wanted.dataset_id, wanted.spec)
+    quote = pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec)
     job = jobs.create(
         services.database,
-        dataset_id=wanted.dataset_id,
+        dataset_id=request.dataset_id,
         spec=quote.spec.model_dump(mode="json"),
         plan=quote.cost.model_dump(mode="json"),
         units=quote.cost.units,

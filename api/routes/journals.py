@@ -45,12 +45,12 @@ def list_audit(
     limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS] = 100,
 ) -> AuditPage:
     """Who did what to which object. Ids and statuses, nothing of what was in them."""
-    found, head = access_log.list_entries(services.database, key.tenant_id, after=after, limit=limit + 1)
-    more = len(found) > limit
+    entries, head = access_log.list_entries(services.database, key.tenant_id, after=after, limit=limit + 1)
+    more = len(entries) > limit
     return AuditPage(
-        items=[AuditRead.of(entry) for entry in found[:limit]],
+        items=[AuditRead.of(entry) for entry in entries[:limit]],
         has_more=more,
-        next_cursor=found[limit - 1].seq if more else None,
+        next_cursor=entries[limit - 1].seq if more else None,
         tenant_id=key.tenant_id,
         head_hash=head,
     )

@@ -33,15 +33,15 @@ router = APIRouter(
     responses={**ok(201, "The key, shown this once.", headers=("Location",)), **problems("invalid-input")},
 )
 def create_key(
-    wanted: Annotated[KeyCreate, Body(openapi_examples=examples.KEYS)],
+    request: Annotated[KeyCreate, Body(openapi_examples=examples.KEYS)],
     services: ServicesDep,
     key: Caller,
     response: Response,
 ) -> KeyCreated:
     """For the caller's own tenant."""
-    if wanted.expires_at is not None and wanted.expires_at <= utc_now():
+    if request.expires_at is not None and request.expires_at <= utc_now():
         raise InvalidInput("expires_at lies in the past.")
-    made, plain = keys.create(services.database, wanted.for_tenant(key.tenant_id))
+    made, plain = keys.create(services.database, request.for_tenant(key.tenant_id))
     return _created(response, made, plain)
 
 
@@ -81,10 +81,10 @@ def rotate_key(
     key_id: ObjectId,
     services: ServicesDep,
     response: Response,
-    wanted: Annotated[KeyRotation | None, Body(openapi_examples=examples.ROTATIONS)] = None,
+    request: Annotated[KeyRotation | None, Body(openapi_examples=examples.ROTATIONS)] = None,
 ) -> KeyCreated:
     """The old one goes on working for `overlap_seconds`, so that nobody is locked out meanwhile."""
-    overlap = timedelta(seconds=(wanted or KeyRotation()).overlap_seconds)
+    overlap = timedelta(seconds=(request or KeyRotation()).overlap_seconds)
     return _created(response, *keys.rotate(services.database, key_id, overlap))
 
 

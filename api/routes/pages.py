@@ -82,12 +82,12 @@ VisitorDep = Annotated[Visitor, Depends(visitor)]
 @router.get("/", operation_id="showDatasets")
 def overview(who: VisitorDep, services: ServicesDep, after: After = None) -> Response:
     """All data sets, and the newest jobs."""
-    found = validations.listed(services.database, who.tenant_id, limit=_PORTION, cursor=after)
+    datasets_page = validations.listed(services.database, who.tenant_id, limit=_PORTION, cursor=after)
     recent = jobs.list_jobs(services.database, limit=_RECENT, tenant_id=who.tenant_id).items
     return who.page(
         "overview",
-        datasets=[_card(services, dataset) for dataset in found.items],
-        next_cursor=found.next_cursor,
+        datasets=[_card(services, dataset) for dataset in datasets_page.items],
+        next_cursor=datasets_page.next_cursor,
         first_portion=after is None,
         jobs=_listed(services, recent),
     )
@@ -123,10 +123,10 @@ def dataset_page(dataset_id: ObjectId, who: VisitorDep, services: ServicesDep) -
 def _intake_page(who: Visitor, services: Services, dataset_id: str) -> Response:
     """An upload that is being read, or of which nothing became."""
     check_scope(who.key, Scope.DATASETS_WRITE)
-    found = validations.get(services.database, dataset_id)
-    if found.report is not None:
+    validation = validations.get(services.database, dataset_id)
+    if validation.report is not None:
         _note(services, who, dataset_id)
-    return who.page("intake", intake=ValidationRead.of(found), name=found.form.get("name") or dataset_id)
+    return who.page("intake", intake=ValidationRead.of(validation), name=validation.form.get("name") or dataset_id)
 
 
 @router.get("/datasets/{dataset_id}/new-job", operation_id="showPlanForm")
@@ -153,8 +153,8 @@ def plan_part(
     """What the form costs, as a part of its page, with the very request that the button sends."""
     dataset = _ready(services, dataset_id)
     try:
-        wanted = PlanForm.filled(filled).request(dataset_id, dataset.schema)
-        quote = pricing.quote(services.database, who.tenant_id, dataset_id, wanted.spec)
+        training_request = PlanForm.filled(filled).request(dataset_id, dataset.schema)
+        quote = pricing.quote(services.database, who.tenant_id, dataset_id, training_request.spec)
     except DatalensError as error:
         return who.page("parts/plan_refused", detail=error.detail)
     plan = PlanRead.from_quote(quote)
@@ -162,7 +162,7 @@ def plan_part(
         "parts/plan_cost",
         plan=plan,
         gauge=budget_breakdown.of_budget(plan.budget, plan.cost.units),
-        wanted=wanted,
+        training_request=training_request,
         # One key per price: pressing twice submits once.
         idempotency_key=str(uuid4()),
     )
@@ -171,9 +171,9 @@ def plan_part(
 @router.get("/jobs", operation_id="showJobs")
 def jobs_page(who: VisitorDep, services: ServicesDep, after: After = None) -> Response:
     """All jobs."""
-    found = jobs.list_jobs(services.database, limit=_PORTION, cursor=after, tenant_id=who.tenant_id)
+    jobs_page = jobs.list_jobs(services.database, limit=_PORTION, cursor=after, tenant_id=who.tenant_id)
     return who.page(
-        "jobs", jobs=_listed(services, found.items), next_cursor=found.next_cursor, first_portion=after is None
+        "jobs", jobs=_listed(services, jobs_page.items), next_cursor=jobs_page.next_cursor, first_portion=after is None
     )
 
 
@@ -187,8 +187,10 @@ def job_page(job_id: ObjectId, who: VisitorDep, services: ServicesDep) -> Respon
 def samples_so_far(job_id: ObjectId, request: Request, who: VisitorDep, services: ServicesDep) -> Response:
     """The sample grid of a job that may still run."""
     check_scope(who.key, Scope.RELEASES_READ)
-    found = services.artifacts.releasable(job_id, "samples.png")
-    return file_response(request, found.path, found.sha256, media_type=found.media_type, name=found.name, inline=True)
+    artifact = services.artifacts.releasable(job_id, "samples.png")
+    return file_response(
+        request, artifact.path, artifact.sha256, media_type=artifact.media_type, name=artifact.name, inline=True
+    )
 
 
 @router.get("/jobs/{job_id}/report", operation_id="showJobReport")
@@ -219,10 +221,10 @@ def _ready(services: Services, dataset_id: str) -> StoredDataset:
     return dataset
 
 
-def _card(services: Services, found: StoredDataset | Intake) -> dict[str, Any]:
-    if isinstance(found, Intake):
-        return {"dataset": DatasetRead.of_intake(found), "gauge": None}
-    return _shown(services, found)
+def _card(services: Services, dataset: StoredDataset | Intake) -> dict[str, Any]:
+    if isinstance(dataset, Intake):
+        return {"dataset": DatasetRead.of_intake(dataset), "gauge": None}
+    return _shown(services, dataset)
 
 
 def _note(services: Services, who: Visitor, dataset_id: str) -> None:
@@ -239,11 +241,11 @@ def _shown(services: Services, dataset: StoredDataset) -> dict[str, Any]:
     return {"dataset": DatasetRead.of(dataset, account), "gauge": budget_breakdown.of_budget(BudgetRead.of(account))}
 
 
-def _listed(services: Services, found: tuple[Job, ...]) -> list[dict[str, Any]]:
+def _listed(services: Services, listed: tuple[Job, ...]) -> list[dict[str, Any]]:
     """Jobs with the names of their data sets."""
-    names = {job.dataset_id for job in found}
+    names = {job.dataset_id for job in listed}
     named = {name: datasets.get(services.database, name).name for name in names}
-    return [{"job": JobRead.of(job), "name": named[job.dataset_id], "stages": phases.stages(job)} for job in found]
+    return [{"job": JobRead.of(job), "name": named[job.dataset_id], "stages": phases.stages(job)} for job in listed]
 
 
 def _job_facts(services: Services, job: Job) -> dict[str, Any]:

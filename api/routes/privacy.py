@@ -41,9 +41,9 @@ def list_entries(
 ) -> EntryPage:
     """Every reservation, charge, return and raise. With `kind`, seals are not next to each other any more."""
     with services.database.session() as session:
-        found = account_summary.entries_after(session, dataset_id, after, limit + 1, kind)
-    more = len(found) > limit
-    return EntryPage(items=found[:limit], has_more=more, next_cursor=found[limit - 1].seq if more else None)
+        entries = account_summary.entries_after(session, dataset_id, after, limit + 1, kind)
+    more = len(entries) > limit
+    return EntryPage(items=entries[:limit], has_more=more, next_cursor=entries[limit - 1].seq if more else None)
 
 
 @router.post(
@@ -57,7 +57,7 @@ def list_entries(
 )
 def raise_privacy(
     dataset_id: ObjectId,
-    wanted: Annotated[RaiseRequest, Body(openapi_examples=examples.RAISES)],
+    request: Annotated[RaiseRequest, Body(openapi_examples=examples.RAISES)],
     services: ServicesDep,
     key: Caller,
 ) -> BudgetRead:
@@ -65,5 +65,5 @@ def raise_privacy(
 
     The account's journal shows the raise to whoever verifies a job; the audit journal keeps the reason.
     """
-    reason, epsilon = wanted.reason, wanted.epsilon
+    reason, epsilon = request.reason, request.epsilon
     return BudgetRead.of(budgets.raise_budget(services.database, dataset_id, epsilon, reason=reason, actor=key.id))

@@ -48,16 +48,16 @@ class Release:
     images: int
 
     @classmethod
-    def of(cls, services: Services, found: StoredGenerator) -> Self:
+    def of(cls, services: Services, generator: StoredGenerator) -> Self:
         """What is shown of a generator."""
-        if found.job_id is None:
-            schema = Schema.model_validate((found.card or {})["schema"])
-            return cls(found.id, None, found.created_at, schema, None, frozenset(), _IMAGES)
-        job = jobs.get(services.database, found.job_id)
+        if generator.job_id is None:
+            schema = Schema.model_validate((generator.card or {})["schema"])
+            return cls(generator.id, None, generator.created_at, schema, None, frozenset(), _IMAGES)
+        job = jobs.get(services.database, generator.job_id)
         return cls(
-            id=found.id,
+            id=generator.id,
             job_id=job.id,
-            created_at=found.created_at,
+            created_at=generator.created_at,
             schema=datasets.get(services.database, job.dataset_id).schema,
             privacy=JobPrivacy.of(job.charged_units, PlanSummary.model_validate(job.plan)),
             files=frozenset(file.name for file in services.artifacts.list_artifacts(job.id) if file.releasable),
@@ -68,11 +68,11 @@ class Release:
 @router.get(RELEASES, operation_id="showReleases")
 def releases_page(who: VisitorDep, services: ServicesDep, after: After = None) -> Response:
     """Generators of the tenant with what hangs on each, newest first."""
-    found = generators.list_generators(services.database, who.tenant_id, limit=_PORTION, cursor=after)
+    page = generators.list_generators(services.database, who.tenant_id, limit=_PORTION, cursor=after)
     return who.page(
         "releases",
-        releases=[Release.of(services, one) for one in found.items],
-        next_cursor=found.next_cursor,
+        releases=[Release.of(services, one) for one in page.items],
+        next_cursor=page.next_cursor,
         first_portion=after is None,
         formats=list(WRITERS),
     )

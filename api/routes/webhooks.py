@@ -33,14 +33,14 @@ _ONE: Final = problems("not-found", "invalid-input")
     responses={**ok(201, "The webhook and its secret.", headers=("Location",)), **problems("invalid-input")},
 )
 def create_webhook(
-    wanted: Annotated[HookCreate, Body(openapi_examples=examples.HOOKS)],
+    request: Annotated[HookCreate, Body(openapi_examples=examples.HOOKS)],
     services: ServicesDep,
     key: Caller,
     response: Response,
 ) -> HookCreated:
     """Messages are thin (a type, an instant, ids), signed as Standard Webhooks asks, and repeated for three days."""
-    check_address(wanted.url, allow_private=services.settings.webhooks_to_private_addresses)
-    hook, secret = webhooks.create(services.database, key.tenant_id, wanted.url, wanted.events)
+    check_address(request.url, allow_private=services.settings.webhooks_to_private_addresses)
+    hook, secret = webhooks.create(services.database, key.tenant_id, request.url, request.events)
     response.headers["Location"] = f"/v1/webhooks/{hook.id}"
     return HookCreated(webhook=HookRead.of(hook), secret=secret)
 
@@ -75,14 +75,14 @@ def get_webhook(webhook_id: ObjectId, services: ServicesDep) -> HookRead:
 )
 def update_webhook(
     webhook_id: ObjectId,
-    wanted: Annotated[HookChange, Body(openapi_examples=examples.HOOK_CHANGES)],
+    request: Annotated[HookChange, Body(openapi_examples=examples.HOOK_CHANGES)],
     services: ServicesDep,
 ) -> HookRead:
     """A disabled one is told of nothing that happens meanwhile."""
-    if wanted.url is not None:
-        check_address(wanted.url, allow_private=services.settings.webhooks_to_private_addresses)
+    if request.url is not None:
+        check_address(request.url, allow_private=services.settings.webhooks_to_private_addresses)
     return HookRead.of(
-        webhooks.change(services.database, webhook_id, url=wanted.url, events=wanted.events, enabled=wanted.enabled)
+        webhooks.change(services.database, webhook_id, url=request.url, events=request.events, enabled=request.enabled)
     )
 
 
@@ -120,9 +120,9 @@ def list_deliveries(
     webhook_id: ObjectId, services: ServicesDep, limit: Limit = 20, after: After = None
 ) -> Page[DeliveryRead]:
     """Attempts, the last status, and when it is tried again."""
-    found = webhooks.list_deliveries(services.database, webhook_id, limit=limit, cursor=after)
-    items = [DeliveryRead.of(delivery) for delivery in found.items]
-    return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
+    page = webhooks.list_deliveries(services.database, webhook_id, limit=limit, cursor=after)
+    items = [DeliveryRead.of(delivery) for delivery in page.items]
+    return Page(items=items, has_more=page.next_cursor is not None, next_cursor=page.next_cursor)
 
 
 @router.post(

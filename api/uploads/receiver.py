@@ -148,5 +148,5 @@ def _checked(model: type[Form], fields: Any) -> Form:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in found], body=fields) from None
+        errors = error.errors(include_url=False, include_input=False)
+        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in errors], body=fields) from None
