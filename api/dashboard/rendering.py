@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from api.dashboard.formatting import FILTERS
 from api.dashboard.markup import marked
 from api.http.strictness import StrictRoute
-from api.problems.problem_types import BY_STATUS, CATALOGUE, INTERNAL, ProblemType
+from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
 from api.security.browser_sessions import resume_session
 from datalens_service.errors import DatalensError, Forbidden, Unauthorized
 from datalens_service.store.access.browser_sessions import BrowserSession
@@ -93,9 +93,9 @@ class PageRoute(StrictRoute):
                 # Keys that see no data set begin with what was released.
                 if request.url.path == HOME:
                     return RedirectResponse(RELEASES, 303)
-                return _error_page(request, CATALOGUE[error.slug], error.detail)
+                return _error_page(request, PROBLEM_TYPES[error.slug], error.detail)
             except DatalensError as error:
-                return _error_page(request, CATALOGUE.get(error.slug, INTERNAL), error.detail)
+                return _error_page(request, PROBLEM_TYPES.get(error.slug, INTERNAL), error.detail)
             except RequestValidationError:
                 return _error_page(request, BY_STATUS[404], "There is nothing at this address.")
             except HTTPException as error:

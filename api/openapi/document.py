@@ -12,7 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from api.problems.handlers import MEDIA_TYPE, Problem, document
-from api.problems.problem_types import CATALOGUE, ProblemType
+from api.problems.problem_types import PROBLEM_TYPES, ProblemType
 from api.schemas.datasets import DatasetRequest
 from api.security.permissions import rule_of
 from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
@@ -141,7 +141,7 @@ def problems(*slugs: str) -> Responses:
     """The errors an operation may answer with, by status, each type with an example."""
     by_status: defaultdict[int, list[ProblemType]] = defaultdict(list)
     for slug in slugs:
-        problem = CATALOGUE[slug]
+        problem = PROBLEM_TYPES[slug]
         by_status[problem.status or 500].append(problem)
     return {status: _problem_answer(types) for status, types in by_status.items()}
 

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 from api.dashboard import reference
 from api.dashboard.rendering import PageRoute, page
 from api.deps import Services, ServicesDep
-from api.problems.problem_types import CATALOGUE
+from api.problems.problem_types import PROBLEM_TYPES
 from api.security.browser_sessions import resume_session
 from datalens_service.errors import NotFound, Unauthorized
 from datalens_service.store.access.browser_sessions import BrowserSession
@@ -24,7 +24,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 @router.get(PLACE)
 def show_reference(request: Request, services: ServicesDep) -> Response:
     """All operations in one list, and what holds for all of them. Needs no key."""
-    known = [problem for problem in CATALOGUE.values() if problem.status]
+    known = [problem for problem in PROBLEM_TYPES.values() if problem.status]
     return page(
         request,
         "reference",
