@@ -108,5 +108,5 @@ def _admit(request: Request, services: Services, plain: str | None, in_flight: E
 
 Caller = Annotated[ApiKey, Depends(caller)]
 ObjectId = Annotated[str, Path(max_length=64, pattern=IDENTIFIER)]
-Limit = Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS]
-After = Annotated[str | None, Query(max_length=512, description="`next_cursor` of the portion before.")]
+Limit = Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Page size."), DIGITS]
+After = Annotated[str | None, Query(max_length=512, description="Cursor returned by the previous page.")]

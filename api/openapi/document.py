@@ -33,9 +33,9 @@ TAGS: Final = (
     {"name": "plans", "description": "What a training request would cost."},
     {"name": "jobs", "description": "Training jobs."},
     {"name": "downloads", "description": "What a job has made."},
-    {"name": "generators", "description": "Draw more, take along, bring in."},
+    {"name": "generators", "description": "Sample more images; export and import generators."},
     {"name": "access", "description": "Keys, usage, and who did what."},
-    {"name": "webhooks", "description": "Being told when a job changes."},
+    {"name": "webhooks", "description": "Notifications about job state changes."},
     {"name": "health", "description": "For load balancers and operators; need no key."},
     {"name": "problems", "description": "What the errors mean; needs no key."},
 )

@@ -100,13 +100,13 @@ def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, respon
     "",
     operation_id="listDatasets",
     summary="List data sets, newest first",
-    responses={**ok(200, "A portion of the list."), **problems("invalid-input")},
+    responses={**ok(200, "A page of the list."), **problems("invalid-input")},
 )
 def list_datasets(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
     """Uploads are in it from the start; deleted data sets stay: what was spent on them stays spent."""
     page = validations.listed(services.database, key.tenant_id, limit=limit, cursor=after)
     items = [_shown(services.database, item, key) for item in page.items]
-    return Page(items=items, has_more=page.next_cursor is not None, next_cursor=page.next_cursor)
+    return Page.build(items, page.next_cursor)
 
 
 @router.get(

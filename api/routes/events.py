@@ -30,7 +30,7 @@ _STREAM: Final = {MEDIA_TYPE: {"schema": {"type": "string"}}}
     summary="Read what happened to a job, or follow it",
     response_model=EventPage,
     responses={
-        200: {**ok(200, "A portion of the events; with `Accept: text/event-stream`, all of them as they happen.")[200],
+        200: {**ok(200, "A page of the events; with `Accept: text/event-stream`, all of them as they happen.")[200],
               "content": _STREAM},
         **problems("not-found", "invalid-input"),
     },
@@ -40,7 +40,7 @@ def list_job_events(
     request: Request,
     services: ServicesDep,
     after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last event that is known."), DIGITS] = 0,
-    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Page size."), DIGITS] = 100,
     last_event_id: Annotated[
         int | None,
         Header(ge=0, le=_LARGEST, description="Of a stream that was cut off: number of the last event that came."),

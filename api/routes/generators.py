@@ -39,13 +39,13 @@ _FORM: Final[dict[str, Any]] = form_body(
     "",
     operation_id="listGenerators",
     summary="List generators, newest first",
-    responses={**ok(200, "A portion of the list."), **problems("invalid-input")},
+    responses={**ok(200, "A page of the list."), **problems("invalid-input")},
 )
 def list_generators(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[GeneratorRead]:
     """Those that jobs made and those that were imported; cards are left out."""
     page = generators.list_generators(services.database, key.tenant_id, limit=limit, cursor=after)
     items = [GeneratorRead.of(generator, None) for generator in page.items]
-    return Page(items=items, has_more=page.next_cursor is not None, next_cursor=page.next_cursor)
+    return Page.build(items, page.next_cursor)
 
 
 @router.post(

@@ -74,7 +74,7 @@ def create_job(
     "",
     operation_id="listJobs",
     summary="List jobs, newest first",
-    responses={**ok(200, "A portion of the list."), **problems("invalid-input")},
+    responses={**ok(200, "A page of the list."), **problems("invalid-input")},
 )
 def list_jobs(
     services: ServicesDep,
@@ -100,7 +100,7 @@ def list_jobs(
         tenant_id=key.tenant_id,
     )
     items = [JobRead.of(job) for job in page.items]
-    return Page(items=items, has_more=page.next_cursor is not None, next_cursor=page.next_cursor)
+    return Page.build(items, page.next_cursor)
 
 
 @router.get(

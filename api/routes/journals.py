@@ -36,13 +36,13 @@ def get_usage(services: ServicesDep, key: Caller) -> UsageRead:
     "/audit",
     operation_id="listAuditEntries",
     summary="Read the audit journal",
-    responses={**ok(200, "A portion of the journal, oldest first."), **problems("invalid-input")},
+    responses={**ok(200, "A page of the journal, oldest first."), **problems("invalid-input")},
 )
 def list_audit(
     services: ServicesDep,
     key: Caller,
     after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last entry that is known."), DIGITS] = 0,
-    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Page size."), DIGITS] = 100,
 ) -> AuditPage:
     """Who did what to which object. Ids and statuses, nothing of what was in them."""
     entries, head = access_log.list_entries(services.database, key.tenant_id, after=after, limit=limit + 1)

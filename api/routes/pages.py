@@ -35,7 +35,7 @@ from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger import account_summary
 
 _RECENT: Final = 6
-_PORTION: Final = 25
+_PAGE_SIZE: Final = 25
 _PAYERS: Final = 100
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -82,13 +82,13 @@ VisitorDep = Annotated[Visitor, Depends(visitor)]
 @router.get("/", operation_id="showDatasets")
 def overview(who: VisitorDep, services: ServicesDep, after: After = None) -> Response:
     """All data sets, and the newest jobs."""
-    datasets_page = validations.listed(services.database, who.tenant_id, limit=_PORTION, cursor=after)
+    datasets_page = validations.listed(services.database, who.tenant_id, limit=_PAGE_SIZE, cursor=after)
     recent = jobs.list_jobs(services.database, limit=_RECENT, tenant_id=who.tenant_id).items
     return who.page(
         "overview",
         datasets=[_card(services, dataset) for dataset in datasets_page.items],
         next_cursor=datasets_page.next_cursor,
-        first_portion=after is None,
+        first_page=after is None,
         jobs=_listed(services, recent),
     )
 
@@ -113,7 +113,7 @@ def dataset_page(dataset_id: ObjectId, who: VisitorDep, services: ServicesDep) -
     return who.page(
         "dataset",
         **shown,
-        jobs=_listed(services, jobs.list_jobs(services.database, dataset_id=dataset_id, limit=_PORTION).items),
+        jobs=_listed(services, jobs.list_jobs(services.database, dataset_id=dataset_id, limit=_PAGE_SIZE).items),
         rows=journal.rows(entries, shown["dataset"].privacy.delta),
         linked=datasets.linked(services.database, dataset_id),
         joined=validations.joined(services.database, dataset_id) if Scope.DATASETS_WRITE in who.key.scopes else None,
@@ -171,9 +171,9 @@ def plan_part(
 @router.get("/jobs", operation_id="showJobs")
 def jobs_page(who: VisitorDep, services: ServicesDep, after: After = None) -> Response:
     """All jobs."""
-    jobs_page = jobs.list_jobs(services.database, limit=_PORTION, cursor=after, tenant_id=who.tenant_id)
+    jobs_page = jobs.list_jobs(services.database, limit=_PAGE_SIZE, cursor=after, tenant_id=who.tenant_id)
     return who.page(
-        "jobs", jobs=_listed(services, jobs_page.items), next_cursor=jobs_page.next_cursor, first_portion=after is None
+        "jobs", jobs=_listed(services, jobs_page.items), next_cursor=jobs_page.next_cursor, first_page=after is None
     )
 
 

@@ -1,4 +1,4 @@
-"""The account of a data set: its journal in portions, and the one way to raise its limit."""
+"""The account of a data set: its journal in pages, and the one way to raise its limit."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _LARGEST: Final = 2**63 - 1
 @router.get(
     "/privacy/entries",
     operation_id="listDatasetPrivacyEntries",
-    summary="Read the journal of a data set's account in portions",
-    responses=ok(200, "A portion of the journal, oldest first."),
+    summary="Read the journal of a data set's account in pages",
+    responses=ok(200, "A page of the journal, oldest first."),
 )
 def list_entries(
     dataset_id: ObjectId,
     services: ServicesDep,
     after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last entry that is known."), DIGITS] = 0,
-    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Page size."), DIGITS] = 100,
     kind: Annotated[EntryKind | None, Query(description="Only entries of this kind, for example `charge`.")] = None,
 ) -> EntryPage:
     """Every reservation, charge, return and raise. With `kind`, seals are not next to each other any more."""

@@ -19,7 +19,7 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import generators, jobs
 from datalens_service.store.jobs.generators import StoredGenerator
 
-_PORTION: Final = 10
+_PAGE_SIZE: Final = 10
 _IMAGES: Final = 1000
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -68,11 +68,11 @@ class Release:
 @router.get(RELEASES, operation_id="showReleases")
 def releases_page(who: VisitorDep, services: ServicesDep, after: After = None) -> Response:
     """Generators of the tenant with what hangs on each, newest first."""
-    page = generators.list_generators(services.database, who.tenant_id, limit=_PORTION, cursor=after)
+    page = generators.list_generators(services.database, who.tenant_id, limit=_PAGE_SIZE, cursor=after)
     return who.page(
         "releases",
         releases=[Release.of(services, one) for one in page.items],
         next_cursor=page.next_cursor,
-        first_portion=after is None,
+        first_page=after is None,
         formats=list(WRITERS),
     )

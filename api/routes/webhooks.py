@@ -114,7 +114,7 @@ def test_webhook(webhook_id: ObjectId, services: ServicesDep) -> DeliveryRead:
     "/{webhook_id}/deliveries",
     operation_id="listWebhookDeliveries",
     summary="See what became of messages",
-    responses={**ok(200, "A portion of the list, newest first."), **_ONE},
+    responses={**ok(200, "A page of the list, newest first."), **_ONE},
 )
 def list_deliveries(
     webhook_id: ObjectId, services: ServicesDep, limit: Limit = 20, after: After = None
@@ -122,7 +122,7 @@ def list_deliveries(
     """Attempts, the last status, and when it is tried again."""
     page = webhooks.list_deliveries(services.database, webhook_id, limit=limit, cursor=after)
     items = [DeliveryRead.of(delivery) for delivery in page.items]
-    return Page(items=items, has_more=page.next_cursor is not None, next_cursor=page.next_cursor)
+    return Page.build(items, page.next_cursor)
 
 
 @router.post(
