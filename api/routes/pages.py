@@ -20,6 +20,7 @@ from api.schemas.jobs import JobRead
 from api.security.browser_sessions import resume_session
 from api.security.permissions import check_scope
 from datalens_service.data.export import WRITERS
+from datalens_service.data.readers import READERS, usual_suffixes
 from datalens_service.errors import DatalensError, NotFound, StateConflict
 from datalens_service.services import pricing
 from datalens_service.spec import TrainingSpec
@@ -97,7 +98,10 @@ def overview(who: VisitorDep, services: ServicesDep, after: After = None) -> Res
 def upload_page(who: VisitorDep, services: ServicesDep) -> Response:
     """The form of an upload."""
     newest = datasets.list_datasets(services.database, limit=_PAYERS, tenant_id=who.tenant_id).items
-    return who.page("upload", limit=services.settings.max_upload_bytes, payers=newest)
+    formats, suffixes = list(READERS.values()), usual_suffixes()
+    return who.page(
+        "upload", limit=services.settings.max_upload_bytes, payers=newest, formats=formats, suffixes=suffixes
+    )
 
 
 @router.get("/datasets/{dataset_id}", operation_id="showDataset")
@@ -264,5 +268,5 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
         "sizes": {file.name: file.size for file in files},
         "audiences": {file.name: file.audience for file in files},
         "digests": {file.name: file.sha256 for file in files},
-        "formats": list(WRITERS),
+        "formats": list(WRITERS.values()),
     }

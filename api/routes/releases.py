@@ -11,9 +11,9 @@ from fastapi import APIRouter, Response
 from api.dashboard.rendering import RELEASES, PageRoute
 from api.deps import After, Services, ServicesDep
 from api.routes.pages import VisitorDep
-from api.schemas.jobs import JobPrivacy
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
+from datalens_service.services.job_privacy import JobPrivacy
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import generators, jobs
@@ -59,7 +59,7 @@ class Release:
             job_id=job.id,
             created_at=generator.created_at,
             schema=datasets.get(services.database, job.dataset_id).schema,
-            privacy=JobPrivacy.of(job.charged_units, PlanSummary.model_validate(job.plan)),
+            privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.plan)),
             files=frozenset(file.name for file in services.artifacts.list_artifacts(job.id) if file.releasable),
             images=int(job.spec["synthetic_images"]),
         )
@@ -74,5 +74,5 @@ def releases_page(who: VisitorDep, services: ServicesDep, after: After = None) -
         releases=[Release.of(services, one) for one in page.items],
         next_cursor=page.next_cursor,
         first_page=after is None,
-        formats=list(WRITERS),
+        formats=list(WRITERS.values()),
     )
