@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 
-_MOST_FEATURES: Final = 2**15
+MOST_FEATURES: Final = 2**15
 """Images of 3×64×64 have 62,208, whose basis no longer fits into memory."""
 
 
@@ -74,7 +74,7 @@ class Scattering(Method):
             InfeasiblePlan: The noise would have to be larger than the sampler can draw.
             InvalidSpec: The images are too large.
         """
-        if num_features(schema) > _MOST_FEATURES:
+        if num_features(schema) > MOST_FEATURES:
             raise InvalidSpec("The images are too large for scattering features: choose dp_sgd.")
         start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * units))
         mechanism = CrossProductSum(
