@@ -18,7 +18,7 @@ from datalens_service.data.export.grid import grid
 from datalens_service.data.export.png import encode_private_png
 from datalens_service.data.readers import READERS
 from datalens_service.data.stored_dataset import load_dataset
-from datalens_service.errors import NotFound, StateConflict
+from datalens_service.errors import StateConflict
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.services import ingestion
 from datalens_service.services.dataset_declaration import DatasetForm
@@ -27,9 +27,9 @@ from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import datasets, validations
-from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
-from datalens_service.store.datasets.validations import Intake
+from datalens_service.store.datasets import datasets, validations, views
+from datalens_service.store.datasets.datasets import DatasetState
+from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger import account_summary
 
 router = APIRouter(
@@ -105,7 +105,7 @@ def create_dataset(upload: UploadDep, opened: ServicesDep, key: Caller, response
 )
 def list_datasets(opened: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
     """Uploads are in it from the start; deleted data sets stay: what was spent on them stays spent."""
-    found = validations.listed(opened.database, key.tenant_id, limit=limit, cursor=after)
+    found = views.list_views(opened.database, key.tenant_id, limit=limit, cursor=after)
     items = [_shown(opened.database, item, key) for item in found.items]
     return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
 
@@ -118,10 +118,7 @@ def list_datasets(opened: ServicesDep, key: Caller, limit: Limit = 20, after: Af
 )
 def get_dataset(dataset_id: ObjectId, opened: ServicesDep, key: Caller) -> DatasetRead:
     """What its owner declared public; records are never handed out. `joined` is for its owner alone."""
-    try:
-        return _shown(opened.database, datasets.get(opened.database, dataset_id), key)
-    except NotFound:
-        return DatasetRead.of_intake(validations.get(opened.database, dataset_id))
+    return _shown(opened.database, views.get(opened.database, dataset_id), key)
 
 
 @router.get(
@@ -165,7 +162,7 @@ def get_dataset_preview(dataset_id: ObjectId, opened: ServicesDep) -> Response:
 def delete_dataset(dataset_id: ObjectId, opened: ServicesDep) -> DeletionReceipt:
     """Records, partition key and the owner's reports go; account and releases stay, as what was spent stays spent."""
     removed = ingestion.remove(opened.database, opened.artifacts, opened.settings.data_dir, dataset_id)
-    return DeletionReceipt.of(removed, _deletion(opened.database, dataset_id) if removed.dataset else None)
+    return DeletionReceipt.of(removed, _deletion(opened.database, dataset_id) if removed.contents else None)
 
 
 @router.get(
@@ -192,7 +189,7 @@ def _begun(request: DatasetRequest, opened: Services, caller: ApiKey) -> Uploade
             tenants.check_owned(connection, caller.tenant_id, {"dataset_id": request.account})
     begun = validations.begin(opened.database, caller.id, request.upload_id, form)
     opened.validator.submitted()
-    return UploadedDataset.of_intake(begun)
+    return UploadedDataset.of(DatasetView.from_validation(begun), None)
 
 
 def _read_now(upload: ReceivedUpload, opened: Services, caller: ApiKey) -> UploadedDataset:
@@ -203,16 +200,18 @@ def _read_now(upload: ReceivedUpload, opened: Services, caller: ApiKey) -> Uploa
     form = upload.form.model_dump(mode="json", exclude_none=True)
     validations.note_ready(opened.database, dataset.id, caller.id, form, ready_report(counts, notices, joined))
     with opened.database.session() as session:
-        shown = UploadedDataset.of(dataset, account_summary.statement(session, dataset.id), joined)
+        shown = UploadedDataset.of(
+            DatasetView.from_dataset(dataset), account_summary.statement(session, dataset.id), joined
+        )
     return shown.model_copy(update={"notices": list(notices)})
 
 
-def _shown(database: Database, found: StoredDataset | Intake, key: ApiKey) -> DatasetRead:
-    if isinstance(found, Intake):
-        return DatasetRead.of_intake(found)
-    joined = validations.joined(database, found.id) if Scope.DATASETS_WRITE in key.scopes else None
+def _shown(database: Database, upload: DatasetView, key: ApiKey) -> DatasetRead:
+    if upload.contents is None:
+        return DatasetRead.of(upload, None)
+    joined = validations.joined(database, upload.id) if Scope.DATASETS_WRITE in key.scopes else None
     with database.session() as session:
-        return DatasetRead.of(found, account_summary.statement(session, found.id), joined)
+        return DatasetRead.of(upload, account_summary.statement(session, upload.id), joined)
 
 
 def _deletion(database: Database, dataset_id: str) -> Entry | None:

@@ -28,9 +28,9 @@ from datalens_service.store.access import access_log, tenants
 from datalens_service.store.access.browser_sessions import Session
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.roles import Scope
-from datalens_service.store.datasets import datasets, validations
+from datalens_service.store.datasets import datasets, validations, views
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
-from datalens_service.store.datasets.validations import Intake
+from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger import account_summary
@@ -83,7 +83,7 @@ VisitorDep = Annotated[Visitor, Depends(visitor)]
 @router.get("/", operation_id="showDatasets")
 def overview(who: VisitorDep, opened: ServicesDep, after: After = None) -> Response:
     """All data sets, and the newest jobs."""
-    found = validations.listed(opened.database, who.tenant_id, limit=_PORTION, cursor=after)
+    found = views.list_views(opened.database, who.tenant_id, limit=_PORTION, cursor=after)
     recent = jobs.list_jobs(opened.database, limit=_RECENT, tenant_id=who.tenant_id).items
     return who.page(
         "overview",
@@ -108,7 +108,7 @@ def dataset_page(dataset_id: ObjectId, who: VisitorDep, opened: ServicesDep) -> 
     try:
         dataset = datasets.get(opened.database, dataset_id)
     except NotFound:
-        return _intake_page(who, opened, dataset_id)
+        return _validation_page(who, opened, dataset_id)
     with opened.database.session() as session:
         entries = account_summary.entries(session, dataset_id)
     shown = _shown(opened, dataset)
@@ -122,13 +122,13 @@ def dataset_page(dataset_id: ObjectId, who: VisitorDep, opened: ServicesDep) -> 
     )
 
 
-def _intake_page(who: Visitor, opened: Services, dataset_id: str) -> Response:
+def _validation_page(who: Visitor, opened: Services, dataset_id: str) -> Response:
     """An upload that is being read, or of which nothing became."""
     check_scope(who.key, Scope.DATASETS_WRITE)
     found = validations.get(opened.database, dataset_id)
     if found.report is not None:
         _note(opened, who, dataset_id)
-    return who.page("intake", intake=ValidationRead.of(found), name=found.form.get("name") or dataset_id)
+    return who.page("validation", validation=ValidationRead.of(found), name=DatasetView.from_validation(found).name)
 
 
 @router.get("/datasets/{dataset_id}/new-job", operation_id="showPlanForm")
@@ -221,10 +221,10 @@ def _ready(opened: Services, dataset_id: str) -> StoredDataset:
     return dataset
 
 
-def _card(opened: Services, found: StoredDataset | Intake) -> dict[str, Any]:
-    if isinstance(found, Intake):
-        return {"dataset": DatasetRead.of_intake(found), "gauge": None}
-    return _shown(opened, found)
+def _card(opened: Services, upload: DatasetView) -> dict[str, Any]:
+    if upload.contents is None:
+        return {"dataset": DatasetRead.of(upload, None), "gauge": None}
+    return _shown(opened, upload.contents)
 
 
 def _note(opened: Services, who: Visitor, dataset_id: str) -> None:
@@ -238,7 +238,10 @@ def _shown(opened: Services, dataset: StoredDataset) -> dict[str, Any]:
     """A data set with its gauge."""
     with opened.database.session() as session:
         account = account_summary.statement(session, dataset.id)
-    return {"dataset": DatasetRead.of(dataset, account), "gauge": budget_breakdown.of_budget(BudgetRead.of(account))}
+    return {
+        "dataset": DatasetRead.of(DatasetView.from_dataset(dataset), account),
+        "gauge": budget_breakdown.of_budget(BudgetRead.of(account)),
+    }
 
 
 def _listed(opened: Services, found: tuple[Job, ...]) -> list[dict[str, Any]]:
