@@ -22,6 +22,7 @@ from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec, summarize
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.upload_sessions import PartialUpload
+from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.jobs.events import Event, EventType
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
 from datalens_service.store.ledger.account_summary import Statement
@@ -95,19 +96,21 @@ _NOTICE: Final = Notice(
 ).model_dump(mode="json")
 
 _DATASET: Final = DatasetRead.of(
-    StoredDataset(
-        id=_DATASET_ID,
-        tenant_id=DEFAULT_TENANT,
-        account_id=_ACCOUNT_ID,
-        name="MNIST",
-        state=DatasetState.READY,
-        schema=_SCHEMA,
-        format="npz",
-        has_test=True,
-        records_path="",
-        partition_key=None,
-        created_at=_AT,
-        deleted_at=None,
+    DatasetView.from_dataset(
+        StoredDataset(
+            id=_DATASET_ID,
+            tenant_id=DEFAULT_TENANT,
+            account_id=_ACCOUNT_ID,
+            name="MNIST",
+            state=DatasetState.READY,
+            schema=_SCHEMA,
+            format="npz",
+            has_test=True,
+            records_path="",
+            partition_key=None,
+            created_at=_AT,
+            deleted_at=None,
+        ),
     ),
     _statement(0, 0),
 ).model_dump(mode="json", by_alias=True)

@@ -18,7 +18,7 @@ from datalens_service.data.export.grid import grid
 from datalens_service.data.export.png import encode_private_png
 from datalens_service.data.readers import READERS
 from datalens_service.data.stored_dataset import load_dataset
-from datalens_service.errors import NotFound, StateConflict
+from datalens_service.errors import StateConflict
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.services import ingestion
 from datalens_service.services.dataset_declaration import DatasetForm
@@ -27,9 +27,9 @@ from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import datasets, validations
-from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
-from datalens_service.store.datasets.validations import Intake
+from datalens_service.store.datasets import datasets, validations, views
+from datalens_service.store.datasets.datasets import DatasetState
+from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger import account_summary
 
 router = APIRouter(
@@ -105,7 +105,7 @@ def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, respon
 )
 def list_datasets(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
     """Uploads are in it from the start; deleted data sets stay: what was spent on them stays spent."""
-    page = validations.listed(services.database, key.tenant_id, limit=limit, cursor=after)
+    page = views.list_views(services.database, key.tenant_id, limit=limit, cursor=after)
     items = [_shown(services.database, item, key) for item in page.items]
     return Page.build(items, page.next_cursor)
 
@@ -118,10 +118,7 @@ def list_datasets(services: ServicesDep, key: Caller, limit: Limit = 20, after: 
 )
 def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> DatasetRead:
     """What its owner declared public; records are never handed out. `joined` is for its owner alone."""
-    try:
-        return _shown(services.database, datasets.get(services.database, dataset_id), key)
-    except NotFound:
-        return DatasetRead.of_intake(validations.get(services.database, dataset_id))
+    return _shown(services.database, views.get(services.database, dataset_id), key)
 
 
 @router.get(
@@ -167,7 +164,7 @@ def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response
 def delete_dataset(dataset_id: ObjectId, services: ServicesDep) -> DeletionReceipt:
     """Records, partition key and the owner's reports go; account and releases stay, as what was spent stays spent."""
     removed = ingestion.remove(services.database, services.artifacts, services.settings.data_dir, dataset_id)
-    return DeletionReceipt.of(removed, _deletion(services.database, dataset_id) if removed.dataset else None)
+    return DeletionReceipt.of(removed, _deletion(services.database, dataset_id) if removed.contents else None)
 
 
 @router.get(
@@ -194,7 +191,7 @@ def _begun(request: DatasetRequest, services: Services, caller: ApiKey) -> Uploa
             tenants.check_owned(connection, caller.tenant_id, {"dataset_id": request.account})
     begun = validations.begin(services.database, caller.id, request.upload_id, form)
     services.validator.submitted()
-    return UploadedDataset.of_intake(begun)
+    return UploadedDataset.of(DatasetView.from_validation(begun), None)
 
 
 def _read_now(upload: ReceivedUpload, services: Services, caller: ApiKey) -> UploadedDataset:
@@ -205,16 +202,18 @@ def _read_now(upload: ReceivedUpload, services: Services, caller: ApiKey) -> Upl
     form = upload.form.model_dump(mode="json", exclude_none=True)
     validations.note_ready(services.database, dataset.id, caller.id, form, ready_report(counts, notices, joined))
     with services.database.session() as session:
-        shown = UploadedDataset.of(dataset, account_summary.statement(session, dataset.id), joined)
+        shown = UploadedDataset.of(
+            DatasetView.from_dataset(dataset), account_summary.statement(session, dataset.id), joined
+        )
     return shown.model_copy(update={"notices": list(notices)})
 
 
-def _shown(database: Database, dataset: StoredDataset | Intake, key: ApiKey) -> DatasetRead:
-    if isinstance(dataset, Intake):
-        return DatasetRead.of_intake(dataset)
-    joined = validations.joined(database, dataset.id) if Scope.DATASETS_WRITE in key.scopes else None
+def _shown(database: Database, upload: DatasetView, key: ApiKey) -> DatasetRead:
+    if upload.contents is None:
+        return DatasetRead.of(upload, None)
+    joined = validations.joined(database, upload.id) if Scope.DATASETS_WRITE in key.scopes else None
     with database.session() as session:
-        return DatasetRead.of(dataset, account_summary.statement(session, dataset.id), joined)
+        return DatasetRead.of(upload, account_summary.statement(session, upload.id), joined)
 
 
 def _deletion(database: Database, dataset_id: str) -> Entry | None:

@@ -199,6 +199,7 @@ def _submitted(
         dataset_id=request.dataset_id,
         spec=quote.spec.model_dump(mode="json"),
         plan=quote.cost.model_dump(mode="json"),
+        release_plan=quote.plan,
         units=quote.cost.units,
         max_attempts=services.settings.max_attempts,
         idempotency_key=idempotency_key,

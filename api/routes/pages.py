@@ -28,9 +28,9 @@ from datalens_service.store.access import access_log, tenants
 from datalens_service.store.access.browser_sessions import BrowserSession
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.roles import Scope
-from datalens_service.store.datasets import datasets, validations
+from datalens_service.store.datasets import datasets, validations, views
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
-from datalens_service.store.datasets.validations import Intake
+from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger import account_summary
@@ -83,7 +83,7 @@ VisitorDep = Annotated[Visitor, Depends(visitor)]
 @router.get("/", operation_id="showDatasets")
 def overview(who: VisitorDep, services: ServicesDep, after: After = None) -> Response:
     """All data sets, and the newest jobs."""
-    datasets_page = validations.listed(services.database, who.tenant_id, limit=_PAGE_SIZE, cursor=after)
+    datasets_page = views.list_views(services.database, who.tenant_id, limit=_PAGE_SIZE, cursor=after)
     recent = jobs.list_jobs(services.database, limit=_RECENT, tenant_id=who.tenant_id).items
     return who.page(
         "overview",
@@ -110,7 +110,7 @@ def dataset_page(dataset_id: ObjectId, who: VisitorDep, services: ServicesDep) -
     try:
         dataset = datasets.get(services.database, dataset_id)
     except NotFound:
-        return _intake_page(who, services, dataset_id)
+        return _validation_page(who, services, dataset_id)
     with services.database.session() as session:
         entries = account_summary.entries(session, dataset_id)
     shown = _shown(services, dataset)
@@ -124,13 +124,14 @@ def dataset_page(dataset_id: ObjectId, who: VisitorDep, services: ServicesDep) -
     )
 
 
-def _intake_page(who: Visitor, services: Services, dataset_id: str) -> Response:
+def _validation_page(who: Visitor, services: Services, dataset_id: str) -> Response:
     """An upload that is being read, or of which nothing became."""
     check_scope(who.key, Scope.DATASETS_WRITE)
     validation = validations.get(services.database, dataset_id)
     if validation.report is not None:
         _note(services, who, dataset_id)
-    return who.page("intake", intake=ValidationRead.of(validation), name=validation.form.get("name") or dataset_id)
+    shown = ValidationRead.of(validation)
+    return who.page("validation", validation=shown, name=DatasetView.from_validation(validation).name)
 
 
 @router.get("/datasets/{dataset_id}/new-job", operation_id="showPlanForm")
@@ -225,10 +226,10 @@ def _ready(services: Services, dataset_id: str) -> StoredDataset:
     return dataset
 
 
-def _card(services: Services, dataset: StoredDataset | Intake) -> dict[str, Any]:
-    if isinstance(dataset, Intake):
-        return {"dataset": DatasetRead.of_intake(dataset), "gauge": None}
-    return _shown(services, dataset)
+def _card(services: Services, upload: DatasetView) -> dict[str, Any]:
+    if upload.contents is None:
+        return {"dataset": DatasetRead.of(upload, None), "gauge": None}
+    return _shown(services, upload.contents)
 
 
 def _note(services: Services, who: Visitor, dataset_id: str) -> None:
@@ -242,7 +243,10 @@ def _shown(services: Services, dataset: StoredDataset) -> dict[str, Any]:
     """A data set with its gauge."""
     with services.database.session() as session:
         account = account_summary.statement(session, dataset.id)
-    return {"dataset": DatasetRead.of(dataset, account), "gauge": budget_breakdown.of_budget(BudgetRead.of(account))}
+    return {
+        "dataset": DatasetRead.of(DatasetView.from_dataset(dataset), account),
+        "gauge": budget_breakdown.of_budget(BudgetRead.of(account)),
+    }
 
 
 def _listed(services: Services, listed: tuple[Job, ...]) -> list[dict[str, Any]]:

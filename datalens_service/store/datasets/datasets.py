@@ -56,9 +56,9 @@ class DatasetState(StrEnum):
     """Whether the records are still there."""
 
     VALIDATING = "validating"
-    """A process reads the upload (`intakes.py`); there is no data set yet."""
+    """A process reads the upload (`validations.py`); there is no data set yet."""
     INVALID = "invalid"
-    """The upload cannot be used (`intakes.py`); its owner can read why."""
+    """The upload cannot be used (`validations.py`); its owner can read why."""
     READY = "ready"
     """Records and partition key are there."""
     DELETED = "deleted"
