@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from api.problems.handlers import MEDIA_TYPE, Problem, document
 from api.problems.problem_types import CATALOGUE, ProblemType
+from api.schemas.classifiers import PredictionRequest
 from api.schemas.datasets import DatasetRequest
 from api.security.permissions import rule_of
 from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
@@ -34,6 +35,7 @@ TAGS: Final = (
     {"name": "jobs", "description": "Training jobs."},
     {"name": "downloads", "description": "What a job has made."},
     {"name": "generators", "description": "Draw more, take along, bring in."},
+    {"name": "classifiers", "description": "Predict, free of further cost."},
     {"name": "access", "description": "Keys, usage, and who did what."},
     {"name": "webhooks", "description": "Being told when a job changes."},
     {"name": "health", "description": "For load balancers and operators; need no key."},
@@ -54,6 +56,9 @@ JOB_LINKS: Final[Json] = {
         "getJobSynthetic",
         "getJobDataset",
         "getJobGenerator",
+        "getJobClassifier",
+        "getJobClassifierOnnx",
+        "getJobClassifierArchive",
     )
 }
 DATASET_LINKS: Final[Json] = {
@@ -181,6 +186,7 @@ def describe(app: FastAPI, answers: Json) -> Json:
     )
     found["components"]["schemas"].update(_problem_schemas())
     found["components"]["schemas"]["DatasetRequest"] = DatasetRequest.model_json_schema()
+    found["components"]["schemas"]["PredictionRequest"] = PredictionRequest.model_json_schema()
     _add_access(found)
     _add_answers(found, answers)
     return found

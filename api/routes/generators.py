@@ -21,7 +21,7 @@ from datalens_service.errors import StateConflict
 from datalens_service.services import generator_import
 from datalens_service.services.synthetic_files import CARD, GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES
 from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import generators, jobs
+from datalens_service.store.jobs import released_models, jobs
 
 router = APIRouter(
     prefix="/v1/generators",
@@ -43,7 +43,9 @@ _FORM: Final[dict[str, Any]] = form_body(
 )
 def list_generators(opened: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[GeneratorRead]:
     """Those that jobs made and those that were imported; cards are left out."""
-    found = generators.list_generators(opened.database, key.tenant_id, limit=limit, cursor=after)
+    found = released_models.list_models(
+        opened.database, key.tenant_id, kind=released_models.GENERATOR, limit=limit, cursor=after
+    )
     items = [GeneratorRead.of(generator, None) for generator in found.items]
     return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
 
@@ -83,7 +85,7 @@ def import_generator(upload: GeneratorUploadDep, opened: ServicesDep, key: Calle
 )
 def get_generator(generator_id: ObjectId, opened: ServicesDep) -> GeneratorRead:
     """The card of one that a job made is that of the job: what it cost, and by which mechanisms."""
-    found = generators.get(opened.database, generator_id)
+    found = released_models.get(opened.database, generator_id)
     if found.job_id is None:
         return GeneratorRead.of(found, found.card)
     card = opened.artifacts.releasable(found.job_id, CARD).path.read_text()
@@ -99,7 +101,7 @@ def get_generator(generator_id: ObjectId, opened: ServicesDep) -> GeneratorRead:
 )
 def get_file(generator_id: ObjectId, request: Request, opened: ServicesDep) -> Response:
     """Numbers and public settings; `POST /v1/generators` takes it in again, here or elsewhere."""
-    found = generators.get(opened.database, generator_id)
+    found = released_models.get(opened.database, generator_id)
     if found.job_id is None:
         path, sha256 = generator_import.file_of(opened.settings.data_dir, found.id), found.sha256 or ""
     else:
@@ -134,7 +136,7 @@ def get_samples(
     format: FormatName = "parquet",
 ) -> Response:
     """Costs no ε: it reads the generator, never the records."""
-    found = generators.get(opened.database, generator_id)
+    found = released_models.get(opened.database, generator_id)
     if found.job_id is None:
         schema = Schema.model_validate((found.card or {})["schema"])
         file, card = (

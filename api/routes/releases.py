@@ -16,8 +16,8 @@ from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import generators, jobs
-from datalens_service.store.jobs.generators import StoredGenerator
+from datalens_service.store.jobs import released_models, jobs
+from datalens_service.store.jobs.released_models import StoredModel
 
 _PORTION: Final = 10
 _IMAGES: Final = 1000
@@ -48,7 +48,7 @@ class Release:
     images: int
 
     @classmethod
-    def of(cls, opened: Services, found: StoredGenerator) -> Self:
+    def of(cls, opened: Services, found: StoredModel) -> Self:
         """What is shown of a generator."""
         if found.job_id is None:
             schema = Schema.model_validate((found.card or {})["schema"])
@@ -68,7 +68,7 @@ class Release:
 @router.get(RELEASES, operation_id="showReleases")
 def releases_page(who: VisitorDep, opened: ServicesDep, after: After = None) -> Response:
     """Generators of the tenant with what hangs on each, newest first."""
-    found = generators.list_generators(opened.database, who.tenant_id, limit=_PORTION, cursor=after)
+    found = released_models.list_models(opened.database, who.tenant_id, limit=_PORTION, cursor=after)
     return who.page(
         "releases",
         releases=[Release.of(opened, one) for one in found.items],

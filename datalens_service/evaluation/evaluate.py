@@ -13,7 +13,14 @@ from typing import Final
 
 from datalens_service.data.dataset import Dataset, Labels, Split
 from datalens_service.evaluation.attempts import attempted
-from datalens_service.evaluation.measures import EXTRACTOR_TITLES, METRICS, ClassFigure, Measure, Unavailable
+from datalens_service.evaluation.measures import (
+    EXTRACTOR_TITLES,
+    METRICS,
+    ClassFigure,
+    ConfusionTable,
+    Measure,
+    Unavailable,
+)
 from datalens_service.evaluation.metrics import baselines, classifiers
 from datalens_service.evaluation.metrics.classifier_benchmark import (
     Bench,
@@ -68,11 +75,13 @@ class Evaluation:
         measures: Figures.
         per_class: How each class fares; for the owner.
         unavailable: What was asked for and could not be had; for the owner.
+        confusion: Of a classifier; for the owner.
     """
 
     measures: tuple[Measure, ...] = ()
     per_class: tuple[ClassFigure, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
+    confusion: ConfusionTable | None = None
 
 
 PENDING: Final = Evaluation(

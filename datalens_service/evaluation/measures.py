@@ -58,6 +58,17 @@ _ACCURACY: dict[str, Metric] = {
     ),
 }
 
+_CLASSIFIER: dict[str, Metric] = {
+    "classifier_accuracy": Metric(
+        "Released classifier", "Share of real test images that the released classifier labels correctly."
+    ),
+    "classifier_accuracy_holdout": Metric(
+        "Released classifier, set-aside images, noisy count",
+        "Share of the images of another private data set that the released classifier labels correctly, with noise "
+        "added and paid for from the budget of that data set.",
+    ),
+}
+
 EXTRACTOR_TITLES: dict[str, str] = {"domain": "domain extractor", "inception": "ImageNet Inception"}
 
 _FIDELITY: dict[str, Metric] = {
@@ -82,7 +93,7 @@ def _fidelity_metrics() -> dict[str, Metric]:
     }
 
 
-METRICS: dict[str, Metric] = {**_ACCURACY, **_fidelity_metrics()}
+METRICS: dict[str, Metric] = {**_ACCURACY, **_CLASSIFIER, **_fidelity_metrics()}
 
 
 class Basis(BaseModel):
@@ -160,6 +171,23 @@ class ClassFigure(BaseModel):
     accuracy: float | None = Field(description="Percent, trained on synthetic images; null without test images.")
     ceiling: float | None = Field(description="Percent, trained on real images; null if that was not measured.")
     taken_for: str | None = Field(description="Class that its images are most often mistaken for.")
+
+
+class ConfusionTable(BaseModel):
+    """How often each class was taken for each; for the owner, since counts of test images are private."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    class_names: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...] = Field(description="A row per true class, a column per class that was given.")
+    reference: str = Field(description="What the images are.")
+
+    @model_validator(mode="after")
+    def _square(self) -> ConfusionTable:
+        size = len(self.class_names)
+        if len(self.counts) != size or any(len(row) != size for row in self.counts):
+            raise ValueError("a confusion table has a row and a column for each class")
+        return self
 
 
 def written(value: float, unit: str) -> str:

@@ -31,7 +31,7 @@ from schemathesis.specs.openapi.checks import (
 from api.main import create_app
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
-from datalens_service.store.jobs import generators
+from datalens_service.store.jobs import released_models
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 # With a known id, each of these would start a process that draws up to a million images.
@@ -75,7 +75,7 @@ def running(folder: Path) -> Iterator[Target]:
             "key_id": keys.create(services.database, "other")[0].id,
             "webhook_id": hook.id,
             "delivery_id": webhooks.send_test(services.database, hook.id).id,
-            "generator_id": generators.id_of(job),
+            "generator_id": released_models.id_of(job),
         }
         yield Target(schemathesis.openapi.from_dict(app.openapi()), client, headers, ids)
 

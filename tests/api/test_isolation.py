@@ -21,7 +21,7 @@ from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import SCOPES, Role, Scope
 from datalens_service.store.datasets import fingerprints
 from datalens_service.store.datasets.datasets import get as stored_dataset
-from datalens_service.store.jobs import generators
+from datalens_service.store.jobs import released_models
 
 # Of paths, beside those that `tenants.OWNED` knows: names within an object that is looked at already.
 WITHIN = {"name": "generator.safetensors"}
@@ -81,7 +81,8 @@ def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Pat
         "key_id": key.id,
         "webhook_id": hook.id,
         "delivery_id": delivery.id,
-        "generator_id": generators.id_of(job_id),
+        "generator_id": released_models.id_of(job_id),
+        "classifier_id": released_models.id_of(job_id, released_models.CLASSIFIER),
     }
     return House(ids)
 

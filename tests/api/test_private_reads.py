@@ -27,7 +27,7 @@ from datalens_service.evaluation.report.private_reads import PRIVATE_READS
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import SCOPES, Role
-from datalens_service.store.jobs import generators
+from datalens_service.store.jobs import released_models
 from datalens_service.store.tables import IntakeRow
 
 REGISTERED = {name for read in PRIVATE_READS for name in read.operations}
@@ -82,7 +82,7 @@ def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Pat
     assert private
     paths = (str(services.settings.data_dir / "datasets"), *(str(one.path) for one in private))
     canaries = (str(COUNT), f"{COUNT:,}", *(one.sha256 for one in private))
-    ids = {"dataset_id": dataset_id, "job_id": job_id, "generator_id": generators.id_of(job_id)}
+    ids = {"dataset_id": dataset_id, "job_id": job_id, "generator_id": released_models.id_of(job_id)}
     return House(ids, paths, canaries)
 
 

@@ -14,6 +14,10 @@ from typing import Any, Final, Literal
 Status = Literal["charged", "post-processing", "owner only, not charged", "not covered", "none"]
 Audience = Literal["owner", "owner and operators", "nobody"]
 
+GENERATOR: Final = frozenset({"generator"})
+CLASSIFIER: Final = frozenset({"classifier"})
+BOTH: Final = GENERATOR | CLASSIFIER
+
 TUNING: Final = (
     "Not charged. Presets read public values only. If somebody chose parameters after looking at results on the "
     "private images, that look is outside the budget."
@@ -76,6 +80,7 @@ class PrivateRead:
         happens: Whether a job has it.
         modules: Where records are read for it.
         operations: Operation ids, of the REST API and of pages, that read records or show what depends on them.
+        results: Kinds of released models whose reports list it.
     """
 
     access: str
@@ -86,6 +91,7 @@ class PrivateRead:
     happens: Callable[[JobFacts], bool] = _always
     modules: tuple[str, ...] = ()
     operations: tuple[str, ...] = ()
+    results: frozenset[str] = BOTH
 
 
 # The owner's report: as a file, in the list of files, and framed by a page.
@@ -117,6 +123,19 @@ PRIVATE_READS: Final = (
         happens=_measured,
         modules=("datalens_service.evaluation.metrics.reference", "datalens_service.evaluation.evaluate"),
         operations=_OWNERS_REPORT,
+        results=GENERATOR,
+    ),
+    PrivateRead(
+        access="figures of the classifier on test images",
+        status="owner only, not charged",
+        audience="owner",
+        what="Accuracy, and a table of which class is taken for which with its numbers of test images. The accuracy "
+        "is covered by the guarantee, and in both copies, only if the owner declared the test images public.",
+        otherwise=_NOT_MEASURED,
+        happens=_measured,
+        modules=("datalens_service.evaluation.metrics.reference",),
+        operations=(*_OWNERS_REPORT, "showJob"),
+        results=CLASSIFIER,
     ),
     PrivateRead(
         access="floors and ceiling on training images",
@@ -128,6 +147,7 @@ PRIVATE_READS: Final = (
         happens=_measured,
         modules=("datalens_service.evaluation.evaluate", "workers.job.run_evaluation"),
         operations=_OWNERS_REPORT,
+        results=GENERATOR,
     ),
     PrivateRead(
         access="fidelity",
@@ -139,6 +159,7 @@ PRIVATE_READS: Final = (
         happens=_measured,
         modules=("datalens_service.evaluation.metrics.reference",),
         operations=_OWNERS_REPORT,
+        results=GENERATOR,
     ),
     PrivateRead(
         access="accuracy on a data set that was set aside",
@@ -154,6 +175,15 @@ PRIVATE_READS: Final = (
         status="post-processing",
         audience="nobody",
         what="Drawn from the released generator, and compared with each other only. No private image is read.",
+        results=GENERATOR,
+    ),
+    PrivateRead(
+        access="predictions",
+        status="post-processing",
+        audience="nobody",
+        what="Computed by the released classifier on images that somebody sends, which are neither kept nor logged. "
+        "No record of the data set is read.",
+        results=CLASSIFIER,
     ),
     PrivateRead(
         access="reading the upload",
