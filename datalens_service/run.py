@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset
-from datalens_service.errors import BudgetExceeded
+from datalens_service.errors import BudgetExceeded, InvalidSpec
 from datalens_service.mechanisms import Account
 from datalens_service.methods import ExecutionOptions, Plan, TrainingRun
 from datalens_service.privacy.budget import MemoryAccount
@@ -21,6 +21,7 @@ from datalens_service.spec import PlanSummary, TrainingSpec, summarize
 
 if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
+    from datalens_service.models.released import ReleasedModel
 
 Observer = Callable[[str, int, int], None]
 """Called with (phase, value, maximum) before each step; public numbers only. Raises JobStopped to stop."""
@@ -32,8 +33,8 @@ class Previews(Protocol):
     def due(self) -> bool:
         """Whether enough time has passed since the last one."""
 
-    def show(self, generator: Generator) -> None:
-        """Take the generator after the releases made so far."""
+    def show(self, model: ReleasedModel) -> None:
+        """Take the model after the releases made so far."""
 
 
 LOCAL = ExecutionOptions()
@@ -45,18 +46,31 @@ class Result:
     """What a run hands out; all of it may leave the house.
 
     Attributes:
-        generator: Draws synthetic images, free of further cost.
+        model: A generator of synthetic images, or a classifier; free of further cost.
         plan: What was planned to be charged.
         cost: The plan's price at the spec's δ.
         steps_made: Releases made; fewer than planned if crashes used up part of the budget.
         initial_generator: The warm start before any vote, also released; None without one.
     """
 
-    generator: Generator
+    model: ReleasedModel
     initial_generator: Generator | None
     plan: Plan
     cost: PlanSummary
     steps_made: int
+
+    @property
+    def generator(self) -> Generator:
+        """The model of a method that makes generators.
+
+        Raises:
+            InvalidSpec: The method makes something else.
+        """
+        from datalens_service.models.generators.generator import Generator
+
+        if not isinstance(self.model, Generator):
+            raise InvalidSpec(f"The method makes a {self.model.result}, which draws no images; it is `model`.")
+        return self.model
 
 
 def run(

@@ -115,7 +115,8 @@ class BodyLimit:
 def _is_upload(path: str, headers: Headers) -> bool:
     """Whether the body is a file, whole or in part, and not JSON."""
     is_json = headers.get("content-type", "").startswith("application/json")
-    return path.startswith(PIECES_PATH) or (not is_json and (path in UPLOAD_PATHS or _PREDICTIONS.fullmatch(path) is not None))
+    is_file = path in UPLOAD_PATHS or _PREDICTIONS.fullmatch(path) is not None
+    return path.startswith(PIECES_PATH) or (is_file and not is_json)
 
 
 def _limited(receive: Receive, declared: str, limit: int) -> Receive:

@@ -21,7 +21,7 @@ from datalens_service.errors import StateConflict
 from datalens_service.services import generator_import
 from datalens_service.services.synthetic_files import CARD, GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES
 from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import released_models, jobs
+from datalens_service.store.jobs import jobs, released_models
 
 router = APIRouter(
     prefix="/v1/generators",

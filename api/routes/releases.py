@@ -16,7 +16,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import released_models, jobs
+from datalens_service.store.jobs import jobs, released_models
 from datalens_service.store.jobs.released_models import StoredModel
 
 _PORTION: Final = 10

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Dataset, Images
+from datalens_service.errors import InvalidSpec
 from datalens_service.evaluation.attempts import attempted
 from datalens_service.evaluation.evaluate import Evaluation
 from datalens_service.evaluation.measures import METRICS, ConfusionTable, Measure, Unavailable
@@ -20,11 +21,23 @@ ACCURACY: Final = "classifier_accuracy"
 PROTOCOL: Final = "labels of highest probability given by the released classifier"
 
 
+@runtime_checkable
 class Predicts(Protocol):
     """What is measured."""
 
     def predict(self, images: Images) -> NDArray[np.float32]:
         """(n, classes) probabilities of uint8 images (n, height, width, channels)."""
+
+
+def predicting(model: object) -> Predicts:
+    """A released model as one that predicts.
+
+    Raises:
+        InvalidSpec: It does not.
+    """
+    if not isinstance(model, Predicts):
+        raise InvalidSpec("This model predicts no classes, so its accuracy cannot be measured.")
+    return model
 
 
 def evaluate_classifier(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -108,6 +108,9 @@ class Method(BaseModel, ABC):
     """Parameters of a training method; frozen, part of the spec."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    result: ClassVar[str] = "generator"
+    """Kind of the model that it releases."""
 
     @abstractmethod
     def plan(self, schema: Schema, units: int) -> Plan:

@@ -1,6 +1,6 @@
 """Predictions of a released classifier on images that somebody sends: read in a confined process, not kept, not logged.
 
-    an upload ──▶ confined process: images.npy ──▶ process with torch: probabilities.npy ──▶ answer
+an upload ──▶ confined process: images.npy ──▶ process with torch: probabilities.npy ──▶ answer
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ def _check_size(images: Images, schema: Schema) -> None:
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != expected or not len(images):
         colour = "grey" if schema.channels == 1 else "RGB"
         raise InvalidInput(
-            f"The classifier takes images of {schema.width} by {schema.height} pixels, {colour}. Resize or convert them."
+            f"The classifier takes images of {schema.width} by {schema.height} pixels, {colour}. Resize or convert "
+            "them."
         )
 
 

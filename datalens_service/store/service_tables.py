@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from datalens_service.store.tables import HASH_LENGTH, ID_LENGTH, Base
+
+GENERATOR: Final = "generator"
+CLASSIFIER: Final = "classifier"
 
 
 class JobEventRow(Base):

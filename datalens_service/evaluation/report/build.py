@@ -26,7 +26,7 @@ from datalens_service.evaluation.report.disclosures import Recomputation
 from datalens_service.evaluation.report.document import FORMAT, SEALED_BY, seal_of
 from datalens_service.evaluation.report.privacy_statement import PrivacyStatement, Release
 from datalens_service.evaluation.report.required_fields import FIELDS
-from datalens_service.evaluation.report.result_wording import WORDING
+from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.evaluation.report.summary import summary, usefulness
 from datalens_service.privacy.accounting import NeighboringRelation
 
@@ -120,7 +120,7 @@ def _view(view: View, report: Report) -> dict[str, Any]:
     content: dict[str, Any] = {
         "format": FORMAT,
         "view": view,
-        "synthetic": WORDING[report.result].synthetic,
+        "synthetic": wording_of(report.result).synthetic,
         "product": report.product.model_dump(mode="json"),
         "date": report.date.isoformat(),
         "contact": report.contact or disclosures.UNKNOWN_CONTACT,

@@ -179,7 +179,7 @@ def data_accesses(spec: dict[str, Any], *, served: bool, result: str = "generato
         result: Kind of the released model.
     """
     facts = JobFacts.from_spec(spec, served=served)
-    return tuple(_described(read, facts) for read in PRIVATE_READS if result in read.results)
+    return tuple(_described(read, facts) for read in PRIVATE_READS if read.results is None or result in read.results)
 
 
 def _described(read: PrivateRead, facts: JobFacts) -> DataAccess:

@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.evaluation.report import phrases
-from datalens_service.evaluation.report.result_wording import WORDING
+from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.evaluation.report.spending import CurvePoint, SpendPoint, curve, spend_path
 from datalens_service.mechanisms import AnyMechanism
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, mu_of_units, round_up
@@ -102,7 +102,7 @@ class Scope(_Frozen):
     @classmethod
     def of(cls, unit: str, records_per_unit: int, result: str = "generator") -> Scope:
         """The sentences with the owner's word for one privacy unit."""
-        wording = WORDING[result]
+        wording = wording_of(result)
         grouped = phrases.GROUPED if records_per_unit > 1 else ()
         return cls(
             public=phrases.about((*phrases.PUBLIC, *grouped), unit, records_per_unit),

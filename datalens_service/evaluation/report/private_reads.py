@@ -16,7 +16,6 @@ Audience = Literal["owner", "owner and operators", "nobody"]
 
 GENERATOR: Final = frozenset({"generator"})
 CLASSIFIER: Final = frozenset({"classifier"})
-BOTH: Final = GENERATOR | CLASSIFIER
 
 TUNING: Final = (
     "Not charged. Presets read public values only. If somebody chose parameters after looking at results on the "
@@ -80,7 +79,7 @@ class PrivateRead:
         happens: Whether a job has it.
         modules: Where records are read for it.
         operations: Operation ids, of the REST API and of pages, that read records or show what depends on them.
-        results: Kinds of released models whose reports list it.
+        results: Kinds of released models whose reports list it; None is all.
     """
 
     access: str
@@ -91,7 +90,7 @@ class PrivateRead:
     happens: Callable[[JobFacts], bool] = _always
     modules: tuple[str, ...] = ()
     operations: tuple[str, ...] = ()
-    results: frozenset[str] = BOTH
+    results: frozenset[str] | None = None
 
 
 # The owner's report: as a file, in the list of files, and framed by a page.

@@ -62,5 +62,19 @@ _CLASSIFIER: Final = ResultWording(
                     phrases.NEVER_RELEASED[3]),
 )  # fmt: skip
 
-WORDING: Final = {"generator": _GENERATOR, "classifier": _CLASSIFIER}
-"""By kind of released model."""
+_WORDING: Final = {"generator": _GENERATOR, "classifier": _CLASSIFIER}
+_MODEL: Final = ResultWording(
+    synthetic=False,
+    made="This is a model of images. It learned",
+    studied="the model, also every weight of it,",
+    covered=tuple(sentence.replace("classifier, its predictions on any images", "model").replace("classifier", "model")
+                  for sentence in _CLASSIFIER.covered),
+    not_covered=phrases.NOT_COVERED,
+    released=("The model, with all its weights.", phrases.RELEASED[2]),
+    never_released=_CLASSIFIER.never_released,
+)  # fmt: skip
+
+
+def wording_of(result: str) -> ResultWording:
+    """What is said of a kind of released model; of a new kind what is true of any."""
+    return _WORDING.get(result, _MODEL)

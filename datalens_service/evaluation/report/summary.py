@@ -8,7 +8,7 @@ from typing import Final
 
 from datalens_service.evaluation.measures import Measure
 from datalens_service.evaluation.report.privacy_statement import PrivacyStatement
-from datalens_service.evaluation.report.result_wording import WORDING
+from datalens_service.evaluation.report.result_wording import wording_of
 
 _SIMPLER: Final[dict[str, str]] = {
     "floor_averages": "one noisy average image per class",
@@ -24,7 +24,7 @@ def summary(method: str, privacy: PrivacyStatement, result: str = "generator") -
         privacy: The privacy part of the report.
         result: Kind of the released model.
     """
-    wording = WORDING[result]
+    wording = wording_of(result)
     headline, replaced, unit = privacy.headline, privacy.replace_one, privacy.unit
     return [
         f"{wording.made} from {privacy.num_units:,} private {unit}s "

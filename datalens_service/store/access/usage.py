@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
 from datalens_service.store.database import Database
-from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
-from datalens_service.store.service_tables import ReleasedModelRow
+from datalens_service.store.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.tables import ApiKeyRow, ArtifactRow, DatasetRow, JobRow
 
 

@@ -18,11 +18,10 @@ from datalens_service.clock import to_second, utc_now
 from datalens_service.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.paging import Page, after, check_limit, cursor_of
-from datalens_service.store.service_tables import ReleasedModelRow
+from datalens_service.store.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.tables import JobRow
 
-GENERATOR: Final = "generator"
-CLASSIFIER: Final = "classifier"
+__all__ = ["CLASSIFIER", "GENERATOR", "StoredModel"]
 
 _PREFIXES: Final = {GENERATOR: "gen", CLASSIFIER: "clf"}
 _ANY_PREFIX: Final = "mod"
