@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from datalens_service.errors import InvalidInput, WorkerUnavailable
-from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.sampling import EXIT_UNAVAILABLE
 
 EXIT_UNFIT = 65
@@ -34,6 +33,8 @@ def write_predictions(classifier_path: Path, images_path: Path, out_path: Path) 
         WorkerUnavailable: The classifier needs torch, and it is not installed.
         InvalidInput: The images have another size or other channels.
     """
+    from datalens_service.models.classifiers.classifier import Classifier
+
     images = np.load(images_path, allow_pickle=False)
     classifier = Classifier.load(classifier_path)
     try:

@@ -27,10 +27,11 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @dataclass(frozen=True)
 class Release:
-    """What anybody may know of a generator; its data set is not named.
+    """What anybody may know of a released model; its data set is not named.
 
     Attributes:
-        id: Of the generator.
+        id: Of the model.
+        kind: "generator", "classifier", …
         job_id: The job that made it; None for an imported one.
         created_at: When it was released, or imported.
         schema: Size and classes, as its owner declared them public.
@@ -40,6 +41,7 @@ class Release:
     """
 
     id: str
+    kind: str
     job_id: str | None
     created_at: datetime
     schema: Schema
@@ -49,13 +51,14 @@ class Release:
 
     @classmethod
     def of(cls, opened: Services, found: StoredModel) -> Self:
-        """What is shown of a generator."""
+        """What is shown of a model."""
         if found.job_id is None:
             schema = Schema.model_validate((found.card or {})["schema"])
-            return cls(found.id, None, found.created_at, schema, None, frozenset(), _IMAGES)
+            return cls(found.id, found.kind, None, found.created_at, schema, None, frozenset(), _IMAGES)
         job = jobs.get(opened.database, found.job_id)
         return cls(
             id=found.id,
+            kind=found.kind,
             job_id=job.id,
             created_at=found.created_at,
             schema=datasets.get(opened.database, job.dataset_id).schema,
@@ -67,7 +70,7 @@ class Release:
 
 @router.get(RELEASES, operation_id="showReleases")
 def releases_page(who: VisitorDep, opened: ServicesDep, after: After = None) -> Response:
-    """Generators of the tenant with what hangs on each, newest first."""
+    """Released models of the tenant with what hangs on each, newest first."""
     found = released_models.list_models(opened.database, who.tenant_id, limit=_PORTION, cursor=after)
     return who.page(
         "releases",
