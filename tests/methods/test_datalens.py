@@ -237,3 +237,32 @@ def test_requests_that_cannot_work_are_refused():
     for changes in ({"top_k": 65, "vote_basis": "dct"}, {"threshold": 0.0}, {"threshold": 1.5}, {"sigma": 3}):
         with pytest.raises(ValidationError):
             method(**changes)
+
+
+@pytest.mark.parametrize(
+    ("flat", "nested"),
+    [
+        ({"top_k": 7}, {"votes": {"name": "topagg", "top_k": 7}}),
+        ({"votes": "klevel", "levels": 4}, {"votes": {"name": "klevel", "levels": 4}}),
+        (
+            {"votes": "count_sketch", "sketch_rows": 3, "sketch_columns": 9},
+            {"votes": {"name": "count_sketch", "rows": 3, "columns": 9}},
+        ),
+        ({"teacher": "kernel", "teacher_batch": 3}, {"teacher": {"name": "kernel", "batch": 3}}),
+        (
+            {"teacher": "conv", "teacher_steps": 1, "teacher_warmup_steps": 4, "teacher_learning_rate": 0.01},
+            {"teacher": {"name": "conv", "steps": 1, "warmup_steps": 4, "learning_rate": 0.01}},
+        ),
+        ({"levels": 4, "sketch_rows": 3}, {}),
+        ({"top_k": 7, "votes": {"name": "topagg", "top_k": 9}}, {"votes": {"name": "topagg", "top_k": 7}}),
+    ],
+    ids=str,
+)
+def test_short_names_of_parameters_mean_the_same(flat, nested):
+    assert DataLens.model_validate(flat) == DataLens.model_validate(nested)
+
+
+@pytest.mark.parametrize("votes", ["majority", {"name": "topagg", "levels": 4}, {"top_k": 4}, 3])
+def test_votes_of_no_kind_are_refused(votes):
+    with pytest.raises(ValidationError, match="votes"):
+        DataLens.model_validate({"votes": votes, "top_k": 8})
