@@ -2,10 +2,22 @@
 
 from datalens_service.methods.base import ExecutionOptions, Method, Plan, TrainingRun
 from datalens_service.methods.datalens.method import DataLens
+from datalens_service.methods.dp_sgd import DpSgd
 from datalens_service.methods.guided import Guided
 from datalens_service.methods.mixture import Mixture
 from datalens_service.methods.moments import Moments
 
-AnyMethod = DataLens | Moments | Mixture | Guided
+AnyMethod = DataLens | Moments | Mixture | Guided | DpSgd
 
-__all__ = ["AnyMethod", "DataLens", "ExecutionOptions", "Guided", "Method", "Mixture", "Moments", "Plan", "TrainingRun"]
+__all__ = [
+    "AnyMethod",
+    "DataLens",
+    "DpSgd",
+    "ExecutionOptions",
+    "Guided",
+    "Method",
+    "Mixture",
+    "Moments",
+    "Plan",
+    "TrainingRun",
+]

@@ -54,7 +54,7 @@ def start(chosen: DataLens, dataset: Dataset, epsilon: float = 8.0) -> tuple[Dat
 def finish(training_run: DataLensRun, account: MemoryAccount, noise, first: int = 0) -> np.ndarray:
     for step in range(first, training_run.steps):
         training_run.step(step, account, noise)
-    return training_run.generator().sample(20, seed=1)[0]
+    return training_run.result().sample(20, seed=1)[0]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_warm_start_is_where_the_votes_begin():
     for step in range(3):
         training_run.step(step, account, NoiseSource())
     before = training_run.initial_generator().sample(400, seed=2)[0].astype(int)
-    student = training_run.generator().sample(400, seed=2)[0].astype(int)
+    student = training_run.result().sample(400, seed=2)[0].astype(int)
     assert np.abs(before.mean(axis=0) - student.mean(axis=0)).max() < 20, "the same distribution"
     finish(training_run, account, NoiseSource(), 3)
     np.testing.assert_array_equal(before, training_run.initial_generator().sample(400, seed=2)[0])
@@ -202,7 +202,7 @@ def test_the_budget_ends_the_votes_not_the_job():
     with pytest.raises(BudgetExceeded):
         training_run.step(affordable, account, NoiseSource())
     assert 0 < affordable < training_run.steps
-    assert training_run.generator().sample(2)[0].shape == (2, SIDE, SIDE, 1)
+    assert training_run.result().sample(2)[0].shape == (2, SIDE, SIDE, 1)
 
 
 @pytest.mark.parametrize("kind", [{}, {"teacher": "kernel"}, {"teacher": "kernel", "student": "class_networks"}])
@@ -215,7 +215,7 @@ def test_without_noise_votes_brighten_the_right_half(kind):
     )  # fmt: skip
     training_run, account = start(chosen, dataset, epsilon=100.0)
     finish(training_run, account, NoNoise())
-    images, labels = training_run.generator().sample(100, seed=3)
+    images, labels = training_run.result().sample(100, seed=3)
     above = images[:, :4].mean(axis=(1, 2, 3)) - images[:, 4:].mean(axis=(1, 2, 3))
     assert above[labels == 0].mean() > above[labels == 1].mean() + 20
 
