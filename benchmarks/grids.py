@@ -49,7 +49,7 @@ def main() -> None:
     options = parser.parse_args()
     data = dataset(options.dataset)
     for name in options.rows:
-        spec = ROWS[name].options(options.epsilon, _DELTA, 0).spec(data.schema)
+        spec = ROWS[name].options(options.epsilon, _DELTA, 0).build_spec(data.schema)
         write(run(spec, data).generator, options.out, options.dataset, name, options.epsilon)
 
 
