@@ -11,14 +11,34 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import ValidationError
+from safetensors import SafetensorError
 
 from datalens_service.errors import InvalidInput, WorkerUnavailable
 from datalens_service.sampling import EXIT_UNAVAILABLE
 
+if TYPE_CHECKING:
+    from datalens_service.models.classifiers.classifier import Classifier
+
 EXIT_UNFIT = 65
 """Status of the process if the images are not those that the classifier takes."""
+
+
+def load_classifier(path: Path) -> Classifier:
+    """A classifier from its file; no code is run from it.
+
+    Raises:
+        InvalidInput: It is none that this product has exported.
+    """
+    from datalens_service.models.classifiers.classifier import Classifier
+
+    try:
+        return Classifier.load(path)
+    except (SafetensorError, ValidationError, KeyError, ValueError, TypeError) as error:
+        raise InvalidInput("The file is not a classifier that this product has exported as safetensors.") from error
 
 
 def write_predictions(classifier_path: Path, images_path: Path, out_path: Path) -> None:
@@ -33,10 +53,8 @@ def write_predictions(classifier_path: Path, images_path: Path, out_path: Path) 
         WorkerUnavailable: The classifier needs torch, and it is not installed.
         InvalidInput: The images have another size or other channels.
     """
-    from datalens_service.models.classifiers.classifier import Classifier
-
     images = np.load(images_path, allow_pickle=False)
-    classifier = Classifier.load(classifier_path)
+    classifier = load_classifier(classifier_path)
     try:
         probabilities = classifier.predict(images)
     except ModuleNotFoundError as error:

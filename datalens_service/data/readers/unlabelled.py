@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from datalens_service.data.dataset import Images
+from datalens_service.data.notices import Notices
 from datalens_service.data.readers import npz
 from datalens_service.data.readers.image_entries import check_entry, is_ignored
-from datalens_service.data.untrusted.images import MAGIC, decode_all
+from datalens_service.data.untrusted.images import MAGIC, decode_all, is_image_name
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.data.untrusted.source import Source, open_source
 from datalens_service.errors import InvalidDataset
@@ -49,6 +50,21 @@ def read_unlabelled(path: Path, limits: Limits, most_images: int) -> Unlabelled:
             _check_count(len(images), most_images)
             return Unlabelled(images, ())
         return _pictures(source, most_images) if source.archive is not None else _picture(source)
+
+
+def read_folder(path: Path, limits: Limits, most_images: int) -> Unlabelled:
+    """Pictures below a folder of this machine, by name.
+
+    Raises:
+        InvalidDataset: With a sentence that says what to change.
+    """
+    files = sorted(one for one in path.rglob("*") if one.is_file() and is_image_name(one.name))
+    if not files:
+        raise InvalidDataset(_FOREIGN)
+    _check_count(len(files), most_images)
+    names = tuple(one.relative_to(path).as_posix() for one in files)
+    contents = ((name, one.read_bytes) for name, one in zip(names, files, strict=True))
+    return Unlabelled(decode_all(contents, len(files), None, limits, Notices()), names)
 
 
 def _picture(source: Source) -> Unlabelled:
