@@ -3,7 +3,7 @@
     auto       guided where there is evidence enough to train a classifier, else fast; minutes on two cores
     fast       moments, or a mixture where the budget pays for one; seconds on one core
     balanced   DataLens with small dense teachers, started from moments and refined by votes
-    paper      DataLens with the settings of its authors (algorithms.md, section 1)
+    paper      DataLens with the settings of its authors (docs/published-algorithm.md)
 
 A preset is nothing but parameters: what it returns can be written out, and is, in the spec of the job.
 """

@@ -77,5 +77,5 @@ def releases_page(who: VisitorDep, opened: ServicesDep, after: After = None) -> 
         releases=[Release.of(opened, one) for one in found.items],
         next_cursor=found.next_cursor,
         first_portion=after is None,
-        formats=list(WRITERS),
+        formats=list(WRITERS.values()),
     )

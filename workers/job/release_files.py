@@ -112,7 +112,7 @@ def _pack_images(contents: ReleaseContents, generator: Generator) -> Path:
     """Images that can be handed out without drawing; every class in turn."""
     path = contents.folder / "synthetic.npz"
     images, labels = generator.sample(contents.num_images)
-    WRITERS["npz"](path, images, labels, generator.schema, card(contents.report))
+    WRITERS["npz"].write(path, images, labels, generator.schema, card(contents.report))
     return path
 
 
