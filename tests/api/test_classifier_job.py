@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ import pytest
 from starlette.testclient import TestClient
 
 import datalens_service as datalens
+import workers.job.execute
 from api.deps import Services
 from datalens_service.data.digits import digits
 from datalens_service.data.readers.base import Upload
 from datalens_service.proof import release_verification
 from datalens_service.store.jobs import leases
+from tests.models.toy_models import MeanImage
 from workers.job.execute import execute
 
 METHOD = {"name": "dp_sgd", "architecture": "linear", "steps": 12, "learning_rate": 2.0, "momentum": 0.5}
@@ -132,3 +135,20 @@ def test_a_plan_of_a_classifier_reads_nothing_and_reserves_nothing(
     plan = client.post("/v1/plans", json={"dataset_id": dataset_id, "spec": SPEC}).json()
     assert (plan["cost"]["steps"], plan["cost"]["images"]) == (METHOD["steps"], 0)
     assert client.get(f"/v1/datasets/{dataset_id}/privacy").json()["epsilon_reserved"] == 0
+
+
+def test_files_of_a_new_kind_of_model_are_downloadable(
+    client: TestClient, services: Services, data: Upload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*arguments: Any, **named: Any) -> Any:
+        result = datalens.run(*arguments, **named)
+        return replace(result, model=MeanImage(result.model.schema))
+
+    monkeypatch.setattr(workers.job.execute, "run", run)
+    spec = {"method": "moments", "epsilon": 1.0, "evaluation": {"enabled": False}}
+    job = done(client, services, uploaded(client, data), spec)
+    files = {one["name"]: one for one in client.get(job["links"]["files"]).json()["items"]}
+    assert {"mean.bin", "mean.txt", "README.md", "privacy.json"} <= files.keys()
+    assert client.get(files["mean.txt"]["url"]).text == "127"
+    for path in ("/v1/generators", "/v1/classifiers"):
+        assert client.get(path).json()["items"] == []
