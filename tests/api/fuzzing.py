@@ -68,6 +68,9 @@ def running(folder: Path) -> Iterator[Target]:
         dataset = client.post("/v1/datasets", files=file, data={"epsilon": "90"}, headers=headers).json()["id"]
         job = client.post("/v1/jobs", json=api_builders.training(dataset), headers=headers).json()["id"]
         api_builders.succeed(services, job, folder)
+        gradients = api_builders.training(dataset, method={"name": "dp_sgd", "architecture": "linear", "steps": 1})
+        classifier = client.post("/v1/jobs", json=gradients, headers=headers).json()["id"]
+        api_builders.succeed_classifier(services, classifier)
         hook, _ = webhooks.create(services.database, "default", "https://example.invalid/", ["job.created"])
         ids = {
             "dataset_id": dataset,
@@ -76,6 +79,7 @@ def running(folder: Path) -> Iterator[Target]:
             "webhook_id": hook.id,
             "delivery_id": webhooks.send_test(services.database, hook.id).id,
             "generator_id": released_models.id_of(job),
+            "classifier_id": released_models.id_of(classifier, released_models.CLASSIFIER),
         }
         yield Target(schemathesis.openapi.from_dict(app.openapi()), client, headers, ids)
 

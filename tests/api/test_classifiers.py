@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import SIDE, arrays, npz, report, training
+from api_builders import SIDE, arrays, npz, succeed_classifier, training
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -23,13 +22,11 @@ from datalens_service.services import predictions
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
-from datalens_service.store.jobs import leases, released_models
-from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.released_models import CLASSIFIER
 from tests.models.toy_models import Brightness
 
 SCHEMA = Schema(channels=1, height=SIDE, width=SIDE, class_names=("0", "1", "2", "3"), num_units=200)
-CONFUSION = {"class_names": ["0", "1"], "counts": [[718, 2], [3, 719]], "reference": "the owner's 1,442 test images"}
 IMAGES = arrays()["images"][:3]
 
 
@@ -51,33 +48,13 @@ def job_id(client: TestClient, services: Services, dataset_id: str) -> str:
     made = client.post("/v1/jobs", json=training(dataset_id))
     assert made.status_code == 202, made.text
     job_id = str(made.json()["id"])
-    succeed(services, job_id)
+    succeed_classifier(services, job_id)
     return job_id
 
 
 @pytest.fixture
 def classifier_id(job_id: str) -> str:
     return released_models.id_of(job_id, CLASSIFIER)
-
-
-def succeed(services: Services, job_id: str) -> None:
-    """What a worker leaves behind of a classifier."""
-    owner = {**json.loads(report("owner")), "confusion": CONFUSION, "measures": []}
-    files = {
-        "classifier.safetensors": (b"weights", True, "application/octet-stream"),
-        "classifier.onnx": (b"graph", True, "application/octet-stream"),
-        "README.md": (b"# A private classifier", True, "text/markdown"),
-        "card.json": (json.dumps({"job": job_id}).encode(), True, "application/json"),
-        "privacy.json": (b'{"format": "datalens-bundle/2"}', True, "application/json"),
-        "report-releasable.json": (report("releasable"), True, "application/json"),
-        "report.json": (json.dumps(owner).encode(), False, "application/json"),
-    }
-    lease = leases.claim(services.database, job_id, "test", 30)
-    assert lease is not None
-    for name, (content, releasable, media_type) in files.items():
-        services.artifacts.put(lease, name, content, releasable=releasable, media_type=media_type)
-    leases.mark_released(services.database, lease, CLASSIFIER)
-    leases.finish(services.database, lease, JobState.SUCCEEDED)
 
 
 def predicted(client: TestClient, classifier_id: str, **request: Any) -> dict[str, Any]:

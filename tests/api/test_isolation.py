@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import npz, succeed, training
+from api_builders import a_classifier, npz, succeed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -71,6 +71,7 @@ def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Pat
     hook, _ = webhooks.create(services.database, "default", "https://example.org/hook", ["job.succeeded"])
     job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
     succeed(services, job_id, tmp_path)
+    classifier = a_classifier(client, services, dataset_id)
     delivery = webhooks.list_deliveries(services.database, hook.id).items[0]
     key, _ = keys.create(services.database, "second")
     upload = client.post("/v1/uploads", headers={"Upload-Length": "8", "Tus-Resumable": "1.0.0"})
@@ -82,7 +83,7 @@ def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Pat
         "webhook_id": hook.id,
         "delivery_id": delivery.id,
         "generator_id": released_models.id_of(job_id),
-        "classifier_id": released_models.id_of(job_id, released_models.CLASSIFIER),
+        "classifier_id": released_models.id_of(classifier, released_models.CLASSIFIER),
     }
     return House(ids)
 
