@@ -89,6 +89,14 @@ class JobError(BaseModel):
         return cls(type=known.uri, title=known.title, detail=error.get("detail", known.remedy), code=known.slug)
 
 
+def _is_absent(link: str | None) -> bool:
+    return link is None
+
+
+OfClassifier = Annotated[str | None, Field(exclude_if=_is_absent)]
+"""A link that only a job has that made a classifier."""
+
+
 class JobLinks(BaseModel):
     """Where to go from here; null where there is nothing yet or any more."""
 
@@ -104,10 +112,10 @@ class JobLinks(BaseModel):
     samples: str | None
     synthetic: str | None
     generator: str | None
-    classifier: str | None = Field(default=None, description="As safetensors.")
-    onnx: str | None = Field(default=None, description="The classifier as ONNX.")
-    archive: str | None = Field(default=None, description="The classifier as a zip to publish.")
-    predictions: str | None = Field(default=None, description="Where to send images to.")
+    classifier: OfClassifier = Field(default=None, description="As safetensors.")
+    onnx: OfClassifier = Field(default=None, description="The classifier as ONNX.")
+    archive: OfClassifier = Field(default=None, description="The classifier as a zip to publish.")
+    predictions: OfClassifier = Field(default=None, description="Where to send images to.")
 
     @classmethod
     def of(cls, job: Job) -> Self:

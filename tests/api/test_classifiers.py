@@ -112,7 +112,7 @@ def test_a_generator_job_has_no_classifier(
     monkeypatch.setattr(Moments, "result", "generator")
     for path in ("classifier", "classifier.onnx", "classifier.zip"):
         assert client.get(f"/v1/jobs/{job_id}/{path}").status_code == 409
-    assert client.get(f"/v1/jobs/{job_id}").json()["links"]["classifier"] is None
+    assert client.get(f"/v1/jobs/{job_id}").json()["links"].get("classifier") is None
 
 
 def test_predictions_are_the_same_in_every_format(client: TestClient, classifier_id: str) -> None:
@@ -168,6 +168,13 @@ def test_pixels_are_whole_numbers_of_a_byte(client: TestClient, classifier_id: s
     images[0][0][0] = pixel
     reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", json={"images": images})
     assert reply.status_code == 422, reply.text
+
+
+def test_of_two_equal_members_none_wins(client: TestClient, classifier_id: str) -> None:
+    body = b'{"images": [[[1]]], "images": [[[2]]]}'
+    headers = {"Content-Type": "application/json"}
+    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", content=body, headers=headers)
+    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (422, "duplicate_member")
 
 
 @pytest.mark.parametrize("images", [[], [[]], [[[1, 2], [3]]], [[[0] * 9] * 9]])
