@@ -174,7 +174,7 @@ def _headers_of(error: DatalensError) -> Mapping[str, str]:
 def _members(error: DatalensError) -> dict[str, Any]:
     if isinstance(error, Refused):
         # Whoever sent the file holds the scope datasets:write, which owners alone have.
-        return error.findings
+        return error.validation_errors
     if not isinstance(error, BudgetExceeded):
         return error.extra
     names = ("limit", "spent", "reserved", "remaining", "requested")

@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import Dataset, Images
 from datalens_service.errors import InvalidSpec
 from datalens_service.evaluation.attempts import attempted
+from datalens_service.evaluation.confusion import confusion_table
 from datalens_service.evaluation.evaluate import Evaluation
-from datalens_service.evaluation.measures import METRICS, ConfusionTable, Measure, Unavailable
-from datalens_service.evaluation.metrics.classifier_benchmark import Observe, Progress, percent_on
-from datalens_service.evaluation.metrics.confusion import confusion_table
+from datalens_service.evaluation.measures import ConfusionTable, Measure, Unavailable, measured
+from datalens_service.evaluation.metrics.classifier_benchmark import Observe, Progress
+from datalens_service.evaluation.metrics.outcome import Outcome, Standing
 from datalens_service.evaluation.metrics.reference import Reference, test_reference
+from datalens_service.evaluation.metrics.released_classifier import ACCURACY
 from datalens_service.evaluation.settings import EvaluationSettings
 
-ACCURACY: Final = "classifier_accuracy"
 PROTOCOL: Final = "labels of highest probability given by the released classifier"
 
 
@@ -56,7 +57,7 @@ def evaluate_classifier(
         return Evaluation()
     progress = Progress(observe, 1)
     names = dataset.schema.class_names
-    outcome = attempted(METRICS[ACCURACY].title, lambda: _tested(classifier, tested, names), progress)
+    outcome = attempted(ACCURACY.title, lambda: _tested(classifier, tested, names), progress)
     progress.step()
     if isinstance(outcome, Unavailable):
         return Evaluation(unavailable=(outcome,))
@@ -68,5 +69,6 @@ def _tested(classifier: Predicts, tested: Reference, names: tuple[str, ...]) -> 
     labels = tested.split.labels
     predicted = classifier.predict(tested.split.images).argmax(axis=1)
     accuracy = 100 * float(np.mean(predicted == labels))
-    measure = percent_on(tested, ACCURACY, [accuracy], f"{PROTOCOL}; tested on {tested.name}")
+    outcome = Outcome((accuracy,), f"{PROTOCOL}; tested on {tested.name}")
+    measure = measured(ACCURACY, outcome, Standing(tested.audience, tested.status))
     return measure, confusion_table(labels, predicted, names, tested.name)

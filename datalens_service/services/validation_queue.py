@@ -131,7 +131,7 @@ def ready_report(counts: Counts | None, notices: Sequence[Notice], joined: Joine
 def invalid_report(error: DatalensError) -> dict[str, Any]:
     """What the owner may know of an upload that cannot be used."""
     found: dict[str, Any] = {"code": error.slug, "detail": error.detail}
-    return found | error.findings if isinstance(error, Refused) else found
+    return found | error.validation_errors if isinstance(error, Refused) else found
 
 
 def remove_strays(database: Database, data_dir: Path) -> None:

@@ -112,7 +112,9 @@ def _labels_of_classifier_a(
 def _labelled_by(model: ReleasedModel, settings: EvaluationSettings) -> str:
     if not isinstance(model, Generator):
         return PROTOCOL
-    return trained_by(classifiers.A, settings, settings.epochs, f"{settings.synthetic_images:,} synthetic images")
+    return trained_by(
+        classifiers.STANDARD, settings, settings.epochs, f"{settings.synthetic_images:,} synthetic images"
+    )
 
 
 def _replayed(database: Database, lease: Lease, dataset_id: str, mechanism: AccuracyCount) -> float | None:

@@ -25,7 +25,7 @@ from datalens_service.evaluation import Measure, Unavailable
 from datalens_service.evaluation.attempts import FAILED
 from datalens_service.evaluation.classification import evaluate_classifier, predicting
 from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
-from datalens_service.evaluation.measures import METRICS
+from datalens_service.evaluation.metrics import METRICS
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
@@ -42,7 +42,7 @@ PHASE = "evaluating"
 
 _HOLDOUT_FIGURE = "Accuracy on a data set that was set aside"
 _ALL_FIGURES = "Accuracy and fidelity"
-_FLOOR_FIGURE = METRICS["floor_moments"].title
+_MOMENTS_TITLE = METRICS["floor_moments"].title
 
 Outcome = TypeVar("Outcome")
 
@@ -92,7 +92,7 @@ def _measured(
     model = result.model
     if not isinstance(model, Generator):
         return _of_predictions(model, spec, dataset, observe)
-    floor = _attempted(_FLOOR_FIGURE, lambda: _floor_generator(spec, dataset)) if spec.evaluation.floors else None
+    moments = _attempted(_MOMENTS_TITLE, lambda: _moments_generator(spec, dataset)) if spec.evaluation.floors else None
     subject = Subject(
         generator=model,
         dataset=dataset,
@@ -100,7 +100,7 @@ def _measured(
         delta=result.cost.delta,
         device=place.device,
         folder=place.folder,
-        floor_generator=floor if isinstance(floor, Generator) else None,
+        moments_generator=moments if isinstance(moments, Generator) else None,
         holdout=holdout,
         inception_weights=place.inception_weights,
     )
@@ -110,7 +110,7 @@ def _measured(
     )
     if isinstance(evaluation, Unavailable):
         evaluation = Evaluation(unavailable=(evaluation,))
-    return _with(evaluation, floor) if isinstance(floor, Unavailable) else evaluation
+    return _with(evaluation, moments) if isinstance(moments, Unavailable) else evaluation
 
 
 def _of_predictions(model: ReleasedModel, spec: TrainingSpec, dataset: Dataset, observe: Observer) -> Evaluation:
@@ -153,7 +153,7 @@ def _attempted(figure: str, compute: Callable[[], Outcome]) -> Outcome | Unavail
         return Unavailable(figure=figure, reason=FAILED)
 
 
-def _floor_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None:
+def _moments_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None:
     """Moments at the same budget, for comparison: it never leaves the job, so it is not charged.
 
     None for a job that is made of moments itself, and where the method cannot be used.
