@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from datalens_service.clock import to_second, utc_now
 from datalens_service.errors import NotFound
 from datalens_service.store.database import Database
-from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.paging import Page, list_page
 from datalens_service.store.service_tables import GeneratorRow
 from datalens_service.store.tables import JobRow
 
@@ -105,16 +105,8 @@ def list_generators(
         InvalidInput: `limit` or `cursor` is not usable.
     """
     query = select(GeneratorRow).where(GeneratorRow.tenant_id == tenant_id)
-    if cursor is not None:
-        query = query.where(after(cursor, (GeneratorRow.created_at, GeneratorRow.id)))
-    query = query.order_by(GeneratorRow.created_at.desc(), GeneratorRow.id.desc())
     with database.session() as session:
-        rows = session.scalars(query.limit(check_limit(limit) + 1)).all()
-    more = len(rows) > limit
-    return Page(
-        items=tuple(StoredGenerator.of(row) for row in rows[:limit]),
-        next_cursor=cursor_of(rows[limit - 1].created_at, rows[limit - 1].id) if more else None,
-    )
+        return list_page(session, query, (GeneratorRow.created_at, GeneratorRow.id), StoredGenerator.of, limit, cursor)
 
 
 def delete_imported(database: Database, generator_id: str) -> bool:
