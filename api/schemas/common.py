@@ -81,7 +81,7 @@ class BudgetRead(BaseModel):
 class PrivacyLinks(BaseModel):
     """Where to go from an account."""
 
-    entries: str = Field(description="The journal in portions; from it, a stranger can recompute the account.")
+    entries: str = Field(description="The journal in pages; from it, a stranger can recompute the account.")
 
 
 class PrivacyRead(BudgetRead):
@@ -173,8 +173,13 @@ class PlanRead(BaseModel):
 
 
 class Page(BaseModel, Generic[Item]):
-    """A portion of a list, newest first."""
+    """A page of a list, newest first."""
 
     items: list[Item]
     has_more: bool
-    next_cursor: str | None = Field(description="Value of `after` for the next portion.")
+    next_cursor: str | None = Field(description="Value of `after` for the next page.")
+
+    @classmethod
+    def build(cls, items: Sequence[Item], next_cursor: str | None) -> Self:
+        """A page that has a cursor if there is more behind it."""
+        return cls(items=list(items), has_more=next_cursor is not None, next_cursor=next_cursor)

@@ -78,7 +78,7 @@ def register(
     with translated(_NOT_KEPT), _locked(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
         try:
             confinement = Confinement(settings.decode_memory_bytes, settings.decode_seconds)
-            found = decode(
+            decoded = decode(
                 path,
                 scratch,
                 confinement,
@@ -88,14 +88,14 @@ def register(
                 leave_out_constant_images=bool(form.leave_out_constant_images),
                 stopping=stopping,
             )
-            found.records.rename(folder)
+            decoded.records.rename(folder)
             links = Notices()
-            dataset = _registered(database, dataset_id, folder, found, form, tenant_id, links)
+            dataset = _registered(database, dataset_id, folder, decoded, form, tenant_id, links)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-    notices = (*found.notices, *links.collected())
-    return Registered(dataset, found.counts, notices, joining.joined(database, dataset.id, dataset.known_records))
+    notices = (*decoded.notices, *links.collected())
+    return Registered(dataset, decoded.counts, notices, joining.joined(database, dataset.id, dataset.known_records))
 
 
 def records_folder(data_dir: Path) -> Path:
@@ -175,13 +175,13 @@ def _registered(
     database: Database,
     dataset_id: str,
     folder: Path,
-    found: Decoded,
+    decoded: Decoded,
     form: DatasetForm,
     tenant_id: str,
     notices: Notices,
 ) -> StoredDataset:
     # The partition key is drawn by the store and never written beside the records.
-    dataset = found.dataset
+    dataset = decoded.dataset
     return datasets.create(
         database,
         dataset_id=dataset_id,
@@ -189,7 +189,7 @@ def _registered(
         schema=dataset.schema,
         images=dataset.train.images,
         units=dataset.train.units,
-        format=found.format,
+        format=decoded.format,
         has_test=dataset.test is not None,
         records_path=str(folder),
         epsilon=form.epsilon,

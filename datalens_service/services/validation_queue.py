@@ -95,7 +95,7 @@ class Validator:
             return DatasetState.READY, ready_report(None, (), joining.joined(self._database, waiting.dataset_id))
         form = DatasetForm.model_validate(waiting.form)
         try:
-            found = registering.register(
+            registered = registering.register(
                 self._database,
                 self._settings,
                 self._path(waiting),
@@ -108,7 +108,7 @@ class Validator:
             raise
         except DatalensError as error:
             return DatasetState.INVALID, invalid_report(error)
-        return DatasetState.READY, ready_report(found.counts, found.notices, found.joined)
+        return DatasetState.READY, ready_report(registered.counts, registered.notices, registered.joined)
 
     def _undo(self, dataset_id: str) -> None:
         """It was deleted while it was read."""
@@ -130,8 +130,8 @@ def ready_report(counts: Counts | None, notices: Sequence[Notice], joined: Joine
 
 def invalid_report(error: DatalensError) -> dict[str, Any]:
     """What the owner may know of an upload that cannot be used."""
-    found: dict[str, Any] = {"code": error.slug, "detail": error.detail}
-    return found | error.findings if isinstance(error, Refused) else found
+    report: dict[str, Any] = {"code": error.slug, "detail": error.detail}
+    return report | error.validation_errors if isinstance(error, Refused) else report
 
 
 def remove_strays(database: Database, data_dir: Path) -> None:
@@ -140,9 +140,9 @@ def remove_strays(database: Database, data_dir: Path) -> None:
     folder = partial_files(data_dir)
     files = set(folder.glob("upl_*"))
     # Read after the files: what is new by then is not among them.
-    wanted = upload_sessions.known(database) | {waiting.upload_id for waiting in validations.validating(database)}
+    known_names = upload_sessions.known(database) | {waiting.upload_id for waiting in validations.validating(database)}
     for path in files:
-        if path.name not in wanted:
+        if path.name not in known_names:
             path.unlink(missing_ok=True)
 
 

@@ -35,11 +35,11 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets.fingerprints import (
     KnownRecord,
     fingerprints,
-    installation_key,
     known_records,
     remember,
     tenant_key,
 )
+from datalens_service.store.installation import installation_key
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.recovery import check_log_before_upload
 from datalens_service.store.paging import Page, list_page
