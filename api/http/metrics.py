@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from datalens_service.services.overview import Overview
-from datalens_service.store.ledger.account_summary import Statement
+from datalens_service.store.ledger.account_summary import AccountSummary
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -58,7 +58,7 @@ def _ledger(overview: Overview) -> Iterator[Metric]:
     yield GaugeMetricFamily("datalens_accounts_frozen", "Accounts that release nothing.", overview.frozen_accounts)
 
 
-def _budgets(accounts: dict[str, Statement]) -> Iterator[Metric]:
+def _budgets(accounts: dict[str, AccountSummary]) -> Iterator[Metric]:
     named = {
         "limit": "Lifetime budget of a data set.",
         "reserved": "Reserved by jobs that have not ended.",

@@ -25,7 +25,7 @@ from datalens_service.store.datasets.upload_sessions import PartialUpload
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.jobs.events import Event, EventType
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
-from datalens_service.store.ledger.account_summary import Statement
+from datalens_service.store.ledger.account_summary import AccountSummary
 from datalens_service.store.tables import DEFAULT_TENANT
 
 _DATASET_ID: Final = "ds_5b0c2a1e7f3d4c6b8a9e0f1d2c3b4a59"
@@ -45,8 +45,8 @@ _COST: Final = summarize(_SPEC.plan(_SCHEMA), _SPEC.epsilon, _DELTA)
 _LIMIT: Final = limit_units(_EPSILON, _DELTA)
 
 
-def _statement(reserved: int, charged: int) -> Statement:
-    return Statement(
+def _statement(reserved: int, charged: int) -> AccountSummary:
+    return AccountSummary(
         account_id=_ACCOUNT_ID,
         epsilon=_EPSILON,
         delta=_DELTA,

@@ -16,7 +16,7 @@ from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.joining import Joined
 from datalens_service.store.datasets.views import DatasetView
-from datalens_service.store.ledger.account_summary import Statement
+from datalens_service.store.ledger.account_summary import AccountSummary
 
 Item = TypeVar("Item")
 
@@ -59,7 +59,7 @@ class BudgetRead(BaseModel):
     frozen_reason: str | None = Field(description="Why nothing can be spent: the account failed its audit.")
 
     @classmethod
-    def of(cls, statement: Statement) -> Self:
+    def of(cls, statement: AccountSummary) -> Self:
         """What a statement shows."""
         return cls(
             epsilon_limit=statement.epsilon,
@@ -93,7 +93,7 @@ class PrivacyRead(BudgetRead):
     links: PrivacyLinks
 
     @classmethod
-    def with_head(cls, statement: Statement, dataset_id: str, linked: Sequence[str]) -> Self:
+    def with_head(cls, statement: AccountSummary, dataset_id: str, linked: Sequence[str]) -> Self:
         """A statement with the head of the journal it was made from."""
         more = {
             "linked_datasets": linked,
@@ -125,7 +125,7 @@ class DatasetRead(BaseModel):
     )
 
     @classmethod
-    def of(cls, upload: DatasetView, statement: Statement | None, joined: Joined | None = None) -> Self:
+    def of(cls, upload: DatasetView, statement: AccountSummary | None, joined: Joined | None = None) -> Self:
         """What is shown of an upload; `statement` of one that is or was ready, `joined` to its owner only."""
         dataset = upload.contents
         return cls(

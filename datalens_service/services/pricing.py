@@ -14,7 +14,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.ledger import account_summary
-from datalens_service.store.ledger.account_summary import Statement
+from datalens_service.store.ledger.account_summary import AccountSummary
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Quote:
     spec: TrainingSpec
     plan: Plan
     cost: PlanSummary
-    account: Statement
+    account: AccountSummary
 
     @property
     def fits(self) -> bool:
@@ -39,7 +39,7 @@ class Quote:
         return self.cost.units <= self.account.remaining_units
 
     @property
-    def account_after(self) -> Statement:
+    def account_after(self) -> AccountSummary:
         """The account once the plan is reserved."""
         return replace(self.account, reserved_units=self.account.reserved_units + self.cost.units)
 

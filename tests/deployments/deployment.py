@@ -27,7 +27,7 @@ from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
-from datalens_service.store.ledger.account_summary import Statement, entries, statement
+from datalens_service.store.ledger.account_summary import AccountSummary, entries, statement
 from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.tables import AggregateRow, JobRow
 
@@ -156,7 +156,7 @@ class Deployment:
         with self.database.session() as session:
             return verify_chain(session, job.dataset_id)
 
-    def statement(self, job: Job) -> Statement:
+    def statement(self, job: Job) -> AccountSummary:
         with self.database.session() as session:
             return statement(session, job.dataset_id)
 

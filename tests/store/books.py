@@ -21,7 +21,7 @@ from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
-from datalens_service.store.ledger.account_summary import Statement, entries, statement
+from datalens_service.store.ledger.account_summary import AccountSummary, entries, statement
 from datalens_service.store.ledger.chain_verification import verify_chain
 
 Images = NDArray[np.uint8]
@@ -103,7 +103,7 @@ def later() -> datetime:
     return datetime.now(UTC) + LATER
 
 
-def state_of(database: Database, dataset_id: str) -> Statement:
+def state_of(database: Database, dataset_id: str) -> AccountSummary:
     with database.session() as session:
         return statement(session, dataset_id)
 

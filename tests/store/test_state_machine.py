@@ -26,7 +26,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError, LedgerCorrupt
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.services import budgets
-from datalens_service.store.charge_log import LedgerLog, LogLine
+from datalens_service.store.charge_log import ChargeLog, LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, leases, pausing
@@ -48,7 +48,7 @@ class PowerCutError(RuntimeError):
     """Between the line in the log and the commit."""
 
 
-class CuttingLog(LedgerLog):
+class CuttingLog(ChargeLog):
     """Cuts the power after a line when told to."""
 
     cut_next = False

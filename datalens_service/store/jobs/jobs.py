@@ -45,7 +45,7 @@ from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
-from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.paging import Page, list_page
 from datalens_service.store.tables import DatasetRow, JobRow
 
 DEFAULT_MAX_ATTEMPTS = 3
@@ -246,8 +246,8 @@ def list_jobs(
 
     Args:
         database: Where.
-        limit: Most jobs in this portion.
-        cursor: Of the portion before.
+        limit: Most jobs in this page.
+        cursor: Of the page before.
         dataset_id: Only jobs on this data set.
         state: Only jobs in this state.
         created_after: Only jobs whose second of creation is this instant or later.
@@ -257,10 +257,7 @@ def list_jobs(
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.
     """
-    query = select(JobRow).where(JobRow.measured_job_id.is_(None)).limit(check_limit(limit) + 1)
-    query = query.order_by(JobRow.created_at.desc(), JobRow.id.desc())
-    if cursor is not None:
-        query = query.where(after(cursor, (JobRow.created_at, JobRow.id)))
+    query = select(JobRow).where(JobRow.measured_job_id.is_(None))
     if dataset_id is not None:
         query = query.where(JobRow.dataset_id == dataset_id)
     if state is not None:
@@ -272,12 +269,7 @@ def list_jobs(
     if tenant_id is not None:
         query = query.where(JobRow.tenant_id == tenant_id)
     with database.session() as session:
-        rows = session.scalars(query).all()
-    more = len(rows) > limit
-    return Page(
-        items=tuple(Job.of(row) for row in rows[:limit]),
-        next_cursor=cursor_of(rows[limit - 1].created_at, rows[limit - 1].id) if more else None,
-    )
+        return list_page(session, query, (JobRow.created_at, JobRow.id), Job.of, limit, cursor)
 
 
 def _whole(at: datetime) -> datetime:

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from datalens_service.clock import to_second, utc_now
 from datalens_service.errors import NotFound
 from datalens_service.store.database import Database
-from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.paging import Page, list_page
 from datalens_service.store.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.tables import JobRow
 
@@ -132,16 +132,9 @@ def list_models(
     query = select(ReleasedModelRow).where(ReleasedModelRow.tenant_id == tenant_id)
     if kind is not None:
         query = query.where(ReleasedModelRow.kind == kind)
-    if cursor is not None:
-        query = query.where(after(cursor, (ReleasedModelRow.created_at, ReleasedModelRow.id)))
-    query = query.order_by(ReleasedModelRow.created_at.desc(), ReleasedModelRow.id.desc())
     with database.session() as session:
-        rows = session.scalars(query.limit(check_limit(limit) + 1)).all()
-    more = len(rows) > limit
-    return Page(
-        items=tuple(StoredModel.of(row) for row in rows[:limit]),
-        next_cursor=cursor_of(rows[limit - 1].created_at, rows[limit - 1].id) if more else None,
-    )
+        columns = (ReleasedModelRow.created_at, ReleasedModelRow.id)
+        return list_page(session, query, columns, StoredModel.of, limit, cursor)
 
 
 def delete_imported(database: Database, generator_id: str) -> bool:
