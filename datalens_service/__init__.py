@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datalens_service.data.dataset import Dataset, Schema, Split
     from datalens_service.data.digits import digits
     from datalens_service.errors import DatalensError
-    from datalens_service.methods import DataLens, Guided, Mixture, Moments
+    from datalens_service.methods import DataLens, Guided, Mixture, Moments, Shapes
     from datalens_service.models.generators.generator import Generator
     from datalens_service.presets import preset
     from datalens_service.run import Result, run
@@ -46,6 +46,7 @@ _HOMES: Final = {
     "Moments": "methods",
     "Result": "run",
     "Schema": "data.dataset",
+    "Shapes": "methods",
     "Split": "data.dataset",
     "TrainingSpec": "spec",
     "digits": "data.digits",
@@ -68,6 +69,7 @@ __all__ = [
     "Moments",
     "Result",
     "Schema",
+    "Shapes",
     "Split",
     "TrainingSpec",
     "digits",

@@ -5,7 +5,19 @@ from datalens_service.methods.datalens.method import DataLens
 from datalens_service.methods.guided import Guided
 from datalens_service.methods.mixture import Mixture
 from datalens_service.methods.moments import Moments
+from datalens_service.methods.shapes import Shapes
 
-AnyMethod = DataLens | Moments | Mixture | Guided
+AnyMethod = DataLens | Moments | Mixture | Guided | Shapes
 
-__all__ = ["AnyMethod", "DataLens", "ExecutionOptions", "Guided", "Method", "Mixture", "Moments", "Plan", "TrainingRun"]
+__all__ = [
+    "AnyMethod",
+    "DataLens",
+    "ExecutionOptions",
+    "Guided",
+    "Method",
+    "Mixture",
+    "Moments",
+    "Plan",
+    "Shapes",
+    "TrainingRun",
+]
