@@ -102,6 +102,7 @@ PRIVATE_READS: Final = (
         modules=(
             "datalens_service.methods.guided",
             "datalens_service.methods.record_sums",
+            "datalens_service.methods.shapes",
             "datalens_service.methods.datalens.teacher_pool",
             "datalens_service.methods.datalens.distributed",
             "workers.job.execute",
