@@ -137,6 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", choices=sorted(TRIALS), required=True)
     parser.add_argument("--fit", choices=sorted(FITS), help="trials of this fit only")
+    parser.add_argument("--representation", choices=sorted(REPRESENTATIONS), help="trials of this one only")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--grids", type=Path, default=Path("build/image_trials"))
     parser.add_argument("--out", type=Path, required=True)
@@ -145,7 +146,7 @@ def main() -> None:
     data = dataset(options.dataset)
     figures, encoder, rows = Figures(data), Encoder(data), []
     for trial in TRIALS[options.dataset]:
-        if options.fit not in (None, trial.fit):
+        if options.fit not in (None, trial.fit) or options.representation not in (None, trial.representation):
             continue
         for row in measure(trial, encoder, figures, options.seed, options.grids):
             rows.append(row)

@@ -44,14 +44,15 @@ class _Noise:
 def fit_gaussian(vectors: Floats, labels: Labels, chosen: Representation, mu: float, seed: int) -> Sampler:
     """As `moments`: subspace, means, covariances, with 30, 20 and 50 % of μ²."""
     noise, fit = _Noise(mu, (0.3, 0.2, 0.5), np.random.default_rng(seed)), GaussianFit()
-    rows, ratio = _clipped(vectors / chosen.vector_norm), chosen.residual_norm / chosen.vector_norm
+    rows, origin = _around_origin(vectors, chosen)
+    ratio = chosen.residual_norm / chosen.vector_norm
     fit.estimate_subspace(noise.add_symmetric(rows.T @ rows, noise.stddevs[0]), _RANK)
     points = rows @ fit.basis
     fit.estimate_means(_noisy_sums(points, labels, noise, noise.stddevs[1]))
     residuals = _clipped((points - fit.means[labels]) / ratio)
     scatter = noise.add_symmetric(_scatters(residuals, labels), noise.stddevs[2])
     fit.estimate_covariances(scatter * ratio**2, noise.stddevs[2] * ratio**2)
-    means = fit.means @ fit.basis.T * chosen.vector_norm
+    means = fit.means @ fit.basis.T * chosen.vector_norm + origin
     return _sampler(means, np.einsum("dq,cqk->cdk", fit.basis, fit.factors) * chosen.vector_norm)
 
 
