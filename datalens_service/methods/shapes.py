@@ -50,7 +50,9 @@ class Shapes(Method):
     means_share: Number = Field(default=0.15, gt=0, lt=1, description="Share of μ² for class counts and means.")
     shared_share: Number = Field(default=0.30, gt=0, lt=1, description="Share of μ² for what all classes share.")
     spread: Number = Field(default=1.15, gt=0, le=10, description="How much wider samples lie than records.")
-    accepted: Number = Field(default=0.5, gt=0, le=1, description="Share of samples that are handed out: the sharpest.")
+    accepted: Number = Field(
+        default=0.25, ge=0.1, le=1, description="Share of samples that are handed out: the sharpest."
+    )
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """The three releases, calibrated so that together they cost at most `units`.

@@ -19,8 +19,8 @@ Tensors = dict[str, Floats]
 
 # Of each class, to find out how well its samples come back.
 _TRIED: Final = 200
-# A sample that was refused so often is handed out: with half of the samples accepted, one in 2^16.
-_ROUNDS: Final = 16
+# A sample that was refused so often is handed out: with a quarter of the samples accepted, one in a million.
+_ROUNDS: Final = 48
 
 
 def draw(
