@@ -88,17 +88,17 @@ async def caller(
         NotFound: The path names an object of another tenant, or of nobody.
     """
     plain = credentials.credentials if credentials else None
-    with ExitStack() as slots:
-        yield await run_in_threadpool(_admitted, request, opened, plain, slots)
+    with ExitStack() as in_flight:
+        yield await run_in_threadpool(_admit, request, opened, plain, in_flight)
 
 
-def _admitted(request: Request, opened: Services, plain: str | None, slots: ExitStack) -> ApiKey:
-    """The caller, if the request may go on; `slots` counts it as served until it is closed."""
+def _admit(request: Request, opened: Services, plain: str | None, in_flight: ExitStack) -> ApiKey:
+    """The caller, if the request may go on; it counts as in flight until `in_flight` is closed."""
     key = session_of(request, opened.database).key if plain is None else None
     with opened.database.connection() as connection:
         key = key or keys.verify(connection, plain or "")
         request.state.caller = key
-        request.state.allowance = slots.enter_context(opened.limits.slot(key))
+        request.state.rate_limit = in_flight.enter_context(opened.limits.acquire(key))
         check_allowed(key, getattr(request.scope.get("route"), "operation_id", None))
         # Ids that are malformed are refused by the operation itself; a database need not see them.
         usable = {name: value for name, value in request.path_params.items() if re.fullmatch(IDENTIFIER, value)}

@@ -48,7 +48,7 @@ class Clock:
 
 def timed(name: str, data: Dataset, epsilon: float) -> dict[str, Any]:
     """One job."""
-    spec = JOBS[name].options(epsilon, DELTA, 0).spec(data.schema)
+    spec = JOBS[name].options(epsilon, DELTA, 0).build_spec(data.schema)
     training = Clock()
     result = run(spec, data)
     trained = training.read("training")

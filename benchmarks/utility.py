@@ -57,7 +57,7 @@ def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]
     for seed in range(options.seeds):
         wanted = chosen.options(options.epsilon, options.delta, seed, tuple(options.settings))
         began = time.process_time()
-        result = run(wanted.spec(data.schema), data)
+        result = run(wanted.build_spec(data.schema), data)
         seconds.append(time.process_time() - began)
         if options.grids is not None and seed == 0:
             write(result.generator, options.grids, options.dataset, options.row, options.epsilon)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from datalens_service.data.digits import digits
     from datalens_service.errors import DatalensError
     from datalens_service.methods import DataLens, Guided, Mixture, Moments, Shapes
+    from datalens_service.models.classifiers.classifier import Classifier
     from datalens_service.models.generators.generator import Generator
     from datalens_service.presets import preset
     from datalens_service.run import Result, run
@@ -35,6 +36,7 @@ __version__ = version("datalens-service")
 
 _HOMES: Final = {
     "AsyncClient": "client",
+    "Classifier": "models.classifiers.classifier",
     "Client": "client",
     "ClientError": "client",
     "DataLens": "methods",
@@ -58,6 +60,7 @@ _HOMES: Final = {
 
 __all__ = [
     "AsyncClient",
+    "Classifier",
     "Client",
     "ClientError",
     "DataLens",

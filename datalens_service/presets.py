@@ -3,7 +3,7 @@
     auto       guided where there is evidence enough to train a classifier, else fast; minutes on two cores
     fast       moments, or a mixture where the budget pays for one; seconds on one core
     balanced   DataLens with small dense teachers, started from moments and refined by votes
-    paper      DataLens with the settings of its authors (algorithms.md, section 1)
+    paper      DataLens with the settings of its authors (docs/published-algorithm.md)
 
 A preset is nothing but parameters: what it returns can be written out, and is, in the spec of the job.
 """
@@ -16,7 +16,9 @@ from typing import Final, NamedTuple
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
+from datalens_service.mechanisms import TopAggParameters
 from datalens_service.methods import AnyMethod, DataLens, Guided, Mixture, Moments
+from datalens_service.methods.datalens.teachers import ConvTeacher
 from datalens_service.privacy.accounting import default_delta, mu_for_epsilon
 
 RECORDS_PER_TEACHER: Final = 15
@@ -129,13 +131,12 @@ def _balanced(schema: Schema, _epsilon: float) -> DataLens:
     # A class of its own for every teacher needs at least one record for each.
     apart = schema.num_units >= schema.num_classes
     return DataLens(
-        teacher="dense",
         shards="class_pure" if apart else "mixed",
         num_teachers=teachers_for(schema, multiple_of=schema.num_classes if apart else 1),
         images_per_step=schema.num_classes * max(1, min(2, _LARGEST_STEP // schema.num_classes)),
         vote_basis="dct",
         vote_dimensions=min(64, schema.dimensions),
-        top_k=min(16, schema.dimensions),
+        votes=TopAggParameters(top_k=min(16, schema.dimensions)),
         clip=1.0,
         threshold="none",
         warm_start=Moments(),
@@ -146,9 +147,9 @@ def _paper(schema: Schema, epsilon: float) -> DataLens:
     published = _EPSILON_1 if epsilon <= 1 else _EPSILON_10
     share = math.ceil(published.top_k * schema.dimensions / _MNIST_DIMENSIONS)
     return DataLens(
-        teacher="conv",
+        teacher=ConvTeacher(),
         num_teachers=teachers_for(schema),
-        top_k=min(published.top_k, share),
+        votes=TopAggParameters(top_k=min(published.top_k, share)),
         noise_stddev=published.noise_stddev,
         threshold=published.threshold,
         z_dim=published.z_dim,

@@ -1,4 +1,4 @@
-"""The whole job: plan, then one charged release after the other, then a generator.
+"""The whole job: plan, then one charged release after the other, then a released model.
 
 This is the file to read first. Everything private stays in `training`; everything that leaves it went through a
 mechanism's `release`, which charged `account` before it drew noise.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset
-from datalens_service.errors import BudgetExceeded
+from datalens_service.errors import BudgetExceeded, InvalidInput
 from datalens_service.mechanisms import Account
 from datalens_service.methods import ExecutionOptions, Plan, TrainingRun
 from datalens_service.privacy.budget import MemoryAccount
@@ -21,6 +21,7 @@ from datalens_service.spec import PlanSummary, TrainingSpec, summarize
 
 if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
+    from datalens_service.models.released import ReleasedModel
 
 Observer = Callable[[str, int, int], None]
 """Called with (phase, value, maximum) before each step; public numbers only. Raises JobStopped to stop."""
@@ -32,8 +33,8 @@ class Previews(Protocol):
     def due(self) -> bool:
         """Whether enough time has passed since the last one."""
 
-    def show(self, generator: Generator) -> None:
-        """Take the generator after the releases made so far."""
+    def show(self, model: ReleasedModel) -> None:
+        """Take the model after the releases made so far."""
 
 
 LOCAL = ExecutionOptions()
@@ -45,18 +46,31 @@ class Result:
     """What a run hands out; all of it may leave the house.
 
     Attributes:
-        generator: Draws synthetic images, free of further cost.
+        model: A generator or a classifier, as the method says; whatever is done with it is free of further cost.
         plan: What was planned to be charged.
         cost: The plan's price at the spec's δ.
         steps_made: Releases made; fewer than planned if crashes used up part of the budget.
         initial_generator: The warm start before any vote, also released; None without one.
     """
 
-    generator: Generator
+    model: ReleasedModel
     initial_generator: Generator | None
     plan: Plan
     cost: PlanSummary
     steps_made: int
+
+    @property
+    def generator(self) -> Generator:
+        """The model of a method that makes generators.
+
+        Raises:
+            InvalidInput: The method makes another kind of model.
+        """
+        from datalens_service.models.generators.generator import Generator
+
+        if not isinstance(self.model, Generator):
+            raise InvalidInput(f"The result of this run is a {self.model.result}, not a generator.")
+        return self.model
 
 
 def run(
@@ -69,7 +83,7 @@ def run(
     previews: Previews | None = None,
     options: ExecutionOptions = LOCAL,
 ) -> Result:
-    """Train a differentially private generator.
+    """Train a differentially private model.
 
     Guarantee: the result is ε-δ private for `spec.epsilon` and `spec.delta_at`, under zero-out of one
     unit of `dataset`, together with everything else charged to the same account.
@@ -80,19 +94,19 @@ def run(
         account: The books; by default in memory and limited to `spec.epsilon`.
         observe: Progress and cancellation.
         checkpoints: Where to keep private state between steps, or None.
-        previews: Who sees the generator as it is between steps, or None.
+        previews: Who sees the model as it is between steps, or None.
         options: Where to compute.
 
     Raises:
         InvalidSpec: Spec and data set do not fit together; nothing was charged.
-        BudgetExceeded: The account does not pay for the releases without which there is no generator.
+        BudgetExceeded: The account does not pay for the releases without which there is no result.
     """
     plan = spec.plan(dataset.schema)
     account = account or MemoryAccount(spec.limit_units(dataset.schema))
     training = spec.method.create_run(plan, dataset, TrainingRandomness(spec.seed), options)
     steps_made = _train(training, account, observe or _silent, checkpoints, previews)
     cost = summarize(plan, spec.epsilon, spec.delta_at(dataset.schema))
-    return Result(training.generator(), training.initial_generator(), plan, cost, steps_made)
+    return Result(training.result(), training.initial_generator(), plan, cost, steps_made)
 
 
 def _train(
@@ -116,7 +130,7 @@ def _train(
         if checkpoints is not None and checkpoints.due():
             checkpoints.save(step, training.state())
         if previews is not None and step < training.steps and training.may_stop_before(step) and previews.due():
-            previews.show(training.generator())
+            previews.show(training.result())
     observe("training", training.steps, training.steps)
     return step
 

@@ -27,7 +27,9 @@ def main(folder: Path) -> None:
     # Sampling is post-processing: as many images as you like, at no cost.
     images, labels = result.generator.sample(5_000, seed=1)
     folder.mkdir(parents=True, exist_ok=True)
-    WRITERS["npz"](folder / "synthetic.npz", images, labels, schema, {"cost": result.cost.model_dump(mode="json")})
+    WRITERS["npz"].write(
+        folder / "synthetic.npz", images, labels, schema, {"cost": result.cost.model_dump(mode="json")}
+    )
     (folder / "samples.png").write_bytes(sample_grid(images, labels, schema))
     result.generator.save(folder / "generator.safetensors")
     print(f"5,000 synthetic images in {folder}")

@@ -7,6 +7,7 @@ import pytest
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import DataLens, Guided, Mixture, Moments
+from datalens_service.methods.datalens.teachers import ConvTeacher
 from datalens_service.presets import PRESETS, preset, teachers_for
 from datalens_service.spec import TrainingSpec
 
@@ -67,9 +68,10 @@ def test_shards_keep_about_fifteen_records(num_units: int, multiple_of: int, exp
 def test_paper_has_the_authors_settings_for_mnist(epsilon: float, expected: tuple[float, ...]) -> None:
     method = preset("paper", MNIST, epsilon)
     assert isinstance(method, DataLens)
-    assert (method.noise_stddev, method.top_k, method.threshold, method.z_dim) == expected
-    assert (method.num_teachers, method.teacher, method.shards, method.warm_start) == (4000, "conv", "mixed", None)
-    assert (method.teacher_batch, method.teacher_steps, method.teacher_warmup_steps) == (15, 2, 10)
+    assert (method.noise_stddev, method.votes.top_k, method.threshold, method.z_dim) == expected
+    assert (method.num_teachers, method.shards, method.warm_start) == (4000, "mixed", None)
+    assert isinstance(method.teacher, ConvTeacher)
+    assert (method.teacher.batch, method.teacher.steps, method.teacher.warmup_steps) == (15, 2, 10)
     assert (method.clip, method.image_step_size, method.vote_basis) == (1e-5, 1e-3, "pixels")
 
 
@@ -82,7 +84,7 @@ def test_paper_votes_on_as_many_images_as_the_budget_allows(epsilon: float, vote
 def test_paper_votes_on_the_same_part_of_smaller_images() -> None:
     method = preset("paper", schema(1_438, side=8), 1.0)
     assert isinstance(method, DataLens)
-    assert method.top_k == 17
+    assert method.votes.top_k == 17
 
 
 @pytest.mark.parametrize(("epsilon", "components"), [(3.0, 4), (10.0, 10), (100.0, 10)])

@@ -139,7 +139,7 @@ REQUESTS: Final[dict[str, Any]] = {
                 "method": {
                     "name": "datalens",
                     "num_teachers": 2000,
-                    "teacher": "dense",
+                    "teacher": {"name": "dense"},
                     "warm_start": {"name": "moments"},
                 },
                 "epsilon": 10.0,

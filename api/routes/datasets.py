@@ -16,6 +16,7 @@ from api.schemas.datasets import DatasetRequest, DeletionReceipt, UploadedDatase
 from api.uploads.receiver import FILE_FIELD, ReceivedUpload, UploadDep
 from datalens_service.data.export.grid import grid
 from datalens_service.data.export.png import encode_private_png
+from datalens_service.data.readers import READERS
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.proof.hash_chain import Entry, EntryKind
@@ -42,7 +43,7 @@ _PNG: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
 _FORM: Final[dict[str, Any]] = form_body(
     DatasetForm,
     FILE_FIELD,
-    "NPZ, Parquet, or a zip or tar of labelled images; contents decide the format.",
+    f"One of: {'; '.join(reader.title for reader in READERS.values())}. Contents decide the format.",
     examples.FORM,
 )
 _FORM["requestBody"]["content"]["application/json"] = {

@@ -18,7 +18,7 @@ from datalens_service.data.export.licence import LICENCES
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.evaluation.report import document
 from datalens_service.proof.job_proof import PROOF_FILE
-from datalens_service.services.synthetic_files import GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES, BundleRequest
+from datalens_service.services.synthetic_files import GENERATOR, MAXIMUM_IMAGES, BundleRequest
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
@@ -167,10 +167,7 @@ def get_generator(job: Released, request: Request, opened: ServicesDep) -> Respo
     responses={
         **file_content(
             "A file that says it is synthetic and carries the card.",
-            "application/vnd.apache.parquet",
-            "application/octet-stream",
-            "application/zip",
-            "application/x-tar",
+            *dict.fromkeys(writer.media_type for writer in WRITERS.values()),
         ),
         **problems("worker-unavailable", "store-unavailable"),
     },
@@ -190,9 +187,9 @@ def get_synthetic(
     """Drawing more is free: it reads the generator, never the records."""
     schema = datasets.get(opened.database, job.dataset_id).schema
     made = opened.synthetic.get(job, schema, format, n, seed)
-    name = f"{job.id}-synthetic.{SUFFIXES.get(format, format)}"
-    media_type = MEDIA_TYPES.get(format, "application/octet-stream")
-    return file_response(request, made.path, made.sha256, media_type=media_type, name=name)
+    writer = WRITERS[format]
+    name = f"{job.id}-synthetic.{writer.suffix}"
+    return file_response(request, made.path, made.sha256, media_type=writer.media_type, name=name)
 
 
 @router.get(

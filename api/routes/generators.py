@@ -17,9 +17,10 @@ from api.schemas.common import Page
 from api.schemas.releases import GeneratorForm, GeneratorRead
 from api.uploads.receiver import FILE_FIELD, GeneratorUploadDep
 from datalens_service.data.dataset import Schema
+from datalens_service.data.export import WRITERS
 from datalens_service.errors import StateConflict
 from datalens_service.services import generator_import
-from datalens_service.services.synthetic_files import CARD, GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES
+from datalens_service.services.synthetic_files import CARD, GENERATOR, MAXIMUM_IMAGES
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import generators, jobs
 
@@ -116,9 +117,7 @@ def get_file(generator_id: ObjectId, request: Request, opened: ServicesDep) -> R
     responses={
         **file_content(
             "A file that says it is synthetic and carries the card.",
-            "application/vnd.apache.parquet",
-            "application/octet-stream",
-            "application/zip",
+            *dict.fromkeys(writer.media_type for writer in WRITERS.values()),
         ),
         **_ONE,
         **problems("range-not-satisfiable", "worker-unavailable"),
@@ -145,9 +144,9 @@ def get_samples(
     else:
         job = jobs.get(opened.database, found.job_id)
         made = opened.synthetic.get(job, datasets.get(opened.database, job.dataset_id).schema, format, n, seed)
-    name = f"{found.id}-synthetic.{SUFFIXES.get(format, format)}"
-    media_type = MEDIA_TYPES.get(format, "application/octet-stream")
-    return file_response(request, made.path, made.sha256, media_type=media_type, name=name)
+    writer = WRITERS[format]
+    name = f"{found.id}-synthetic.{writer.suffix}"
+    return file_response(request, made.path, made.sha256, media_type=writer.media_type, name=name)
 
 
 @router.delete(

@@ -20,6 +20,7 @@ from api.schemas.jobs import JobRead
 from api.security.browser_sessions import session_of
 from api.security.permissions import check_scope
 from datalens_service.data.export import WRITERS
+from datalens_service.data.readers import READERS, usual_suffixes
 from datalens_service.errors import DatalensError, NotFound, StateConflict
 from datalens_service.services import pricing
 from datalens_service.spec import TrainingSpec
@@ -97,7 +98,8 @@ def overview(who: VisitorDep, opened: ServicesDep, after: After = None) -> Respo
 def upload_page(who: VisitorDep, opened: ServicesDep) -> Response:
     """The form of an upload."""
     newest = datasets.list_datasets(opened.database, limit=_PAYERS, tenant_id=who.tenant_id).items
-    return who.page("upload", limit=opened.settings.max_upload_bytes, payers=newest)
+    formats, suffixes = list(READERS.values()), usual_suffixes()
+    return who.page("upload", limit=opened.settings.max_upload_bytes, payers=newest, formats=formats, suffixes=suffixes)
 
 
 @router.get("/datasets/{dataset_id}", operation_id="showDataset")
@@ -262,5 +264,5 @@ def _job_facts(opened: Services, job: Job) -> dict[str, Any]:
         "sizes": {file.name: file.size for file in files},
         "audiences": {file.name: file.audience for file in files},
         "digests": {file.name: file.sha256 for file in files},
-        "formats": list(WRITERS),
+        "formats": list(WRITERS.values()),
     }

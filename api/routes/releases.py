@@ -11,9 +11,9 @@ from fastapi import APIRouter, Response
 from api.dashboard.rendering import RELEASES, PageRoute
 from api.deps import After, Services, ServicesDep
 from api.routes.pages import VisitorDep
-from api.schemas.jobs import JobPrivacy
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
+from datalens_service.services.job_privacy import JobPrivacy
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import generators, jobs
@@ -59,7 +59,7 @@ class Release:
             job_id=job.id,
             created_at=found.created_at,
             schema=datasets.get(opened.database, job.dataset_id).schema,
-            privacy=JobPrivacy.of(job.charged_units, PlanSummary.model_validate(job.plan)),
+            privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.plan)),
             files=frozenset(file.name for file in opened.artifacts.list_artifacts(job.id) if file.releasable),
             images=int(job.spec["synthetic_images"]),
         )
@@ -74,5 +74,5 @@ def releases_page(who: VisitorDep, opened: ServicesDep, after: After = None) -> 
         releases=[Release.of(opened, one) for one in found.items],
         next_cursor=found.next_cursor,
         first_portion=after is None,
-        formats=list(WRITERS),
+        formats=list(WRITERS.values()),
     )

@@ -15,8 +15,8 @@ from datalens_service.clock import utc_now
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.methods import AnyMethod
 from datalens_service.methods.base import named
-from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units, round_up
 from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.services.job_privacy import JobPrivacy
 from datalens_service.spec import Device, PlanSummary, TrainingSpec
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
 from datalens_service.strict import Integer, Number
@@ -70,25 +70,6 @@ class ProgressRead(BaseModel):
         left = progress.seconds_left(now)
         eta = None if left is None else _MINUTE * math.ceil(left / _MINUTE)
         return cls(phase=progress.phase, value=progress.value, maximum=progress.maximum, eta_seconds=eta)
-
-
-class JobPrivacy(BaseModel):
-    """What a job has spent so far."""
-
-    epsilon_spent: float = Field(description="ε at `delta` of the releases made so far, rounded up.")
-    epsilon_limit: float = Field(description="ε the job may spend.")
-    delta: float
-    mu: float = Field(description="μ of the releases made so far, rounded up.")
-
-    @classmethod
-    def of(cls, units: int, cost: PlanSummary) -> Self:
-        """The figures of charged units, at the δ of the plan."""
-        return cls(
-            epsilon_spent=round_up(epsilon_of_units(units, cost.delta)),
-            epsilon_limit=cost.epsilon_limit,
-            delta=cost.delta,
-            mu=round_up(mu_of_units(units), 6),
-        )
 
 
 class JobError(BaseModel):
@@ -188,7 +169,7 @@ class JobRead(BaseModel):
             pause_requested=job.pause_requested,
             spec=TrainingSpec.model_validate(job.spec),
             cost=cost,
-            privacy=JobPrivacy.of(job.charged_units, cost),
+            privacy=JobPrivacy.from_charged_units(job.charged_units, cost),
             created_at=job.created_at,
             started_at=job.started_at,
             released_at=job.released_at,

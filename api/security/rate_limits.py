@@ -1,110 +1,149 @@
-"""How many requests a key may send: a bucket of tokens per key, and a count of what is served at once.
+"""How many requests a key may send: a moving window, shared by all API processes through the broker's Redis.
 
-Both are counted in the memory of each API process: with k processes behind one address, a key gets up to k times as
-much. What must hold exactly, budgets, is in the database.
+Without such a broker, and while it does not answer, each process counts for itself: with k processes behind one
+address, a key then gets up to k times as much. What must hold exactly, budgets, is in the database.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
 
+import structlog
+from limits import RateLimitItem, RateLimitItemPerSecond
+from limits.errors import StorageError
+from limits.storage import MemoryStorage, RedisStorage
+from limits.strategies import MovingWindowRateLimiter
+
+from api.security.concurrency import ConcurrencyLimit
 from datalens_service.errors import RateLimited
 from datalens_service.settings import Settings
 from datalens_service.store.access.keys import ApiKey
 
-_BURST_SECONDS = 10.0
-_MOST_KEYS = 10_000
-
-
-@dataclass
-class _Bucket:
-    """What is left for a key.
-
-    Attributes:
-        tokens: Requests it may send now.
-        at: When that was, in seconds of the clock.
-        serving: Requests that are being served.
-    """
-
-    tokens: float
-    at: float
-    serving: int = field(default=0)
+_WINDOW_SECONDS: Final = 10
+_REDIS_TIMEOUT_SECONDS: Final = 0.25
+_RETRY_SECONDS: Final = 10.0
+_PREFIX: Final = "datalens-requests"
+_log = structlog.get_logger("datalens.api")
 
 
 @dataclass(frozen=True)
-class Allowance:
+class RateLimitStatus:
     """What a request leaves of its key's limit; for the headers `RateLimit` and `RateLimit-Policy`."""
 
     per_minute: int
     remaining: int
-    seconds_to_full: int
+    seconds_to_reset: int
 
     def headers(self) -> dict[str, str]:
         """As the draft of the IETF writes them."""
         return {
             "RateLimit-Policy": f'"default";q={self.per_minute};w=60',
-            "RateLimit": f'"default";r={self.remaining};t={self.seconds_to_full}',
+            "RateLimit": f'"default";r={self.remaining};t={self.seconds_to_reset}',
         }
 
 
-class RequestLimits:
-    """The buckets of all keys that this process has seen.
+def moving_window(per_minute: int) -> RateLimitItem:
+    """The window of whole seconds that allows exactly this rate.
+
+    The longest one of at most 10 seconds; rates such as 7 a minute have none and get the shortest longer one.
+    """
+    divisor = math.gcd(per_minute, 60)
+    requests, seconds = per_minute // divisor, 60 // divisor
+    repeat = max(1, _WINDOW_SECONDS // seconds)
+    return RateLimitItemPerSecond(requests * repeat, seconds * repeat, namespace="")
+
+
+class RateLimits:
+    """Counts the requests of each key.
 
     Args:
-        settings: Limits of keys that have none of their own.
-        clock: Seconds; for tests.
+        broker_url: Redis that all processes share; another broker, or None, means that each counts for itself.
+        clock: Seconds, for attempts to reach Redis again; for tests.
     """
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
-        self._settings = settings
+    def __init__(self, broker_url: str | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
-        self._buckets: dict[str, _Bucket] = {}
+        self._local = MovingWindowRateLimiter(MemoryStorage())
+        self._shared = _shared(broker_url)
+        self._unreachable = False
+        self._retry_at = -math.inf
 
-    @contextmanager
-    def slot(self, key: ApiKey) -> Generator[Allowance]:
-        """Count a request, and count it as served until the block is left.
+    def count(self, key_id: str, per_minute: int) -> RateLimitStatus:
+        """Count a request.
 
         Raises:
-            RateLimited: The key has used up its limit, or too many of its requests are being served.
+            RateLimited: The key has used up its limit.
         """
-        with self._lock:
-            bucket, allowance = self._taken(key)
-            bucket.serving += 1
-        try:
-            yield allowance
-        finally:
-            with self._lock:
-                bucket.serving -= 1
+        if self._shared is not None and self._clock() >= self._retry_at:
+            try:
+                status = _count(self._shared, key_id, per_minute)
+            except StorageError as error:
+                self._fall_back(error)
+            else:
+                self._recover()
+                return status
+        return _count(self._local, key_id, per_minute)
 
-    def _taken(self, key: ApiKey) -> tuple[_Bucket, Allowance]:
-        per_minute = key.requests_per_minute or self._settings.requests_per_minute
-        most = key.concurrent_requests or self._settings.concurrent_requests
-        rate = per_minute / 60
-        full = max(1.0, rate * _BURST_SECONDS)
-        bucket = self._refilled(key.id, rate, full)
-        if bucket.serving >= most:
-            raise _refused(f"{most} requests of this key are being served; wait for one of them.", 1)
-        if bucket.tokens < 1:
-            seconds = math.ceil((1 - bucket.tokens) / rate)
-            raise _refused(f"This key may send {per_minute} requests a minute.", seconds)
-        bucket.tokens -= 1
-        return bucket, Allowance(per_minute, int(bucket.tokens), math.ceil((full - bucket.tokens) / rate))
+    def _fall_back(self, error: StorageError) -> None:
+        # A limit is no reason to refuse everybody: what must not be exceeded is not counted here.
+        self._retry_at = self._clock() + _RETRY_SECONDS
+        if not self._unreachable:
+            _log.warning("rate limits are per process", error=type(error.__cause__).__name__)
+        self._unreachable = True
 
-    def _refilled(self, key_id: str, rate: float, full: float) -> _Bucket:
-        now = self._clock()
-        if len(self._buckets) > _MOST_KEYS:
-            self._buckets = {name: bucket for name, bucket in self._buckets.items() if bucket.serving}
-        bucket = self._buckets.setdefault(key_id, _Bucket(full, now))
-        bucket.tokens = min(full, bucket.tokens + (now - bucket.at) * rate)
-        bucket.at = now
-        return bucket
+    def _recover(self) -> None:
+        if self._unreachable:
+            _log.info("rate limits are shared again")
+        self._unreachable = False
 
 
-def _refused(detail: str, seconds: int) -> RateLimited:
-    return RateLimited(detail, extra={"retry_after": seconds})
+class RequestLimits:
+    """Both limits of a key: requests per minute, and requests at once.
+
+    Args:
+        settings: Limits of keys that have none of their own, and the broker.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._concurrency = ConcurrencyLimit()
+        self._rates = RateLimits(settings.broker_url)
+
+    @contextmanager
+    def acquire(self, key: ApiKey) -> Generator[RateLimitStatus]:
+        """Count a request, and count it as in flight until the block is left.
+
+        Raises:
+            RateLimited: The key has used up its limit, or too many of its requests are in flight.
+        """
+        with self._concurrency.acquire(key.id, key.concurrent_requests or self._settings.concurrent_requests):
+            yield self._rates.count(key.id, key.requests_per_minute or self._settings.requests_per_minute)
+
+
+def _shared(broker_url: str | None) -> MovingWindowRateLimiter | None:
+    if broker_url is None or urlsplit(broker_url).scheme not in RedisStorage.STORAGE_SCHEME:
+        return None
+    storage = RedisStorage(
+        broker_url,
+        key_prefix=_PREFIX,
+        wrap_exceptions=True,
+        socket_timeout=_REDIS_TIMEOUT_SECONDS,
+        socket_connect_timeout=_REDIS_TIMEOUT_SECONDS,
+    )
+    return MovingWindowRateLimiter(storage)
+
+
+def _count(limiter: MovingWindowRateLimiter, key_id: str, per_minute: int) -> RateLimitStatus:
+    window = moving_window(per_minute)
+    allowed = limiter.hit(window, key_id)
+    state = limiter.get_window_stats(window, key_id)
+    seconds = max(1, math.ceil(state.reset_time - time.time()))
+    if not allowed:
+        raise RateLimited(f"This key may send {per_minute} requests a minute.", extra={"retry_after": seconds})
+    return RateLimitStatus(per_minute, state.remaining, seconds)

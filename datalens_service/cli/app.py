@@ -8,13 +8,13 @@ import typer
 from typer.core import TyperGroup
 
 from datalens_service import __version__
-from datalens_service.cli import datasets, demo, jobs, keys, output, plan, serve, tenants, train, verify
-from datalens_service.cli.exits import HELP, ExitCode, exit_code_of
+from datalens_service.cli import datasets, demo, downloads, jobs, keys, output, plan, serve, tenants, train, verify
+from datalens_service.cli.exits import HELP, ExitCode, get_exit_code
 from datalens_service.cli.options import AsJson
 from datalens_service.client import ClientError
 from datalens_service.errors import DatalensError
 
-_WANTS_JSON = "datalens.wants_json"
+_AS_JSON = "datalens.wants_json"
 _FILE_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
@@ -23,17 +23,17 @@ class _Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Remember how errors are to be shown, before anything can fail."""
-        ctx.meta[_WANTS_JSON] = "--json" in args
+        ctx.meta[_AS_JSON] = "--json" in args
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        as_json: bool = ctx.meta[_WANTS_JSON]
+        as_json: bool = ctx.meta[_AS_JSON]
         try:
             return super().invoke(ctx)
         except (DatalensError, ClientError) as error:
-            output.show_error(output.problem_of(error), as_json=as_json)
-            raise typer.Exit(exit_code_of(error.slug)) from error
+            output.show_error(output.build_problem(error), as_json=as_json)
+            raise typer.Exit(get_exit_code(error.slug)) from error
         except _FILE_ERRORS as error:
             detail = f"{error.strerror}: {error.filename}"
             output.show_error({"code": "file", "title": "File not usable", "detail": detail}, as_json=as_json)
@@ -59,6 +59,8 @@ app.command()(demo.demo)
 app.command()(train.train)
 app.command()(plan.plan)
 app.command()(verify.verify)
+for command in (downloads.files, downloads.download, downloads.report):
+    jobs.app.command()(command)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(keys.app, name="keys")

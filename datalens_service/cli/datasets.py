@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from datalens_service.cli import notices, options, output
-from datalens_service.cli.numbers import number
+from datalens_service.cli.numbers import parse_number
 from datalens_service.cli.progress import UploadBar
 from datalens_service.cli.service import connect
-from datalens_service.cli.specs import class_names
+from datalens_service.cli.specs import parse_class_names
 from datalens_service.client import Budget, DatasetInfo, ImageSchema, Joined
 
 app = typer.Typer(help="Data sets of a service and their privacy budgets.", no_args_is_help=True)
@@ -24,14 +24,14 @@ def upload(
         float | None,
         typer.Option(
             "--epsilon",
-            parser=number,
+            parser=parse_number,
             help="Lifetime ε of these records; all jobs together stay below it.",
         ),
     ] = None,
     delta: Annotated[
         float | None,
         typer.Option(
-            "--delta", parser=number, help="δ; left out, min(1e-5, n^-1.1). Known records need the δ they have."
+            "--delta", parser=parse_number, help="δ; left out, min(1e-5, n^-1.1). Known records need the δ they have."
         ),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="For people; left out, the name of the file.")] = None,
@@ -59,7 +59,7 @@ def upload(
             epsilon=epsilon,
             delta=delta,
             name=name or path.name,
-            classes=class_names(classes),
+            classes=parse_class_names(classes),
             records_per_unit=records_per_unit,
             classes_per_unit=classes_per_unit,
             unit=unit,
@@ -70,7 +70,7 @@ def upload(
             on_bytes=bar.observe,
         )
     notices.say(dataset.notices)
-    output.show(dataset, output.facts(_facts(dataset)), as_json=as_json)
+    output.show(dataset, output.format_facts(_describe(dataset)), as_json=as_json)
 
 
 @app.command(name="list")
@@ -79,15 +79,16 @@ def list_(
 ) -> None:
     """List data sets, newest first."""
     with connect(url, api_key) as client:
-        found = list(client.datasets())
-    rows = [(item.id, item.name, item.state, *_budget(item.privacy)) for item in found]
-    items = [item.model_dump(mode="json", by_alias=True) for item in found]
-    output.show({"items": items}, output.listing(("id", "name", "state", "ε limit", "ε left"), rows), as_json=as_json)
+        listed = list(client.datasets())
+    rows = [(item.id, item.name, item.state, *_format_budget(item.privacy)) for item in listed]
+    items = [item.model_dump(mode="json", by_alias=True) for item in listed]
+    columns = ("id", "name", "state", "ε limit", "ε left")
+    output.show({"items": items}, output.format_table(columns, rows), as_json=as_json)
 
 
 @app.command()
 def show(
-    dataset_id: Annotated[str, typer.Argument(help="Id of the data set, ds_….")],
+    dataset_id: options.DatasetId,
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
@@ -95,12 +96,12 @@ def show(
     """Show a data set and what is left of its budget."""
     with connect(url, api_key) as client:
         dataset = client.dataset(dataset_id)
-    output.show(dataset, output.facts(_facts(dataset)), as_json=as_json)
+    output.show(dataset, output.format_facts(_describe(dataset)), as_json=as_json)
 
 
 @app.command()
 def delete(
-    dataset_id: Annotated[str, typer.Argument(help="Id of the data set, ds_….")],
+    dataset_id: options.DatasetId,
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
@@ -115,37 +116,37 @@ def delete(
         "kept": "\n".join(receipt.kept),
         "journal": f"entry {receipt.entry['seq']}, {receipt.entry['hash']}" if receipt.entry else "no budget yet",
     }
-    output.show(receipt, output.facts(lines), as_json=as_json)
+    output.show(receipt, output.format_facts(lines), as_json=as_json)
 
 
 @app.command()
 def validation(
-    dataset_id: Annotated[str, typer.Argument(help="Id of the data set, ds_….")],
+    dataset_id: options.DatasetId,
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Show what came of an upload: counts, or the files that cannot be used. Private: for the owner."""
     with connect(url, api_key) as client:
-        found = client.validation(dataset_id)
-    lines: dict[str, object] = {"data set": found.dataset_id, "state": found.state}
-    if found.joined is not None:
-        lines["known records"] = _shared(found.joined)
-    if found.counts is not None:
-        lines |= {name: count for name, count in found.counts.items() if name != "classes"}
-        lines["classes"] = "\n".join(f"{name} {count}" for name, count in found.counts["classes"].items())
-    if found.notices:
-        lines["notices"] = "\n".join(notices.line(notice) for notice in found.notices)
-    if found.detail is not None:
-        lines["why"] = found.detail
-        lines["bad files"] = f"{found.bad_count} of {found.checked}"
-        lines["which"] = "\n".join(f"{file.name}: {file.reason}" for file in found.bad_files)
-    output.show(found, output.facts(lines), as_json=as_json)
+        report = client.validation(dataset_id)
+    lines: dict[str, object] = {"data set": report.dataset_id, "state": report.state}
+    if report.joined is not None:
+        lines["known records"] = _describe_joined(report.joined)
+    if report.counts is not None:
+        lines |= {name: count for name, count in report.counts.items() if name != "classes"}
+        lines["classes"] = "\n".join(f"{name} {count}" for name, count in report.counts["classes"].items())
+    if report.notices:
+        lines["notices"] = "\n".join(notices.format_notice(notice) for notice in report.notices)
+    if report.detail is not None:
+        lines["why"] = report.detail
+        lines["bad files"] = f"{report.bad_count} of {report.checked}"
+        lines["which"] = "\n".join(f"{file.name}: {file.reason}" for file in report.bad_files)
+    output.show(report, output.format_facts(lines), as_json=as_json)
 
 
 @app.command()
 def preview(
-    dataset_id: Annotated[str, typer.Argument(help="Id of the data set, ds_….")],
+    dataset_id: options.DatasetId,
     out: Annotated[Path, typer.Option("--out", help="PNG to write.", dir_okay=False)] = Path("preview-private.png"),
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",
@@ -158,30 +159,30 @@ def preview(
     output.show({"path": str(out)}, str(out), as_json=as_json)
 
 
-def _budget(privacy: Budget | None) -> tuple[object, object]:
+def _format_budget(privacy: Budget | None) -> tuple[object, object]:
     return ("", "") if privacy is None else (privacy.epsilon_limit, privacy.epsilon_remaining)
 
 
-def _facts(dataset: DatasetInfo) -> dict[str, object]:
+def _describe(dataset: DatasetInfo) -> dict[str, object]:
     lines: dict[str, object] = {"data set": dataset.id, "name": dataset.name, "state": dataset.state}
     if dataset.image_schema is None or dataset.privacy is None:
         return lines
-    return lines | _public_facts(dataset, dataset.image_schema, dataset.privacy)
+    return lines | _describe_public(dataset, dataset.image_schema, dataset.privacy)
 
 
-def _public_facts(dataset: DatasetInfo, schema: ImageSchema, privacy: Budget) -> dict[str, object]:
+def _describe_public(dataset: DatasetInfo, schema: ImageSchema, privacy: Budget) -> dict[str, object]:
     return {
-        "unit": _unit(schema),
+        "unit": _describe_unit(schema),
         "images": f"{schema.width}×{schema.height}×{schema.channels}",
         "classes": ", ".join(schema.class_names),
         "test split": "yes" if dataset.has_test_split else "no",
         "ε": f"{privacy.epsilon_spent} spent, {privacy.epsilon_remaining} left of {privacy.epsilon_limit}",
         "δ": privacy.delta,
-        **({} if dataset.joined is None else {"known records": _shared(dataset.joined)}),
+        **({} if dataset.joined is None else {"known records": _describe_joined(dataset.joined)}),
     }
 
 
-def _shared(joined: Joined) -> str:
+def _describe_joined(joined: Joined) -> str:
     """For the owner: that records were known, and which account pays."""
     count = "some" if joined.known_records is None else f"{joined.known_records:,}"
     return (
@@ -190,6 +191,6 @@ def _shared(joined: Joined) -> str:
     )
 
 
-def _unit(schema: ImageSchema) -> str:
+def _describe_unit(schema: ImageSchema) -> str:
     bound = f", each with at most {schema.records_per_unit} images" if schema.records_per_unit > 1 else ""
     return f"{schema.num_units:,} × {schema.unit}{bound}"

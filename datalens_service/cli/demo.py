@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from datalens_service.cli import options, output
-from datalens_service.cli.numbers import number
+from datalens_service.cli.numbers import parse_number
 from datalens_service.cli.specs import SpecOptions
 
 _EPSILON: Final = 5.0
@@ -25,7 +25,9 @@ _SETTINGS: Final = (
 
 
 def demo(
-    epsilon: Annotated[float, typer.Option("--epsilon", parser=number, help="ε to spend on the digits.")] = _EPSILON,
+    epsilon: Annotated[
+        float, typer.Option("--epsilon", parser=parse_number, help="ε to spend on the digits.")
+    ] = _EPSILON,
     out: Annotated[Path, typer.Option("--out", help="Folder for everything.", file_okay=False)] = Path("demo-output"),
     evaluate: options.Evaluate = True,
     as_json: options.AsJson = False,
@@ -39,5 +41,5 @@ def demo(
 
     upload = digits()
     output.say(f"{upload.schema.num_units:,} handwritten digits of 8×8 pixels, ε = {epsilon:g}")
-    asked = SpecOptions(epsilon=epsilon, preset=_PRESET, settings=_SETTINGS, evaluate=evaluate)
-    train_upload(upload, "digits", asked, out, as_json=as_json)
+    spec_options = SpecOptions(epsilon=epsilon, preset=_PRESET, settings=_SETTINGS, evaluate=evaluate)
+    train_upload(upload, "digits", spec_options, out, as_json=as_json)

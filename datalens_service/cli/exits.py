@@ -25,7 +25,7 @@ class ExitCode(IntEnum):
     """Ctrl-C. A job on a service goes on; `datalens train` goes on when it is started again."""
 
 
-_OF_SLUG: Final = {
+_EXIT_CODES: Final = {
     "internal-error": ExitCode.JOB_FAILED,
     "job-stopped": ExitCode.JOB_FAILED,
     "ledger-corrupt": ExitCode.JOB_FAILED,
@@ -50,6 +50,6 @@ HELP: Final = (
 )
 
 
-def exit_code_of(slug: str) -> ExitCode:
+def get_exit_code(slug: str) -> ExitCode:
     """Exit code of a problem type; every problem that is not named is the caller's to mend."""
-    return _OF_SLUG.get(slug, ExitCode.BAD_INPUT)
+    return _EXIT_CODES.get(slug, ExitCode.BAD_INPUT)

@@ -1,7 +1,7 @@
 """Ctrl-C while a job runs in this process: once asks it to stop between two steps, twice ends it at once.
 
-An exception that comes out of nowhere in the middle of a transaction may leave the database locked by this very
-process; a request that is looked at between steps cannot, and no step is paid twice.
+An exception in the middle of a transaction may leave the database locked by this very process. A request that is
+checked between steps cannot, and no step is paid twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Self
 from workers.job.observer import ShutdownRequested
 
 _STDERR: Final = 2
-_HEARD: Final = "\nStopping as soon as this step is done; Ctrl-C again stops at once.\n"
+_MESSAGE: Final = "\nStopping as soon as this step is done; Ctrl-C again stops at once.\n"
 
 
 class Interruption:
@@ -27,18 +27,18 @@ class Interruption:
 
     def __init__(self) -> None:
         self._requested = False
-        self._listening = False
+        self._installed = False
 
     def __enter__(self) -> Self:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._hear)
-            self._listening = True
+            signal.signal(signal.SIGINT, self._handle_signal)
+            self._installed = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._listening:
+        if self._installed:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def check(self) -> None:
@@ -50,9 +50,9 @@ class Interruption:
         if self._requested:
             raise ShutdownRequested
 
-    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+    def _handle_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._requested = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
         # Not through a stream, which the interrupted code may be writing to. If nobody hears it, it stops all the same.
         with suppress(OSError):
-            os.write(_STDERR, _HEARD.encode())
+            os.write(_STDERR, _MESSAGE.encode())

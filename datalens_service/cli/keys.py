@@ -1,4 +1,4 @@
-"""`datalens keys`: API keys of the service whose data folder lies on this machine."""
+"""`datalens keys`: API keys of a service with its data folder on this machine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from datalens_service.cli import options, output
-from datalens_service.cli.numbers import integer_from
-from datalens_service.cli.settings import service_settings
+from datalens_service.cli.numbers import build_integer_parser
+from datalens_service.cli.settings import load_service_settings
 from datalens_service.errors import NotFound
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def create(
     tenant: Annotated[str, typer.Option("--tenant", help="Name or id of its tenant.")] = "default",
     days: Annotated[
         int | None,
-        typer.Option("--days", parser=integer_from(1), help="Days until it expires; left out, never."),
+        typer.Option("--days", parser=build_integer_parser(1), help="Days until it expires; left out, never."),
     ] = None,
     data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
     as_json: options.AsJson = False,
@@ -48,12 +48,12 @@ def create(
     from datalens_service.store.access import keys, tenants
     from datalens_service.store.access.roles import Role
 
-    end = None if days is None else datetime.now(UTC) + timedelta(days=days)
-    with database_of(data_dir) as database:
+    expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
+    with open_database(data_dir) as database:
         tenant_id = tenants.find(database, tenant).id
-        wanted = keys.KeyRequest(name=name, tenant_id=tenant_id, role=Role(role.value), expires_at=end)
-        key, plain = keys.create(database, wanted)
-    output.show({**_public(key), "api_key": plain}, plain, as_json=as_json)
+        request = keys.KeyRequest(name=name, tenant_id=tenant_id, role=Role(role.value), expires_at=expires_at)
+        key, secret = keys.create(database, request)
+    output.show({**_describe_key(key), "api_key": secret}, secret, as_json=as_json)
 
 
 @app.command(name="list")
@@ -61,11 +61,11 @@ def list_(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: options
     """List API keys, revoked ones included."""
     from datalens_service.store.access import keys
 
-    with database_of(data_dir) as database:
-        found = [_public(key) for key in keys.list_keys(database)]
+    with open_database(data_dir) as database:
+        items = [_describe_key(key) for key in keys.list_keys(database)]
     columns = ("id", "name", "prefix", "tenant", "role", "created_at", "expires_at", "revoked_at")
-    rows = [[item[column] or "" for column in columns] for item in found]
-    output.show({"items": found}, output.listing(columns, rows), as_json=as_json)
+    rows = [[item[column] or "" for column in columns] for item in items]
+    output.show({"items": items}, output.format_table(columns, rows), as_json=as_json)
 
 
 @app.command()
@@ -77,17 +77,17 @@ def revoke(
     """Make an API key useless from now on."""
     from datalens_service.store.access import keys
 
-    with database_of(data_dir) as database:
-        key = _public(keys.revoke(database, key_id))
+    with open_database(data_dir) as database:
+        key = _describe_key(keys.revoke(database, key_id))
     output.show(key, f"{key_id} revoked", as_json=as_json)
 
 
 @contextmanager
-def database_of(data_dir: Path) -> Generator[Database]:
+def open_database(data_dir: Path) -> Generator[Database]:
     """The database of the service whose data folder is `data_dir`."""
     from datalens_service.services.startup import connect
 
-    settings = service_settings(data_dir)
+    settings = load_service_settings(data_dir)
     # A mistyped folder must not become an empty installation.
     if not settings.database_url and not (data_dir / "datalens.db").exists():
         raise NotFound(f"There is no database in {data_dir}: name the folder that `datalens serve` uses.")
@@ -98,7 +98,7 @@ def database_of(data_dir: Path) -> Generator[Database]:
         database.dispose()
 
 
-def _public(key: ApiKey) -> dict[str, Any]:
+def _describe_key(key: ApiKey) -> dict[str, Any]:
     return {
         "id": key.id,
         "name": key.name,

@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 
 from datalens_service import logs
-from datalens_service.cli.settings import embedded_settings
+from datalens_service.cli.settings import load_embedded_settings
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.data.readers.base import Upload
 from datalens_service.data.stored_dataset import load_dataset, save_dataset
@@ -49,8 +49,8 @@ from workers.job.observer import ShutdownRequested
 from workers.process.heartbeat import Heartbeat
 
 PRIVATE: Final = "private"
-_STOCK: Final = "synthetic.npz"
-_KEY: Final = "signing-key.pem"
+_SYNTHETIC_ARCHIVE: Final = "synthetic.npz"
+_SIGNING_KEY: Final = "signing-key.pem"
 _PARQUET: Final = "synthetic.parquet"
 _PLAIN_FILE: Final = 0o666
 
@@ -59,8 +59,8 @@ _MAXIMUM_ATTEMPTS: Final = 1000
 
 
 @dataclass(frozen=True)
-class Workbench:
-    """An output folder, locked by this process.
+class LocalRun:
+    """An output folder with its store, locked by this process.
 
     Attributes:
         out: The folder.
@@ -79,49 +79,51 @@ class Workbench:
         """Files of the jobs in this folder."""
         return ArtifactStore(self.database, self.settings.data_dir)
 
-    def dataset(self, upload: Upload, format_name: str, epsilon: float, delta: float | None) -> StoredDataset:
-        """The data set of this folder; kept with its lifetime budget at the first call.
+    def find_or_create_dataset(
+        self, upload: Upload, format_name: str, epsilon: float, delta: float | None
+    ) -> StoredDataset:
+        """The dataset of this folder; the first call stores it with its lifetime budget.
 
         Raises:
             InvalidInput: The folder belongs to other records.
             InvalidDelta: δ is not below 1/n.
         """
-        known = datasets.list_datasets(self.database, limit=1).items
-        if not known:
-            return self._keep(upload, format_name, epsilon, delta)
-        stored = load_dataset(Path(known[0].records_path), known[0].partition_key or b"")
-        if not _same(stored, upload):
+        existing = datasets.list_datasets(self.database, limit=1).items
+        if not existing:
+            return self._store_dataset(upload, format_name, epsilon, delta)
+        stored = load_dataset(Path(existing[0].records_path), existing[0].partition_key or b"")
+        if not _has_same_records(stored, upload):
             raise InvalidInput(f"{self.out} belongs to another data set: choose another folder for this one.")
-        return known[0]
+        return existing[0]
 
-    def job(self, dataset: StoredDataset, spec: TrainingSpec) -> Job:
-        """The job with this spec: the one there is, unless it failed, or a new one with its budget reserved.
+    def find_or_create_job(self, dataset: StoredDataset, spec: TrainingSpec) -> Job:
+        """The job with this spec: an existing one that has not failed, or a new one with its budget reserved.
 
         Raises:
             BudgetExceeded: What remains of the folder's budget does not pay for it.
             InvalidSpec: The method does not fit the data set.
         """
-        priced = quote(self.database, dataset.tenant_id, dataset.id, spec)
-        wanted = priced.spec.model_dump(mode="json")
-        there = jobs.list_jobs(self.database, limit=200).items
-        for job in there:
-            if job.spec == wanted and job.state not in (JobState.FAILED, JobState.CANCELLED):
+        price = quote(self.database, dataset.tenant_id, dataset.id, spec)
+        request = price.spec.model_dump(mode="json")
+        existing = jobs.list_jobs(self.database, limit=200).items
+        for job in existing:
+            if job.spec == request and job.state not in (JobState.FAILED, JobState.CANCELLED):
                 return job
-        self._give_up([job for job in there if not job.state.terminal], priced.cost.units, dataset.id)
+        self._cancel_unfinished([job for job in existing if not job.state.terminal], price.cost.units, dataset.id)
         return jobs.create(
             self.database,
             dataset_id=dataset.id,
-            spec=wanted,
-            plan=priced.cost.model_dump(mode="json"),
-            units=priced.cost.units,
+            spec=request,
+            plan=price.cost.model_dump(mode="json"),
+            units=price.cost.units,
             max_attempts=_MAXIMUM_ATTEMPTS,
         )
 
-    def work(self, job: Job, observe: Observer, ranks: ProcessGroup = SINGLE_PROCESS) -> Job:
-        """Do the job in this process and those it leads, from where an earlier one left it.
+    def run_job(self, job: Job, observe: Observer, process_group: ProcessGroup = SINGLE_PROCESS) -> Job:
+        """Run or resume the job in this process and those it leads.
 
         Raises:
-            ShutdownRequested: The job waits to be taken up again.
+            ShutdownRequested: The job was interrupted and can be resumed.
             RankLost: The same.
             KeyboardInterrupt: The same; the next start in this folder ends the lease, since this process may have been
                 interrupted in the middle of a transaction.
@@ -133,43 +135,44 @@ class Workbench:
             return jobs.get(self.database, job.id)
         try:
             with Heartbeat(self.database, lease):
-                return execute(self.database, self.artifacts, self.settings, lease, observe, ranks)
+                return execute(self.database, self.artifacts, self.settings, lease, observe, process_group)
         except (ShutdownRequested, RankLost):
             leases.release(self.database, lease)
             raise
 
     def deliver(self, job: Job, dataset: StoredDataset) -> dict[str, Path]:
-        """Copy what the job made into the folder, and its images as Parquet beside the NPZ.
+        """Copy the job's files into the folder, and write its images as Parquet beside the NPZ.
 
         Returns:
             Path of each file by its name.
         """
-        paths = {artifact.name: self._copied(artifact) for artifact in self.artifacts.list_artifacts(job.id)}
+        paths = {artifact.name: self._copy(artifact) for artifact in self.artifacts.list_artifacts(job.id)}
         parquet = self.out / _PARQUET
         count = TrainingSpec.model_validate(job.spec).synthetic_images
         card = json.loads(paths["card.json"].read_text(encoding="utf-8"))
-        write_prefix(paths[_STOCK], dataset.schema, card, count, "parquet", parquet)
-        key = self.out / _KEY
+        write_prefix(paths[_SYNTHETIC_ARCHIVE], dataset.schema, card, count, "parquet", parquet)
+        key = self.out / _SIGNING_KEY
         key.write_text(signing_key(self.database).public.pem, encoding="ascii")
-        for made in (parquet, key):
-            made.chmod(self.released_mode)
+        for path in (parquet, key):
+            path.chmod(self.released_mode)
         return {**paths, parquet.name: parquet, key.name: key}
 
-    def audiences(self, job: Job) -> dict[str, Audience]:
-        """For whom each delivered file is, by its name."""
-        made: dict[str, Audience] = {file.name: file.audience for file in self.artifacts.list_artifacts(job.id)}
-        return {**made, _PARQUET: made[_STOCK], _KEY: made[_STOCK]}
+    def list_audiences(self, job: Job) -> dict[str, Audience]:
+        """Audience of each delivered file, by its name."""
+        audiences: dict[str, Audience] = {file.name: file.audience for file in self.artifacts.list_artifacts(job.id)}
+        releasable = audiences[_SYNTHETIC_ARCHIVE]
+        return {**audiences, _PARQUET: releasable, _SIGNING_KEY: releasable}
 
-    def _copied(self, artifact: Artifact) -> Path:
+    def _copy(self, artifact: Artifact) -> Path:
         path = self.out / artifact.name
         path.unlink(missing_ok=True)
         shutil.copyfile(artifact.path, path)
-        # Figures for the owner are for the owner's eyes on a shared machine, too.
+        # Files for the owner stay unreadable to others on a shared machine.
         if artifact.releasable:
             path.chmod(self.released_mode)
         return path
 
-    def _keep(self, upload: Upload, format_name: str, epsilon: float, delta: float | None) -> StoredDataset:
+    def _store_dataset(self, upload: Upload, format_name: str, epsilon: float, delta: float | None) -> StoredDataset:
         folder = self.settings.data_dir / "datasets"
         # Left by a run that was killed before it was registered.
         shutil.rmtree(folder, ignore_errors=True)
@@ -190,8 +193,8 @@ class Workbench:
             delta=delta,
         )
 
-    def _give_up(self, unfinished: list[Job], units: int, dataset_id: str) -> None:
-        """Cancel earlier runs with other settings, if what they hold back pays for the new one."""
+    def _cancel_unfinished(self, unfinished: list[Job], units: int, dataset_id: str) -> None:
+        """Cancel earlier runs with other settings, if their reservations are needed and suffice for the new one."""
         with self.database.session() as session:
             account = account_summary.statement(session, dataset_id)
         if units <= account.remaining_units + account.reserved_units:
@@ -200,7 +203,7 @@ class Workbench:
 
 
 @contextmanager
-def workbench(out: Path) -> Generator[Workbench]:
+def open_local_run(out: Path) -> Generator[LocalRun]:
     """Open an output folder for this process alone.
 
     Raises:
@@ -210,23 +213,23 @@ def workbench(out: Path) -> Generator[Workbench]:
     private = out.absolute() / PRIVATE
     if not private.exists() and out.exists() and any(out.iterdir()):
         raise InvalidInput(f"{out} holds other files: choose a folder that is empty or does not exist yet.")
-    settings = embedded_settings(private)
+    settings = load_embedded_settings(private)
     out.mkdir(parents=True, exist_ok=True)
     # To stderr, and only what went wrong: progress is drawn by the caller.
     logs.configure("error")
-    with private_umask() as usual, _alone(private_folder(private) / "lock"):
+    with private_umask() as umask, _lock_folder(private_folder(private) / "lock"):
         database = start(settings)
         try:
-            # Nobody else can be at work here, so whoever holds a job is dead.
+            # The lock excludes other processes, so every lease is that of a dead one.
             later = datetime.now(UTC) + timedelta(seconds=settings.lease_seconds + 1)
             leases.expire_leases(database, now=later)
-            yield Workbench(out, settings, database, _PLAIN_FILE & ~usual)
+            yield LocalRun(out, settings, database, _PLAIN_FILE & ~umask)
         finally:
             database.dispose()
 
 
 @contextmanager
-def _alone(path: Path) -> Generator[None]:
+def _lock_folder(path: Path) -> Generator[None]:
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -235,20 +238,20 @@ def _alone(path: Path) -> Generator[None]:
         yield
 
 
-def _same(stored: Dataset, upload: Upload) -> bool:
+def _has_same_records(stored: Dataset, upload: Upload) -> bool:
     return stored.schema == upload.schema and all(
-        _equal(mine, theirs) for mine, theirs in ((stored.train, upload.train), (stored.test, upload.test))
+        _equal_splits(left, right) for left, right in ((stored.train, upload.train), (stored.test, upload.test))
     )
 
 
-def _equal(mine: Split | None, theirs: Split | None) -> bool:
-    if mine is None or theirs is None:
-        return mine is theirs
+def _equal_splits(left: Split | None, right: Split | None) -> bool:
+    if left is None or right is None:
+        return left is right
     return all(
         np.array_equal(left, right)
         for left, right in (
-            (mine.images, theirs.images),
-            (mine.labels, theirs.labels),
-            (mine.unit_ids, theirs.unit_ids),
+            (left.images, right.images),
+            (left.labels, right.labels),
+            (left.unit_ids, right.unit_ids),
         )
     )

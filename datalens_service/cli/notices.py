@@ -8,7 +8,7 @@ from typing import Protocol
 from datalens_service.cli import output
 
 
-class Noticed(Protocol):
+class NoticeLike(Protocol):
     """A notice, of the service or of a reader on this machine. Private."""
 
     @property
@@ -28,13 +28,13 @@ class Noticed(Protocol):
         """The first of them."""
 
 
-def say(notices: Iterable[Noticed]) -> None:
+def say(notices: Iterable[NoticeLike]) -> None:
     """Print notices for the person who sent the upload."""
     for notice in notices:
-        output.say(f"Notice: {line(notice)}")
+        output.say(f"Notice: {format_notice(notice)}")
 
 
-def line(notice: Noticed) -> str:
+def format_notice(notice: NoticeLike) -> str:
     """A notice as one line: how many, which, and what to do."""
     examples = ", ".join(notice.examples)
     more = ", …" if notice.count > len(notice.examples) else ""

@@ -3,48 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import typer
 
 from datalens_service.notation import decimal_number, whole_number
 
+Parsed = TypeVar("Parsed", int, float)
 
-def number(value: str | float) -> float:
-    """A number as it was typed; a default is one already.
+
+def parse_number(value: str | float) -> float:
+    """Parse a number; a default is one already.
 
     Raises:
         typer.BadParameter: It is not in plain decimal notation.
     """
-    if not isinstance(value, str):
-        return value
-    try:
-        return decimal_number(value)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    return _parse(value, decimal_number) if isinstance(value, str) else value
 
 
-def integer(value: str | int) -> int:
-    """A whole number as it was typed.
+def parse_integer(value: str | int) -> int:
+    """Parse a whole number; a default is one already.
 
     Raises:
         typer.BadParameter: It is not one in decimal digits.
     """
-    if not isinstance(value, str):
-        return value
-    try:
-        return whole_number(value)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    return _parse(value, whole_number) if isinstance(value, str) else value
 
 
-def integer_from(least: int, most: int | None = None) -> Callable[[str | int], int]:
-    """A reader of whole numbers of at least `least` and, if there is a bound, at most `most`."""
+def build_integer_parser(minimum: int, maximum: int | None = None) -> Callable[[str | int], int]:
+    """A parser for whole numbers of at least `minimum` and, if there is a bound, at most `maximum`."""
 
-    def read(value: str | int) -> int:
-        number = integer(value)
-        if number < least or (most is not None and number > most):
-            bounds = f"at least {least}" if most is None else f"between {least} and {most}"
+    def parse_bounded(value: str | int) -> int:
+        number = parse_integer(value)
+        if number < minimum or (maximum is not None and number > maximum):
+            bounds = f"at least {minimum}" if maximum is None else f"between {minimum} and {maximum}"
             raise typer.BadParameter(f"Must be {bounds}.")
         return number
 
-    return read
+    return parse_bounded
+
+
+def _parse(text: str, parser: Callable[[str], Parsed]) -> Parsed:
+    try:
+        return parser(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from datalens_service.cli.numbers import integer, integer_from, number
-from datalens_service.client.client import DEFAULT_URL
+from datalens_service.cli.numbers import build_integer_parser, parse_integer, parse_number
+from datalens_service.client import DEFAULT_URL
 
 _SPEC = "What to train"
 _SERVICE = "Which service"
@@ -19,13 +19,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 
 Epsilon = Annotated[
     float,
-    typer.Option("--epsilon", parser=number, help="ε this job may spend.", rich_help_panel=_SPEC),
+    typer.Option("--epsilon", parser=parse_number, help="ε this job may spend.", rich_help_panel=_SPEC),
 ]
 Delta = Annotated[
     float | None,
     typer.Option(
         "--delta",
-        parser=number,
+        parser=parse_number,
         help="δ; left out, min(1e-5, n^-1.1). Must be below 1/n.",
         rich_help_panel=_SPEC,
     ),
@@ -54,7 +54,7 @@ Seed = Annotated[
     int,
     typer.Option(
         "--seed",
-        parser=integer,
+        parser=parse_integer,
         help="Of training randomness; privacy noise never has a seed.",
         rich_help_panel=_SPEC,
     ),
@@ -63,7 +63,7 @@ SyntheticImages = Annotated[
     int,
     typer.Option(
         "--images",
-        parser=integer,
+        parser=parse_integer,
         help="Synthetic images packed at the end; more are free later.",
         rich_help_panel=_SPEC,
     ),
@@ -103,7 +103,7 @@ RecordsPerUnit = Annotated[
     int | None,
     typer.Option(
         "--records-per-unit",
-        parser=integer_from(1),
+        parser=build_integer_parser(1),
         help="If the data say which images belong together (an array groups, or metadata.csv): the most training "
         "images of one group, which is then the unit of protection.",
         rich_help_panel=_UNIT,
@@ -113,7 +113,7 @@ ClassesPerUnit = Annotated[
     int | None,
     typer.Option(
         "--classes-per-unit",
-        parser=integer_from(1),
+        parser=build_integer_parser(1),
         help="Most classes that one group reaches.",
         rich_help_panel=_UNIT,
     ),
@@ -150,6 +150,9 @@ Data = Annotated[
     Path,
     typer.Option("--data", help="NPZ with labelled images, or a zip of class folders.", exists=True, dir_okay=False),
 ]
+
+JobId = Annotated[str, typer.Argument(help="Id of the job, job_….")]
+DatasetId = Annotated[str, typer.Argument(help="Id of the data set, ds_….")]
 
 Url = Annotated[
     str, typer.Option("--url", envvar="DATALENS_URL", help="Address of the service.", rich_help_panel=_SERVICE)

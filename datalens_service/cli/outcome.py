@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import BaseModel, Field
 from rich.console import Group, RenderableType
 
-from api.schemas.jobs import JobPrivacy
 from datalens_service.cli import output
-from datalens_service.cli.local import Workbench
+from datalens_service.cli.local import LocalRun
 from datalens_service.evaluation import METRICS
 from datalens_service.evaluation.measures import STATUS_LABELS, written
+from datalens_service.services.job_privacy import JobPrivacy
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets.artifacts import Audience
 from datalens_service.store.datasets.datasets import StoredDataset
@@ -34,32 +34,33 @@ class Outcome(BaseModel):
     error: dict[str, Any] | None
 
 
-def outcome_of(bench: Workbench, dataset: StoredDataset, job: Job) -> Outcome:
+def build_outcome(local_run: LocalRun, dataset: StoredDataset, job: Job) -> Outcome:
     """Deliver the files of a job that succeeded, and put the rest together."""
-    files = bench.deliver(job, dataset) if job.state is JobState.SUCCEEDED else {}
+    files = local_run.deliver(job, dataset) if job.state is JobState.SUCCEEDED else {}
     measures = json.loads(files["report.json"].read_text(encoding="utf-8"))["measures"] if files else []
     return Outcome(
         job_id=job.id,
         state=job.state,
         method=job.spec["method"]["name"],
-        out=bench.out,
+        out=local_run.out,
         files=files,
-        audiences=bench.audiences(job) if files else {},
-        privacy=JobPrivacy.of(job.charged_units, PlanSummary.model_validate(job.plan)),
+        audiences=local_run.list_audiences(job) if files else {},
+        privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.plan)),
         measures=measures,
         error=job.error,
     )
 
 
-def outcome_view(outcome: Outcome) -> RenderableType:
-    """The same for people."""
+def render_outcome(outcome: Outcome) -> RenderableType:
+    """The text that a person sees."""
     if outcome.error is not None or not outcome.files:
         reason = (outcome.error or {}).get("detail", "")
-        return output.facts({"state": outcome.state.value, "why": reason, **_privacy(outcome)})
-    return Group(output.facts({**_places(outcome), **_privacy(outcome)}), "", _accuracies(outcome))
+        return output.format_facts({"state": outcome.state.value, "why": reason, **_describe_privacy(outcome)})
+    facts = {**_describe_files(outcome), **_describe_privacy(outcome)}
+    return Group(output.format_facts(facts), "", _render_metrics(outcome))
 
 
-def _places(outcome: Outcome) -> dict[str, object]:
+def _describe_files(outcome: Outcome) -> dict[str, object]:
     names = {
         "synthetic data set": ("synthetic.npz", "synthetic.parquet"),
         "sample grid": ("samples.png",),
@@ -71,22 +72,22 @@ def _places(outcome: Outcome) -> dict[str, object]:
         "journal of the account (for you)": ("account-proof.json",),
     }
     return {
-        title: "\n".join(str(outcome.files[name]) for name in wanted if name in outcome.files)
-        for title, wanted in names.items()
+        title: "\n".join(str(outcome.files[name]) for name in file_names if name in outcome.files)
+        for title, file_names in names.items()
     }
 
 
-def _privacy(outcome: Outcome) -> dict[str, object]:
+def _describe_privacy(outcome: Outcome) -> dict[str, object]:
     privacy = outcome.privacy
     return {"ε spent": f"{privacy.epsilon_spent} of {privacy.epsilon_limit}", "δ": f"{privacy.delta:g}"}
 
 
-def _accuracies(outcome: Outcome) -> RenderableType:
-    """One line per figure."""
+def _render_metrics(outcome: Outcome) -> RenderableType:
+    """One line per metric."""
     if not outcome.measures:
         return "Nothing was measured: the data set has no test split, or --no-evaluation was given."
     rows = [
         (METRICS[measure["name"]].title, written(measure["value"], measure["unit"]), STATUS_LABELS[measure["status"]])
         for measure in outcome.measures
     ]
-    return output.listing(("accuracy on real test images, and fidelity", "", ""), rows)
+    return output.format_table(("accuracy on real test images, and fidelity", "", ""), rows)

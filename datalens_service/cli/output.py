@@ -19,15 +19,15 @@ from rich.text import Text
 from datalens_service.client import ClientError
 from datalens_service.errors import DatalensError
 
-_NAMED_FILES: Final = 20
+_MAX_LISTED_FILES: Final = 20
 
-Shown = BaseModel | Mapping[str, Any]
+Result = BaseModel | Mapping[str, Any]
 
 
-def show(data: Shown, view: RenderableType, *, as_json: bool) -> None:
+def show(data: Result, view: RenderableType, *, as_json: bool) -> None:
     """Print a result: `data` as JSON for programs, or `view` for people."""
     if as_json:
-        typer.echo(_json(data))
+        typer.echo(_format_json(data))
     else:
         Console(soft_wrap=True, highlight=False).print(view)
 
@@ -40,23 +40,23 @@ def say(sentence: str) -> None:
 def show_error(problem: Mapping[str, Any], *, as_json: bool) -> None:
     """Print a problem."""
     if as_json:
-        typer.echo(_json({"error": problem}))
+        typer.echo(_format_json({"error": problem}))
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     console.print(f"[bold red]{escape(str(problem['title']))}.[/] {escape(str(problem['detail']))}")
-    named = (problem.get("bad_files") or [])[:_NAMED_FILES]
-    for file in named:
+    listed = (problem.get("bad_files") or [])[:_MAX_LISTED_FILES]
+    for file in listed:
         console.print(escape(f"  {file['name']}: {file['reason']}"))
-    if (rest := (problem.get("bad_count") or 0) - len(named)) > 0:
+    if (rest := (problem.get("bad_count") or 0) - len(listed)) > 0:
         console.print(f"  and {rest:,} more; --json names up to 1,000")
 
 
-def problem_of(error: DatalensError | ClientError) -> dict[str, Any]:
+def build_problem(error: DatalensError | ClientError) -> dict[str, Any]:
     """A problem document of an error of this process or of the service."""
     problem = {"code": error.slug, "title": error.title, "detail": error.detail}
     return {**problem, **(error.extra if isinstance(error, DatalensError) else error.problem)}
 
 
-def facts(rows: Mapping[str, object]) -> Text:
+def format_facts(rows: Mapping[str, object]) -> Text:
     """Names and values, one pair per line; the further lines of a value stand below it."""
     width = max((cell_len(name) for name in rows), default=0)
     lines = []
@@ -67,10 +67,10 @@ def facts(rows: Mapping[str, object]) -> Text:
     return Text("\n").join(lines)
 
 
-def listing(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Text:
+def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Text:
     """One line per object, never folded: ids stay whole in a pipe."""
     cells = [[str(value) for value in row] for row in (columns, *rows)]
-    widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
+    widths = [max(cell_len(row[column]) for row in cells) for column in range(len(columns))]
     lines = [
         Text("  ".join(set_cell_size(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
         for row in cells
@@ -79,6 +79,6 @@ def listing(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Text:
     return Text("\n").join(lines)
 
 
-def _json(data: Shown) -> str:
+def _format_json(data: Result) -> str:
     content = data.model_dump(mode="json", by_alias=True) if isinstance(data, BaseModel) else data
     return json.dumps(content, indent=2, ensure_ascii=False)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from datalens_service.cli import options, output
-from datalens_service.cli.numbers import integer_from
-from datalens_service.cli.specs import SpecOptions, unit_declaration
+from datalens_service.cli.numbers import build_integer_parser
+from datalens_service.cli.specs import SpecOptions, build_unit_declaration
 from datalens_service.errors import InvalidSpec
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ def plan(
     records_per_unit: options.RecordsPerUnit = None,
     classes_per_unit: options.ClassesPerUnit = None,
     top_k: Annotated[
-        int | None, typer.Option("--top-k", parser=integer_from(1), help="Without data: k of a vote.")
+        int | None, typer.Option("--top-k", parser=build_integer_parser(1), help="Without data: k of a vote.")
     ] = None,
     noise_stddev: Annotated[
         int | None,
-        typer.Option("--noise-stddev", parser=integer_from(1), help="Without data: σ of a vote sum."),
+        typer.Option("--noise-stddev", parser=build_integer_parser(1), help="Without data: σ of a vote sum."),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -43,18 +43,18 @@ def plan(
     With --top-k and --noise-stddev: how many images DataLens teachers may vote on. With --data: the whole plan of a
     method or preset on that data set.
     """
-    asked = SpecOptions(epsilon=epsilon, delta=delta, method=method, preset=preset, settings=settings or ())
+    spec_options = SpecOptions(epsilon=epsilon, delta=delta, method=method, preset=preset, settings=settings or ())
     if data is None:
-        allowance = _allowance(asked, top_k, noise_stddev)
-        output.show(allowance, output.facts(_allowance_facts(allowance)), as_json=as_json)
+        allowance = _compute_allowance(spec_options, top_k, noise_stddev)
+        output.show(allowance, output.format_facts(_describe_allowance(allowance)), as_json=as_json)
     elif top_k is not None or noise_stddev is not None:
         raise InvalidSpec("With --data, name parameters by --set, for example --set top_k=200.")
     else:
-        summary = _summary(asked, data, unit_declaration(records_per_unit, classes_per_unit, None))
-        output.show(summary, output.facts(plan_facts(summary.model_dump())), as_json=as_json)
+        summary = _price_plan(spec_options, data, build_unit_declaration(records_per_unit, classes_per_unit, None))
+        output.show(summary, output.format_facts(describe_plan(summary.model_dump())), as_json=as_json)
 
 
-def plan_facts(cost: dict[str, Any]) -> dict[str, object]:
+def describe_plan(cost: dict[str, Any]) -> dict[str, object]:
     """The lines a person reads about a plan.
 
     Args:
@@ -70,17 +70,17 @@ def plan_facts(cost: dict[str, Any]) -> dict[str, object]:
     }
 
 
-def _allowance(asked: SpecOptions, top_k: int | None, noise_stddev: int | None) -> VoteAllowance:
+def _compute_allowance(spec_options: SpecOptions, top_k: int | None, noise_stddev: int | None) -> VoteAllowance:
     from datalens_service.spec import vote_allowance
 
-    if top_k is None or noise_stddev is None or asked.delta is None:
+    if top_k is None or noise_stddev is None or spec_options.delta is None:
         raise InvalidSpec("Name --data, or --top-k, --noise-stddev and --delta.")
-    if asked.method is not None or asked.preset is not None or asked.settings:
+    if spec_options.method is not None or spec_options.preset is not None or spec_options.settings:
         raise InvalidSpec("--method, --preset and --set need --data.")
-    return vote_allowance(top_k, noise_stddev, asked.epsilon, asked.delta)
+    return vote_allowance(top_k, noise_stddev, spec_options.epsilon, spec_options.delta)
 
 
-def _allowance_facts(allowance: VoteAllowance) -> dict[str, object]:
+def _describe_allowance(allowance: VoteAllowance) -> dict[str, object]:
     return {
         "images": f"{allowance.images:,}",
         "μ": allowance.mu,
@@ -89,8 +89,8 @@ def _allowance_facts(allowance: VoteAllowance) -> dict[str, object]:
     }
 
 
-def _summary(asked: SpecOptions, data: Path, units: UnitDeclaration | None) -> PlanSummary:
+def _price_plan(spec_options: SpecOptions, data: Path, units: UnitDeclaration | None) -> PlanSummary:
     from datalens_service.data import read_upload
 
     schema = read_upload(data, units=units).schema
-    return asked.spec(schema).price(schema)
+    return spec_options.build_spec(schema).price(schema)

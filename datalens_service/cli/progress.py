@@ -44,7 +44,7 @@ class PhaseBars:
         self._progress.stop()
 
     def observe(self, phase: str, value: int, maximum: int, epsilon: float | None = None) -> None:
-        """Draw how far a phase is, and what was spent by then."""
+        """Show the progress of a phase, and the ε spent so far."""
         if phase not in self._tasks:
             self._tasks[phase] = self._progress.add_task(phase, total=maximum, spent="")
         spent = "" if epsilon is None else f"ε {epsilon}"
@@ -76,7 +76,7 @@ class UploadBar:
             say(f"To go on where it stopped, repeat the command with --resume {self._upload}")
 
     def observe(self, upload: str, value: int, maximum: int) -> None:
-        """Draw how many bytes are there."""
+        """Show how many bytes are stored."""
         if not self._upload:
             self._progress.add_task("upload", total=maximum)
         self._upload, self._complete = upload, value == maximum

@@ -17,15 +17,18 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.exits import ExitCode
-from datalens_service.cli.numbers import integer_from
+from datalens_service.cli.numbers import build_integer_parser
 from datalens_service.cli.service import KEY_FILE
-from datalens_service.cli.settings import service_settings
+from datalens_service.cli.settings import load_service_settings
 from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
     import uvicorn
 
     from datalens_service.settings import Settings
+
+APPLICATION: Final = "api.main:create_app"
+"""Factory of the web application, as one would name it to uvicorn; the command line imports nothing of the API."""
 
 _STOP_SECONDS: Final = 60.0
 """Longer than the supervisor waits for a job to give itself back."""
@@ -41,7 +44,7 @@ def serve(
         int | None,
         typer.Option(
             "--port",
-            parser=integer_from(1, 65535),
+            parser=build_integer_parser(1, 65535),
             help="Port to listen on; left out, DATALENS_PORT or 8000.",
         ),
     ] = None,
@@ -53,19 +56,20 @@ def serve(
     The first start makes an API key, prints it once, and leaves it in the data folder for commands on this machine.
     Everything else is set by environment variables DATALENS_…, see docs/operations.md. Logs go to stderr.
     """
-    settings = service_settings(data_dir, host, port)
-    with _listening(settings) as listener:
-        key = _first_key(settings)
-        place = _described(settings, key)
-        server = _server(settings, lambda: output.show(place, output.facts(_lines(place)), as_json=as_json))
-        with _supervised(settings, server) as supervisor:
+    settings = load_service_settings(data_dir, host, port)
+    with _open_listener(settings) as listener:
+        key = _create_first_key(settings)
+        service = _describe_service(settings, key)
+        facts = output.format_facts(_label_facts(service))
+        server = _build_server(settings, lambda: output.show(service, facts, as_json=as_json))
+        with _run_supervisor(settings, server) as supervisor:
             _run(server, listener)
     if not server.started or (supervisor is not None and supervisor.died):
         raise typer.Exit(ExitCode.UNREACHABLE)
 
 
 @contextmanager
-def _listening(settings: Settings) -> Generator[socket.socket]:
+def _open_listener(settings: Settings) -> Generator[socket.socket]:
     """The port, taken before anything is started or written."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
@@ -80,8 +84,8 @@ def _listening(settings: Settings) -> Generator[socket.socket]:
         yield listener
 
 
-def _first_key(settings: Settings) -> str | None:
-    """Migrate and audit the database; if there is no usable key yet, make one and keep it beside the records."""
+def _create_first_key(settings: Settings) -> str | None:
+    """Migrate and check the database; if it has no usable key, create one and store it beside the records."""
     from datalens_service.services.startup import start
     from datalens_service.store.access import keys
 
@@ -89,9 +93,9 @@ def _first_key(settings: Settings) -> str | None:
     try:
         if keys.any_key(database):
             return None
-        _, plain = keys.create(database, "first")
-        _write_secret(settings.data_dir / KEY_FILE, plain)
-        return plain
+        _, secret = keys.create(database, "first")
+        _write_secret(settings.data_dir / KEY_FILE, secret)
+        return secret
     finally:
         database.dispose()
 
@@ -103,7 +107,7 @@ def _write_secret(path: Path, text: str) -> None:
         file.write(text + "\n")
 
 
-def _described(settings: Settings, key: str | None) -> dict[str, Any]:
+def _describe_service(settings: Settings, key: str | None) -> dict[str, Any]:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     url = f"http://{host}:{settings.port}"
     return {
@@ -116,28 +120,27 @@ def _described(settings: Settings, key: str | None) -> dict[str, Any]:
     }
 
 
-def _lines(place: dict[str, Any]) -> dict[str, object]:
+def _label_facts(service: dict[str, Any]) -> dict[str, object]:
     lines: dict[str, object] = {
-        "DataLens Service": place["url"],
-        "API description": place["docs"],
-        "data": place["data_dir"],
-        "jobs run by": "this process tree" if place["executor"] == "local" else "Celery workers",
+        "DataLens Service": service["url"],
+        "API description": service["docs"],
+        "data": service["data_dir"],
+        "jobs run by": "this process tree" if service["executor"] == "local" else "Celery workers",
     }
-    if place["api_key"] is not None:
-        lines["API key"] = place["api_key"]
-        lines["shown once, also in"] = place["api_key_file"]
+    if service["api_key"] is not None:
+        lines["API key"] = service["api_key"]
+        lines["shown once, also in"] = service["api_key_file"]
     return lines
 
 
-def _server(settings: Settings, announce: Callable[[], None]) -> uvicorn.Server:
+def _build_server(settings: Settings, announce: Callable[[], None]) -> uvicorn.Server:
     import uvicorn
+    from uvicorn.importer import import_from_string
 
-    from api.main import create_app
-
-    application = create_app(settings)
+    application = import_from_string(APPLICATION)(settings)
 
     class Server(uvicorn.Server):
-        """Says where it is once it answers."""
+        """Announces its address once it answers."""
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
@@ -145,7 +148,7 @@ def _server(settings: Settings, announce: Callable[[], None]) -> uvicorn.Server:
                 announce()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            """Streams of events would keep their connections open for hours."""
+            """Event streams would keep their connections open for hours: end them first."""
             application.state.stopping.set()
             await super().shutdown(sockets)
 
@@ -165,7 +168,7 @@ def _run(server: uvicorn.Server, listener: socket.socket) -> None:
 
 
 @contextmanager
-def _supervised(settings: Settings, server: uvicorn.Server) -> Generator[_Supervisor | None]:
+def _run_supervisor(settings: Settings, server: uvicorn.Server) -> Generator[_Supervisor | None]:
     """The supervisor beside the API; none where Celery workers run the jobs."""
     if settings.executor != "local":
         yield None

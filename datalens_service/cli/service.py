@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from datalens_service.cli.options import DEFAULT_DATA_DIR
-from datalens_service.client import Client
-from datalens_service.client.transport import is_loopback
+from datalens_service.client import Client, is_loopback
 
 KEY_FILE: Final = "api-key"
 """Name of the file in data_dir in which `datalens serve` leaves its first key, readable by its user only.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datalens_service.settings import Settings
 
 
-def service_settings(data_dir: Path, host: str | None = None, port: int | None = None) -> Settings:
+def load_service_settings(data_dir: Path, host: str | None = None, port: int | None = None) -> Settings:
     """The environment's settings, with what the command line says instead.
 
     Raises:
@@ -23,12 +23,12 @@ def service_settings(data_dir: Path, host: str | None = None, port: int | None =
     """
     from datalens_service.settings import Settings
 
-    with _named():
+    with _convert_validation_errors():
         environment = Settings()
         return Settings(data_dir=data_dir, host=host or environment.host, port=port or environment.port)
 
 
-def embedded_settings(data_dir: Path) -> Settings:
+def load_embedded_settings(data_dir: Path) -> Settings:
     """A store of its own in `data_dir`, whatever service the environment describes.
 
     Raises:
@@ -36,15 +36,15 @@ def embedded_settings(data_dir: Path) -> Settings:
     """
     from datalens_service.settings import EmbeddedSettings
 
-    with _named():
+    with _convert_validation_errors():
         return EmbeddedSettings(data_dir=data_dir, database_url="", ledger_log=None, executor="local", broker_url=None)
 
 
 @contextmanager
-def _named() -> Generator[None]:
+def _convert_validation_errors() -> Generator[None]:
     try:
         yield
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = "".join(f"DATALENS_{part}: ".upper() for part in first["loc"])
-        raise InvalidInput(f"{place}{first['msg'].removeprefix('Value error, ')}") from error
+        location = "".join(f"DATALENS_{part}: ".upper() for part in first["loc"])
+        raise InvalidInput(f"{location}{first['msg'].removeprefix('Value error, ')}") from error

@@ -47,7 +47,7 @@ class SpecOptions:
     evaluate: bool = True
     device: str = "auto"
 
-    def spec(self, schema: Schema) -> TrainingSpec:
+    def build_spec(self, schema: Schema) -> TrainingSpec:
         """The training request for a data set with this public schema.
 
         Raises:
@@ -57,8 +57,8 @@ class SpecOptions:
 
         from datalens_service.spec import TrainingSpec
 
-        wanted: dict[str, Any] = {
-            "method": self._method(schema),
+        request: dict[str, Any] = {
+            "method": self._build_method(schema),
             "epsilon": self.epsilon,
             "delta": self.delta,
             "seed": self.seed,
@@ -66,25 +66,25 @@ class SpecOptions:
             "evaluation": {"enabled": self.evaluate},
             "device": self.device,
         }
-        for setting in _each_once(self.settings):
-            _assign(wanted if setting.startswith(_EVALUATION) else wanted["method"], setting)
+        for setting in _check_unique(self.settings):
+            _assign(request if setting.startswith(_EVALUATION) else request["method"], setting)
         try:
-            return TrainingSpec.model_validate(wanted)
+            return TrainingSpec.model_validate(request)
         except ValidationError as error:
-            raise InvalidSpec(_sentence(error)) from error
+            raise InvalidSpec(_format_error(error)) from error
 
-    def _method(self, schema: Schema) -> dict[str, Any]:
+    def _build_method(self, schema: Schema) -> dict[str, Any]:
         if self.method is not None and self.preset is not None:
             raise InvalidSpec("Name a method or a preset, not both: a preset names its method.")
-        return {"name": self.method} if self.method is not None else self._preset(schema)
+        return {"name": self.method} if self.method is not None else self._load_preset(schema)
 
-    def _preset(self, schema: Schema) -> dict[str, Any]:
+    def _load_preset(self, schema: Schema) -> dict[str, Any]:
         from datalens_service.presets import preset
 
         return preset(self.preset or DEFAULT_PRESET, schema, self.epsilon).model_dump(mode="json")
 
 
-def unit_declaration(records: int | None, classes: int | None, name: str | None) -> UnitDeclaration | None:
+def build_unit_declaration(records: int | None, classes: int | None, name: str | None) -> UnitDeclaration | None:
     """What the command line says one privacy unit is; None: every record is one.
 
     Raises:
@@ -101,10 +101,10 @@ def unit_declaration(records: int | None, classes: int | None, name: str | None)
     try:
         return UnitDeclaration(name=name or "group", records=records, classes=classes)
     except ValidationError as error:
-        raise InvalidSpec(_sentence(error)) from error
+        raise InvalidSpec(_format_error(error)) from error
 
 
-def class_names(text: str | None) -> tuple[str, ...] | None:
+def parse_class_names(text: str | None) -> tuple[str, ...] | None:
     """Names between commas; None if nothing was said."""
     return tuple(name.strip() for name in text.split(",")) if text else None
 
@@ -117,18 +117,18 @@ def _assign(parameters: dict[str, Any], setting: str) -> None:
     *path, last = key.split(".")
     for name in path:
         inner = parameters.get(name)
-        parameters[name] = parameters = _opened(inner)
-    parameters[last] = _value(text)
+        parameters[name] = parameters = _open_group(inner)
+    parameters[last] = _parse_value(text)
 
 
-def _opened(inner: Any) -> dict[str, Any]:
+def _open_group(inner: Any) -> dict[str, Any]:
     """A group of parameters to write into: a named one by its name, a missing one empty."""
     if isinstance(inner, str):
         return {"name": inner}
     return dict(inner) if isinstance(inner, dict) else {}
 
 
-def _each_once(settings: Sequence[str]) -> Sequence[str]:
+def _check_unique(settings: Sequence[str]) -> Sequence[str]:
     keys = [setting.partition("=")[0] for setting in settings]
     for key in keys:
         if keys.count(key) > 1:
@@ -136,7 +136,7 @@ def _each_once(settings: Sequence[str]) -> Sequence[str]:
     return settings
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return json_value(text)
     except RefusedMember as refused:
@@ -145,9 +145,9 @@ def _value(text: str) -> Any:
         return text
 
 
-def _sentence(error: ValidationError) -> str:
-    """The first complaint, with the place it is about."""
+def _format_error(error: ValidationError) -> str:
+    """The first complaint, with the location it is about."""
     first = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
+    location = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ").rstrip(".")
-    return f"{place}: {message}." if place else f"{message}."
+    return f"{location}: {message}." if location else f"{message}."

@@ -1,4 +1,4 @@
-"""`datalens tenants`: houses of their own within the service whose data folder lies on this machine."""
+"""`datalens tenants`: tenants of a service with its data folder on this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from datalens_service.cli import options, output
-from datalens_service.cli.keys import database_of
+from datalens_service.cli.keys import open_database
 
 if TYPE_CHECKING:
     from datalens_service.store.access.tenants import Tenant
@@ -24,8 +24,8 @@ def create(
     """Make a tenant. It has no keys yet: `datalens keys create --tenant NAME`."""
     from datalens_service.store.access import tenants
 
-    with database_of(data_dir) as database:
-        tenant = _public(tenants.create(database, name))
+    with open_database(data_dir) as database:
+        tenant = _describe_tenant(tenants.create(database, name))
     output.show(tenant, tenant["id"], as_json=as_json)
 
 
@@ -34,12 +34,12 @@ def list_(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: options
     """List tenants."""
     from datalens_service.store.access import tenants
 
-    with database_of(data_dir) as database:
-        found = [_public(tenant) for tenant in tenants.list_tenants(database)]
+    with open_database(data_dir) as database:
+        items = [_describe_tenant(tenant) for tenant in tenants.list_tenants(database)]
     columns = ("id", "name", "created_at")
-    rows = [[item[column] for column in columns] for item in found]
-    output.show({"items": found}, output.listing(columns, rows), as_json=as_json)
+    rows = [[item[column] for column in columns] for item in items]
+    output.show({"items": items}, output.format_table(columns, rows), as_json=as_json)
 
 
-def _public(tenant: Tenant) -> dict[str, Any]:
+def _describe_tenant(tenant: Tenant) -> dict[str, Any]:
     return {"id": tenant.id, "name": tenant.name, "created_at": tenant.created_at.isoformat()}

@@ -9,12 +9,12 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.exits import ExitCode
-from datalens_service.cli.settings import embedded_settings
-from datalens_service.cli.specs import SpecOptions, class_names, unit_declaration
+from datalens_service.cli.settings import load_embedded_settings
+from datalens_service.cli.specs import SpecOptions, build_unit_declaration, parse_class_names
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group
 
 if TYPE_CHECKING:
-    from datalens_service.cli.local import Workbench
+    from datalens_service.cli.local import LocalRun
     from datalens_service.cli.progress import PhaseBars
     from datalens_service.data.readers.base import Upload
     from datalens_service.store.datasets.datasets import StoredDataset
@@ -61,68 +61,70 @@ def train(
     from datalens_service.data import detect, read_with_notices
     from datalens_service.data.readers.base import with_public_test
 
-    units = unit_declaration(records_per_unit, classes_per_unit, unit)
-    asked = SpecOptions(epsilon, delta, method, preset, settings or (), seed, synthetic_images, evaluate, device.value)
-    upload, noticed = read_with_notices(data, class_names=class_names(classes), units=units)
+    units = build_unit_declaration(records_per_unit, classes_per_unit, unit)
+    spec_options = SpecOptions(
+        epsilon, delta, method, preset, settings or (), seed, synthetic_images, evaluate, device.value
+    )
+    upload, upload_notices = read_with_notices(data, class_names=parse_class_names(classes), units=units)
     if public_test:
         upload = with_public_test(upload)
-    with join_process_group(embedded_settings(out).rank_timeout_seconds) as ranks:
-        if ranks.rank:
-            _assist(ranks, upload)
+    with join_process_group(load_embedded_settings(out).rank_timeout_seconds) as process_group:
+        if process_group.rank:
+            _follow_leader(process_group, upload)
         else:
-            notices.say(noticed)
-            train_upload(upload, detect(data), asked, out, as_json=as_json, ranks=ranks)
+            notices.say(upload_notices)
+            train_upload(upload, detect(data), spec_options, out, as_json=as_json, process_group=process_group)
 
 
 def train_upload(
     upload: Upload,
     format_name: str,
-    asked: SpecOptions,
+    spec_options: SpecOptions,
     out: Path,
     *,
     as_json: bool,
-    ranks: ProcessGroup = SINGLE_PROCESS,
+    process_group: ProcessGroup = SINGLE_PROCESS,
 ) -> None:
     """Train in an output folder, with a progress bar, and show what there is afterwards.
 
     Args:
         upload: What was read.
         format_name: Of which format.
-        asked: What to train.
+        spec_options: What to train.
         out: The folder.
         as_json: How to show the outcome.
-        ranks: Processes that share the teachers, of which this one leads.
+        process_group: Processes that share the teachers, of which this one leads.
 
     Raises:
         InvalidSpec: The request does not fit the data set.
         BudgetExceeded: The folder's budget does not pay for it.
         typer.Exit: 1, the job failed; 130, it was interrupted.
     """
-    from datalens_service.cli.local import workbench
-    from datalens_service.cli.outcome import outcome_of, outcome_view
+    from datalens_service.cli.local import open_local_run
+    from datalens_service.cli.outcome import build_outcome, render_outcome
 
-    spec = asked.spec(upload.schema)
+    spec = spec_options.build_spec(upload.schema)
     # Refused before a folder is made and records are copied.
     spec.plan(upload.schema)
-    with workbench(out) as bench:
-        dataset = bench.dataset(upload, format_name, spec.epsilon, spec.delta)
-        job = bench.job(dataset, spec)
+    with open_local_run(out) as local_run:
+        dataset = local_run.find_or_create_dataset(upload, format_name, spec.epsilon, spec.delta)
+        job = local_run.find_or_create_job(dataset, spec)
         if job.state.terminal:
             output.say(f"This run has ended before; nothing was spent again. Its results are in {out}.")
-        job = _work(bench, dataset, job, ranks)
-        outcome = outcome_of(bench, dataset, job)
-    output.show(outcome, outcome_view(outcome), as_json=as_json)
+        job = _run_job(local_run, dataset, job, process_group)
+        outcome = build_outcome(local_run, dataset, job)
+    output.show(outcome, render_outcome(outcome), as_json=as_json)
     if outcome.error is not None:
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
-def _work(bench: Workbench, dataset: StoredDataset, job: Job, ranks: ProcessGroup) -> Job:
+def _run_job(local_run: LocalRun, dataset: StoredDataset, job: Job, process_group: ProcessGroup) -> Job:
     from datalens_service.cli.interruption import Interruption
     from datalens_service.cli.progress import PhaseBars
     from workers.job.observer import ShutdownRequested
 
     bars, interruption = PhaseBars(), Interruption()
-    delivery = _EarlyDelivery(bench, dataset, job, bars)
+    delivery = _EarlyDelivery(local_run, dataset, job, bars)
 
     def observe(phase: str, value: int, maximum: int) -> None:
         bars.observe(phase, value, maximum)
@@ -131,7 +133,7 @@ def _work(bench: Workbench, dataset: StoredDataset, job: Job, ranks: ProcessGrou
 
     try:
         with bars, interruption:
-            return bench.work(job, observe, ranks)
+            return local_run.run_job(job, observe, process_group)
     except ShutdownRequested:
         output.say("Stopped. The same command goes on from here and pays for nothing again.")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -140,8 +142,8 @@ def _work(bench: Workbench, dataset: StoredDataset, job: Job, ranks: ProcessGrou
 class _EarlyDelivery:
     """Puts what a run has released into its folder as soon as it is being measured, once."""
 
-    def __init__(self, bench: Workbench, dataset: StoredDataset, job: Job, bars: PhaseBars) -> None:
-        self._bench = bench
+    def __init__(self, local_run: LocalRun, dataset: StoredDataset, job: Job, bars: PhaseBars) -> None:
+        self._local_run = local_run
         self._dataset = dataset
         self._job = job
         self._bars = bars
@@ -151,12 +153,12 @@ class _EarlyDelivery:
         from workers.job.run_evaluation import PHASE
 
         if phase == PHASE and not self._delivered:
-            self._bench.deliver(self._job, self._dataset)
+            self._local_run.deliver(self._job, self._dataset)
             self._delivered = True
-            self._bars.note(f"The synthetic images are ready in {self._bench.out}; they are still being measured.")
+            self._bars.note(f"The synthetic images are ready in {self._local_run.out}; they are still being measured.")
 
 
-def _assist(ranks: ProcessGroup, upload: Upload) -> None:
+def _follow_leader(process_group: ProcessGroup, upload: Upload) -> None:
     from datalens_service.methods.datalens.distributed import run_follower
 
-    run_follower(ranks, upload)
+    run_follower(process_group, upload)

@@ -40,25 +40,26 @@ def verify(
     from datalens_service.signatures import public_key
 
     verdict = verify_path(proof, None if key is None else public_key(key))
-    output.show(verdict, _view(verdict), as_json=as_json)
+    output.show(verdict, _render_verdict(verdict), as_json=as_json)
     if not verdict.holds:
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
-def _view(verdict: Verdict) -> Text:
+def _render_verdict(verdict: Verdict) -> Text:
     width = max(len(line.check) for line in verdict.lines)
-    checked = [f"{line.status:13}  {line.check:{width}}  {line.finding}".rstrip() for line in verdict.lines]
-    summary = f"Do not rely on it. {verdict.contradiction}" if verdict.contradiction else _summary(verdict)
-    cannot = [f"  {sentence}" for sentence in verdict.not_verified]
-    given = f"Given: {verdict.given}."
-    return Text("\n".join(map(_printable, [given, "", *checked, "", summary, "", "Not verified:", *cannot])))
+    checks = [f"{line.status:13}  {line.check:{width}}  {line.finding}".rstrip() for line in verdict.lines]
+    summary = f"Do not rely on it. {verdict.contradiction}" if verdict.contradiction else _summarize(verdict)
+    not_verified = [f"  {sentence}" for sentence in verdict.not_verified]
+    origin = f"Given: {verdict.given}."
+    lines = [origin, "", *checks, "", summary, "", "Not verified:", *not_verified]
+    return Text("\n".join(map(_replace_control_characters, lines)))
 
 
-def _summary(verdict: Verdict) -> str:
+def _summarize(verdict: Verdict) -> str:
     unsigned = any(line.status == "not checked" for line in verdict.lines)
     return "What was checked holds; it is not signed." if unsigned else "Everything above holds."
 
 
-def _printable(line: str) -> str:
-    """A proof may come from anybody: no control sequence of it reaches the terminal."""
+def _replace_control_characters(line: str) -> str:
+    """A proof may come from anybody: none of its control sequences may reach the terminal."""
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)

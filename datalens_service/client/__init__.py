@@ -1,4 +1,5 @@
-"""A small typed client of the REST API: no torch, no database, nothing but HTTP.
+"""A small typed client of the REST API: no torch, no database, nothing but HTTP (httpx2, the maintained
+continuation of HTTPX: https://github.com/pydantic/httpx2).
 
     with Client("http://127.0.0.1:8000", api_key) as client:
         dataset = client.upload_dataset(Path("digits.npz"), epsilon=2.0)
@@ -11,11 +12,13 @@
 problem document (RFC 9457), the request and its id in the service's log.
 """
 
-from datalens_service.client.async_client import AsyncClient
-from datalens_service.client.calls import Audience, Format
-from datalens_service.client.client import Client
-from datalens_service.client.handles import AsyncLiveJob, LiveJob
-from datalens_service.client.replies import (
+from datalens_service.client._async.client import AsyncClient
+from datalens_service.client._async.jobs import AsyncJobHandle
+from datalens_service.client._sync.client import Client
+from datalens_service.client._sync.jobs import JobHandle
+from datalens_service.client.address import DEFAULT_URL, is_loopback
+from datalens_service.client.errors import ClientError, ServiceUnreachable
+from datalens_service.client.models import (
     BadFile,
     Budget,
     Cost,
@@ -32,11 +35,12 @@ from datalens_service.client.replies import (
     UploadInfo,
     ValidationInfo,
 )
-from datalens_service.client.transport import ClientError, ServiceUnreachable
+from datalens_service.client.requests import Audience, Format
 
 __all__ = [
+    "DEFAULT_URL",
     "AsyncClient",
-    "AsyncLiveJob",
+    "AsyncJobHandle",
     "Audience",
     "BadFile",
     "Budget",
@@ -49,8 +53,8 @@ __all__ = [
     "Format",
     "ImageSchema",
     "Job",
+    "JobHandle",
     "Joined",
-    "LiveJob",
     "NoticeInfo",
     "PlanInfo",
     "Receipt",
@@ -58,4 +62,5 @@ __all__ = [
     "UploadInfo",
     "UploadedDataset",
     "ValidationInfo",
+    "is_loopback",
 ]

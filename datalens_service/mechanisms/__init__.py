@@ -2,38 +2,48 @@
 
 from datalens_service.mechanisms.accuracy import AccuracyCount
 from datalens_service.mechanisms.base import Account, Mechanism
-from datalens_service.mechanisms.count_sketch import CountSketch
+from datalens_service.mechanisms.count_sketch import CountSketch, CountSketchParameters
 from datalens_service.mechanisms.cross_product import CrossProductSum
 from datalens_service.mechanisms.gradient_sum import GradientChunk, GradientSum
-from datalens_service.mechanisms.klevel import KLevel
+from datalens_service.mechanisms.klevel import KLevel, KLevelParameters
 from datalens_service.mechanisms.moments import BoundedSum, OuterProductSum, VectorSum
-from datalens_service.mechanisms.topagg import TopAgg
-from datalens_service.mechanisms.votes import DistributedGradients, PartialGradients, Threshold, VoteMechanism
+from datalens_service.mechanisms.topagg import TopAgg, TopAggParameters
+from datalens_service.mechanisms.votes import (
+    DistributedGradients,
+    PartialGradients,
+    Threshold,
+    VoteMechanism,
+    VoteParameters,
+)
 
 AnyMechanism = (
     TopAgg | KLevel | CountSketch | VectorSum | OuterProductSum | CrossProductSum | GradientSum | AccuracyCount
 )
 
-VOTES: dict[str, type[VoteMechanism]] = {"topagg": TopAgg, "klevel": KLevel, "count_sketch": CountSketch}
-"""Ways to vote, by the name a method's parameters use."""
+AnyVotes = TopAggParameters | KLevelParameters | CountSketchParameters
+"""Ways to vote, with the parameters that each has; told apart by `name`."""
 
 __all__ = [
-    "VOTES",
     "Account",
     "AccuracyCount",
     "AnyMechanism",
+    "AnyVotes",
     "BoundedSum",
     "CountSketch",
+    "CountSketchParameters",
     "CrossProductSum",
     "DistributedGradients",
     "GradientChunk",
     "GradientSum",
     "KLevel",
+    "KLevelParameters",
     "Mechanism",
     "OuterProductSum",
     "PartialGradients",
     "Threshold",
     "TopAgg",
+    "TopAggParameters",
     "VectorSum",
     "VoteMechanism",
+    "VoteParameters",
 ]

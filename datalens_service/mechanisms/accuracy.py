@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from datalens_service.mechanisms.base import Integers, Mechanism
+from datalens_service.mechanisms.base import Example, Integers, Mechanism
 from datalens_service.privacy.accounting import NeighboringRelation
 
 DEFAULT_NOISE_STDDEV = 100
@@ -46,6 +46,14 @@ class AccuracyCount(Mechanism[Answers, float]):
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
         """See the class."""
         return Fraction(1)
+
+    @classmethod
+    def example_contributions(cls) -> Example:
+        """A unit of two records, labelled correctly, and none."""
+        # No label is right for an image that is not finite.
+        answers = Answers(np.array([True, True, False]), np.array([0, 0, 1]))
+        one, none = (Answers(answers.right[:records], answers.units[:records]) for records in (2, 0))
+        return Example(cls(num_units=3, noise_stddev=100), one, none, answers)
 
     def queries_per_unit(self, relation: NeighboringRelation) -> int:
         """A release is one query."""

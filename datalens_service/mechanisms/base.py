@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Generic, Protocol, TypeVar, final
 
@@ -42,6 +43,25 @@ class Account(Protocol):
         """Keep the noisy sum durably under `step`; at most one is ever accepted."""
 
 
+@dataclass(frozen=True)
+class Example:
+    """A small mechanism with two neighboring inputs; the contract tests and the privacy gate try every one.
+
+    Attributes:
+        mechanism: With small public parameters.
+        contributions: What `exact_sum` takes.
+        neighbor: The same with one unit emptied, so that the sums lie as far apart as any.
+        not_finite: The first with more units, whose numbers are not finite; its sum must be the same.
+        tightness: Part of the declared sensitivity that they reach at least; less than 1 where rounding is allowed for.
+    """
+
+    mechanism: Mechanism[Any, Any]
+    contributions: Any
+    neighbor: Any
+    not_finite: Any
+    tightness: Fraction = Fraction(1)
+
+
 class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
     """A Gaussian release of an integer sum.
 
@@ -73,6 +93,11 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
             records_per_unit: Largest number of records of one unit.
             classes_per_unit: Largest number of classes that records of one unit belong to.
         """
+
+    @classmethod
+    @abstractmethod
+    def example_contributions(cls) -> Example:
+        """Neighbors that attain the sensitivity; there is no default."""
 
     @abstractmethod
     def exact_sum(self, contributions: Contributions) -> Integers:

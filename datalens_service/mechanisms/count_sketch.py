@@ -6,7 +6,7 @@ post-processing. Claim, proof and tests: docs/mechanisms/count_sketch.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ from pydantic import Field, model_validator
 
 from datalens_service.mechanisms.base import Integers
 from datalens_service.mechanisms.topagg import sign_votes
-from datalens_service.mechanisms.votes import Directions, VoteMechanism
+from datalens_service.mechanisms.votes import Directions, TopKParameters, VoteMechanism, VoteParameters
+from datalens_service.strict import Integer
 
 if TYPE_CHECKING:
     import torch
@@ -47,6 +48,11 @@ class CountSketch(VoteMechanism):
         if self.top_k > self.dimensions:
             raise ValueError("top_k must not exceed dimensions.")
         return self
+
+    @classmethod
+    def example_parameters(cls) -> VoteParameters:
+        """Few enough that all of them vote."""
+        return CountSketchParameters(top_k=4, rows=5, columns=512)
 
     def label(self) -> str:
         """Name of the release in the ledger."""
@@ -95,6 +101,16 @@ class CountSketch(VoteMechanism):
         columns = draw.integers(self.columns, size=(self.rows, self.dimensions))
         signs = 2 * draw.integers(2, size=(self.rows, self.dimensions), dtype=np.int8) - 1
         return _Hashes(columns * self.rows + np.arange(self.rows)[:, None], signs)
+
+
+class CountSketchParameters(TopKParameters):
+    """Votes of FetchSGD."""
+
+    mechanism: ClassVar[type[VoteMechanism]] = CountSketch
+
+    name: Literal["count_sketch"] = "count_sketch"
+    rows: Integer = Field(default=5, ge=1, le=64, description="Independent hash functions.")
+    columns: Integer = Field(default=200, ge=1, description="Cells of one hash function.")
 
 
 def _truncate(tables: torch.Tensor, bound_squared: int) -> torch.Tensor:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from datalens_service.mechanisms.base import Integers, Mechanism
+from datalens_service.mechanisms.base import Example, Integers, Mechanism
 from datalens_service.mechanisms.moments import position_in_unit
 from datalens_service.privacy.accounting import NeighboringRelation
 
@@ -55,6 +55,15 @@ class CrossProductSum(Mechanism[OuterProductFactors, NDArray[np.float64]]):
     def label(self) -> str:
         """Name of the release in the ledger."""
         return "classifier.gradient"
+
+    @classmethod
+    def example_contributions(cls) -> Example:
+        """A record whose factors are too long, and none."""
+        left = np.array([[7.0, 0.0], [np.nan, 0.0], [0.0, np.inf]])
+        right, units = np.full((3, 3), 7.0), np.arange(3)
+        one, none, factors = (OuterProductFactors(left[:n], right[:n], units[:n]) for n in (1, 0, 3))
+        mechanism = cls(left_dimensions=2, right_dimensions=3, noise_stddev=10_000_000)
+        return Example(mechanism, one, none, factors, Fraction(99, 100))
 
     def radius(self, dimensions: int) -> int:
         """Integer L2 bound of a vector on the grid: rounding moves it by at most √d/2."""

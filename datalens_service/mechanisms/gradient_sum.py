@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from datalens_service.errors import InvalidInput
-from datalens_service.mechanisms.base import Integers, Mechanism
+from datalens_service.mechanisms.base import Example, Integers, Mechanism
 from datalens_service.privacy.accounting import NeighboringRelation
 
 if TYPE_CHECKING:
@@ -59,6 +59,16 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
     def label(self) -> str:
         """Name of the release in the ledger."""
         return "network.gradient"
+
+    @classmethod
+    def example_contributions(cls) -> Example:
+        """A gradient that is too long, and none."""
+        import torch
+
+        rows = torch.tensor([[7.0, 0.0, 0.0], [torch.nan, 0.0, 0.0], [0.0, torch.inf, 0.0]])
+        one, none, chunk = (GradientChunk(rows[:count], torch.arange(count)) for count in (1, 0, 3))
+        mechanism = cls(dimensions=3, clip_norm=0.5, noise_stddev=400_000)
+        return Example(mechanism, [one], [none], [chunk], Fraction(99, 100))
 
     def queries_per_unit(self, relation: NeighboringRelation) -> int:
         """A release is one query."""

@@ -7,7 +7,7 @@ coordinate. Claim, proof and tests: docs/mechanisms/klevel.md.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, ClassVar, Literal, final
 
 import numpy as np
 import scipy.fft
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from datalens_service.mechanisms.base import Integers
-from datalens_service.mechanisms.votes import Directions, VoteMechanism, clip_and_sanitize
+from datalens_service.mechanisms.votes import Directions, VoteMechanism, VoteParameters, clip_and_sanitize
+from datalens_service.strict import Integer
 
 if TYPE_CHECKING:
     import torch
@@ -43,6 +44,11 @@ class KLevel(VoteMechanism):
         if self._longest_unrounded() <= 0:
             raise ValueError(f"row_norm_squared must exceed dimensions + 8·√row_norm_squared ({self.dimensions} + …).")
         return self
+
+    @classmethod
+    def example_parameters(cls) -> VoteParameters:
+        """Few enough that all of them vote."""
+        return KLevelParameters(levels=2)
 
     def label(self) -> str:
         """Name of the release in the ledger."""
@@ -106,6 +112,15 @@ class KLevel(VoteMechanism):
         longest = math.sqrt(self._longest_unrounded()) / (self.levels - 1)
         lengths = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
         return rows.mul_(longest / lengths.clamp_min(longest))
+
+
+class KLevelParameters(VoteParameters):
+    """Votes of D2P-Fed."""
+
+    mechanism: ClassVar[type[VoteMechanism]] = KLevel
+
+    name: Literal["klevel"] = "klevel"
+    levels: Integer = Field(default=16, ge=2, le=4096, description="K: values a rotated coordinate is rounded to.")
 
 
 def _cosine_transform(rows: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from datalens_service.mechanisms.base import Integers, Mechanism
+from datalens_service.mechanisms.base import Example, Integers, Mechanism
 from datalens_service.privacy.accounting import NeighboringRelation
 
 Floats = NDArray[np.float64]
@@ -46,6 +46,15 @@ class BoundedSum(Mechanism[GroupedVectors, Floats]):
     def radius(self) -> int:
         """Integer L2 bound of a vector on the grid: rounding moves it by at most √d/2."""
         return self.grid + math.isqrt(self.dimensions) // 2 + 1
+
+    @classmethod
+    def example_contributions(cls) -> Example:
+        """A record that is too long, and none."""
+        values = np.array([[7.0, 0.0, 0.0], [np.nan, 0.0, 0.0], [0.0, np.inf, 0.0]])
+        groups, units = np.zeros(3, dtype=np.int64), np.arange(3)
+        one, none, vectors = (GroupedVectors(values[:n], groups[:n], units[:n]) for n in (1, 0, 3))
+        mechanism = cls(num_groups=2, dimensions=3, noise_stddev=10_000_000)
+        return Example(mechanism, one, none, vectors, Fraction(99, 100))
 
     def queries_per_unit(self, relation: NeighboringRelation) -> int:
         """A release is one query."""

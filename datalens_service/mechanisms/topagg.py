@@ -6,18 +6,25 @@ Claim, proof and tests: docs/mechanisms/topagg.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, ClassVar, Literal, final
 
 import numpy as np
 from pydantic import Field
 
 from datalens_service.mechanisms.base import Integers
-from datalens_service.mechanisms.votes import Directions, Threshold, VoteMechanism, clip_and_sanitize
+from datalens_service.mechanisms.votes import (
+    Directions,
+    Threshold,
+    TopKParameters,
+    VoteMechanism,
+    VoteParameters,
+    clip_and_sanitize,
+)
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Threshold", "TopAgg", "sign_votes"]
+__all__ = ["Threshold", "TopAgg", "TopAggParameters", "sign_votes"]
 
 
 @final
@@ -30,6 +37,11 @@ class TopAgg(VoteMechanism):
 
     name: Literal["topagg"] = "topagg"
     top_k: int = Field(ge=1, description="Non-zero coordinates of one vote.")
+
+    @classmethod
+    def example_parameters(cls) -> VoteParameters:
+        """Few enough that all of them vote."""
+        return TopAggParameters(top_k=4)
 
     def label(self) -> str:
         """Name of the release in the ledger."""
@@ -56,6 +68,14 @@ class TopAgg(VoteMechanism):
     def decode(self, noisy: Integers) -> Directions:
         """Direction per image: float32 array (images, dimensions)."""
         return self.direction(noisy)
+
+
+class TopAggParameters(TopKParameters):
+    """DataLens' own votes."""
+
+    mechanism: ClassVar[type[VoteMechanism]] = TopAgg
+
+    name: Literal["topagg"] = "topagg"
 
 
 def sign_votes(gradients: torch.Tensor, top_k: int, clip: float, coins: torch.Generator | None) -> torch.Tensor:

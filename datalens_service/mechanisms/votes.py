@@ -7,20 +7,20 @@ the sensitivity (docs/mechanisms/topagg.md, klevel.md, count_sketch.md).
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.errors import InvalidInput
-from datalens_service.mechanisms.base import Integers, Mechanism
+from datalens_service.errors import InvalidInput, InvalidSpec
+from datalens_service.mechanisms.base import Example, Integers, Mechanism
 from datalens_service.privacy.accounting import NeighboringRelation
-from datalens_service.strict import Number
+from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
     import torch
@@ -75,6 +75,9 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
     replace-one. A release is μ-GDP with μ² = queries_per_unit · Δ² / (σ² − 9).
     """
 
+    example_tightness: ClassVar[Fraction] = Fraction(1)
+    """Less where no gradient attains the bound."""
+
     num_teachers: int = Field(ge=1)
     images: int = Field(ge=1, description="Images voted on in one release.")
     dimensions: int = Field(ge=1, description="Coordinates of one gradient.")
@@ -111,6 +114,27 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         Returns:
             Integer tensor (teachers, images, coordinates).
         """
+
+    @classmethod
+    @abstractmethod
+    def example_parameters(cls) -> VoteParameters:
+        """Of a vote that a gradient and its negative take as far apart as any."""
+
+    @classmethod
+    def example_contributions(cls) -> Example:
+        """A teacher whose every vote turns round, on one image only."""
+        import torch
+
+        wave = torch.sin(torch.arange(1.0, 9.0))
+        gradients = torch.zeros(4, 4, len(wave))
+        gradients[1, 0] = wave / wave.abs().max()
+        common = {
+            "num_teachers": 6, "images": 4, "dimensions": len(wave), "clip": 1.0,
+            "stochastic": False, "threshold": "none", "noise_stddev": 500,
+        }  # fmt: skip
+        mechanism = cls.example_parameters().build(common)
+        not_finite = [gradients, torch.stack([gradients[1] * torch.nan, gradients[1] + torch.inf])]
+        return Example(mechanism, [gradients], [-gradients], not_finite, cls.example_tightness)
 
     def images_voted_on(self) -> int:
         """All images of the step."""
@@ -216,6 +240,43 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
             return (sums / self.num_teachers).astype(np.float32)
         bar = self.threshold * self.num_teachers
         return (sums >= bar).astype(np.float32) - (sums <= -bar).astype(np.float32)
+
+
+class VoteParameters(BaseModel, ABC):
+    """What only one kind of vote can be told; a method adds what all votes have in common.
+
+    Attributes:
+        mechanism: The kind; its fields have the names of these.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mechanism: ClassVar[type[VoteMechanism]]
+
+    def build(self, common: dict[str, Any]) -> VoteMechanism:
+        """The mechanism with these parameters and the common ones."""
+        return self.mechanism.model_validate(common | self.model_dump())
+
+    def check(self, dimensions: int) -> None:
+        """Whether such a vote fits a gradient.
+
+        Args:
+            dimensions: Coordinates of the gradient.
+
+        Raises:
+            InvalidSpec: It does not.
+        """
+
+
+class TopKParameters(VoteParameters):
+    """Of votes on the largest coordinates."""
+
+    top_k: Integer = Field(default=200, ge=1, description="k: coordinates of an image that a teacher votes on.")
+
+    def check(self, dimensions: int) -> None:
+        """No more coordinates than there are."""
+        if self.top_k > dimensions:
+            raise InvalidSpec(f"top_k must not exceed the {dimensions} coordinates of a vote.")
 
 
 def _teachers_at_once(gradients: torch.Tensor) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from datalens_service.data.dataset import Dataset
     from datalens_service.models.generators.generator import Generator
+    from datalens_service.models.released import ReleasedModel
 
 
 @dataclass(frozen=True)
@@ -74,20 +75,20 @@ class Plan(BaseModel):
 
 
 class TrainingRun(Protocol):
-    """A run in progress. Its state is private until `generator` hands out the released part."""
+    """A run in progress. Its state is private until `result` hands out the released part."""
 
     @property
     def steps(self) -> int:
         """Number of releases this run will make."""
 
     def may_stop_before(self, step: int) -> bool:
-        """Whether a generator exists without `step` and all later ones."""
+        """Whether there is a result without `step` and all later ones."""
 
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """Make release number `step` and learn from it."""
 
-    def generator(self) -> Generator:
-        """The released artefact after the steps made so far."""
+    def result(self) -> ReleasedModel:
+        """The released model after the steps made so far."""
 
     def initial_generator(self) -> Generator | None:
         """The released model that training started from; None without a warm start."""
@@ -105,7 +106,13 @@ def named(value: Any) -> Any:
 
 
 class Method(BaseModel, ABC):
-    """Parameters of a training method; frozen, part of the spec."""
+    """Parameters of a training method; frozen, part of the spec.
+
+    Attributes:
+        result: Kind of released model that it makes: "generator" or "classifier".
+    """
+
+    result: ClassVar[str] = "generator"
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -117,6 +124,10 @@ class Method(BaseModel, ABC):
             InfeasiblePlan: `units` does not pay for one step.
             InvalidSpec: The parameters do not fit the schema.
         """
+
+    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
+        """What whoever pays for the plan should know before; from public numbers."""
+        return ()
 
     @abstractmethod
     def create_run(

@@ -140,18 +140,18 @@ class GuidedRun(StatelessRun):
         released = self._gradients.release(descent.factors, step=step, account=account, noise=noise)
         descent.apply_gradient(released)
 
-    def generator(self) -> Generator:
+    def result(self) -> Generator:
         """The released model with the classifier after the gradients so far."""
         from datalens_service.models.generators.generator import Generator
         from datalens_service.models.generators.guided import pack
 
-        start = self._warm.generator().tensors
+        start = self._warm.result().tensors
         tensors = pack(start, self._gradient_descent().tensors())
         return Generator("guided", self._dataset.schema, self._parameters.settings(), tensors)
 
     def initial_generator(self) -> Generator:
         """The released model by itself."""
-        return self._warm.generator()
+        return self._warm.result()
 
     def _gradient_descent(self) -> NoisyGradientDescent:
         """The descent from the classifier of released samples, once the warm start is complete."""
@@ -166,7 +166,7 @@ class GuidedRun(StatelessRun):
 
         parameters, schema, randomness = self._parameters, self._dataset.schema, self._randomness
         labels = np.arange(parameters.samples, dtype=np.int64) % schema.num_classes
-        start, rng = self._warm.generator().tensors, randomness.numpy("samples")
+        start, rng = self._warm.result().tensors, randomness.numpy("samples")
         samples = propose(start, parameters.settings(), schema, labels, rng)
         shape = (_FEATURE_MAPS, _FEATURE_SIDE)
         classifier = Classifier(schema, shape, parameters.hidden_units, randomness.seed("labeller")).to(self._device)

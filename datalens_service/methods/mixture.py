@@ -143,7 +143,7 @@ class MixtureRun(StatelessRun):
             scale = self._parameters.component_norm**2
             self._components.estimate_covariances(released * scale, mechanism.noise_stddev / mechanism.grid**2 * scale)
 
-    def generator(self) -> Generator:
+    def result(self) -> Generator:
         """The class-conditional mixture."""
         from datalens_service.models.generators.generator import Generator
 

@@ -112,7 +112,7 @@ class MomentsRun(StatelessRun):
             scale = self._residual_norm**2
             self.fit.estimate_covariances(released * scale, mechanism.noise_stddev / mechanism.grid**2 * scale)
 
-    def generator(self) -> Generator:
+    def result(self) -> Generator:
         """The class-conditional Gaussian."""
         from datalens_service.models.generators.generator import Generator
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InfeasiblePlan
-from datalens_service.mechanisms import CrossProductSum, OuterProductSum, VectorSum
+from datalens_service.mechanisms import CrossProductSum, GradientSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods.base import Plan, PlannedRelease
 from datalens_service.models.exact_products import exact_products, on_grid
@@ -41,7 +41,7 @@ def summed_dimensions(schema: Schema) -> int:
     return schema.dimensions if schema.dimensions <= MAXIMUM_DIMENSIONS else _FREQUENCIES
 
 
-def calibrated(mechanism: GroupedSum | CrossProductSum, units: float) -> PlannedRelease:
+def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum, units: float) -> PlannedRelease:
     """The release with the noise that makes it cost at most `units`, on the finest grid for which it can be drawn.
 
     Raises:

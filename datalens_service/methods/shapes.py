@@ -119,7 +119,7 @@ class ShapesRun(StatelessRun):
         else:
             self._fit.estimate_classes(released * scale, stddev * scale)
 
-    def generator(self) -> Generator:
+    def result(self) -> Generator:
         """The class-conditional Gaussian over signed distances."""
         from datalens_service.models.generators import shapes
         from datalens_service.models.generators.generator import Generator

@@ -69,6 +69,14 @@ class PerRecordGradients:
         return self._loss(output, *batch)
 
 
+class BytesToNumbers(nn.Module):
+    """Images of bytes as numbers in [0, 1], a chunk at a time."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """float32, of the same shape."""
+        return images.to(torch.float32) / 255
+
+
 def _padded(values: Tensor, size: int) -> Tensor:
     """The same kernels run whatever the number of records: the last chunk is filled up with zeros."""
     missing = size - len(values)

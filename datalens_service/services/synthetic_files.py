@@ -40,16 +40,6 @@ _DRAW_SECONDS: Final = 1800
 _PARTS: Final = (STOCK, GENERATOR, CARD)
 _KEY_LENGTH: Final = 16
 
-SUFFIXES: Final = {"imagefolder": "zip", "webdataset": "tar"}
-"""Of formats whose files are not named like the format."""
-
-MEDIA_TYPES: Final = {
-    "parquet": "application/vnd.apache.parquet",
-    "imagefolder": "application/zip",
-    "webdataset": "application/x-tar",
-}
-"""Of formats that have one."""
-
 
 @dataclass(frozen=True)
 class BundleRequest:

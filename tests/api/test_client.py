@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +18,12 @@ from test_server import Service
 
 from api.openapi.examples import ANSWERS
 from api.uploads import tus
-from datalens_service.client import AsyncClient, Client, ClientError, ServiceUnreachable, calls
-from datalens_service.client.transport import Transport
+from datalens_service.client import AsyncClient, Client, ClientError, ServiceUnreachable, requests
+from datalens_service.client._sync.transport import Transport
+from datalens_service.client.requests import Parsed, Request
 from datalens_service.errors import StoreUnavailable
 from datalens_service.settings import Settings
-from datalens_service.store.datasets import upload_sessions
+from datalens_service.store.datasets import upload_sessions, validations
 
 SPEC = training("")["spec"]
 
@@ -35,45 +37,63 @@ def service(settings: Settings) -> Iterator[Service]:
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An upload of several pieces."""
-    monkeypatch.setattr(calls, "PIECE_BYTES", 4096)
+    """An upload of several chunks."""
+    monkeypatch.setattr(requests, "CHUNK_SIZE", 4096)
     path = tmp_path / "digits.npz"
     path.write_bytes(npz(note=np.zeros(3)))
     assert path.stat().st_size > 2 * 4096
     return path
 
 
-def test_pieces_over_interruptions(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two pieces one is lost on its way, and of one the answer; each is sent until it is there, once."""
-    request, losses = Transport.request, iter(["before", "", "after", "", ""])
+def test_chunks_over_interruptions(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One chunk is lost, and the response to another; each is sent until it is stored, once."""
+    send, losses = Transport.send, iter(["before", "", "after", "", ""])
 
-    def lossy(self: Transport, method: str, address: str, **options: Any) -> Any:
-        lost = next(losses, "") if method == "PATCH" else ""
-        if lost == "before":
+    def send_with_losses(self: Transport, request: Request[Parsed]) -> Parsed:
+        loss = next(losses, "") if request.method == "PATCH" else ""
+        if loss == "before":
             raise ServiceUnreachable("lost")
-        reply = request(self, method, address, **options)
-        if lost == "after":
+        result = send(self, request)
+        if loss == "after":
             raise ServiceUnreachable("lost")
-        return reply
+        return result
 
-    monkeypatch.setattr(Transport, "request", lossy)
-    told: list[int] = []
+    monkeypatch.setattr(Transport, "send", send_with_losses)
+    offsets: list[int] = []
     with Client(service.url, service.key) as client:
-        upload_id = client.upload(file, on_bytes=lambda _id, there, _all: told.append(there))
+        upload_id = client.upload(file, on_bytes=lambda _id, offset, _size: offsets.append(offset))
     stored = upload_sessions.partial_files(service.services.settings.data_dir) / upload_id
     assert hashlib.sha256(stored.read_bytes()).digest() == hashlib.sha256(file.read_bytes()).digest()
-    assert told == sorted(told)
-    assert told[-1] == file.stat().st_size
+    assert offsets == sorted(offsets)
+    assert offsets[-1] == file.stat().st_size
 
 
 def test_an_upload_goes_on_in_another_process(service: Service, file: Path) -> None:
     content = file.read_bytes()
     with Client(service.url, service.key) as client:
-        begun = client._do(calls.begin_upload(len(content)))
-        client._do(calls.send_piece(begun.id, 0, content[:5000]))
+        upload = client._transport.send(requests.create_upload(len(content)))
+        client._transport.send(requests.send_chunk(upload.id, 0, content[:5000]))
     with Client(service.url, service.key) as client:
-        dataset = client.upload_dataset(file, epsilon=10, upload_id=begun.id)
+        dataset = client.upload_dataset(file, epsilon=10, upload_id=upload.id)
     assert (dataset.state, dataset.image_schema and dataset.image_schema.num_units) == ("ready", 200)
+
+
+def test_notices_are_complete_if_the_report_is_stored_after_the_dataset(
+    service: Service, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = validations.finish
+
+    def finish_late(*arguments: Any) -> None:
+        time.sleep(2)
+        finish(*arguments)
+
+    monkeypatch.setattr(validations, "finish", finish_late)
+    with Client(service.url, service.key) as client:
+        first, second = client.upload_dataset(file, epsilon=10), client.upload_dataset(file)
+        assert [notice.code for notice in first.notices] == ["ignored_arrays"]
+        assert second.joined is not None
+        assert second.joined == client.dataset(second.id).joined
+        assert second.joined.known_records == 200
 
 
 def test_a_refused_upload_names_its_files_in_the_error(service: Service, file: Path) -> None:
@@ -85,11 +105,11 @@ def test_a_refused_upload_names_its_files_in_the_error(service: Service, file: P
 
 
 def test_what_will_not_pass_is_not_repeated(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr("time.sleep", asked.append)
+    delays = []
+    monkeypatch.setattr("time.sleep", delays.append)
     with Client(service.url, service.key) as client, pytest.raises(ClientError) as caught:
         client.upload(file, upload_id="upl_unknown")
-    assert (caught.value.slug, asked) == ("not-found", [])
+    assert (caught.value.slug, delays) == ("not-found", [])
 
 
 def test_an_error_says_where_it_comes_from(service: Service) -> None:
@@ -113,10 +133,10 @@ def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) ->
         assert job.wait().state == job.refresh().state == "succeeded"
         assert job.download(tmp_path / "a.parquet", format="parquet").read_bytes()[:4] == b"PAR1"
         assert client.download_bundle(job.id, tmp_path / "b.zip", license="CC0-1.0").read_bytes()[:2] == b"PK"
-        audiences = {found.name: found.audience for found in client.files(job.id)}
+        audiences = {item.name: item.audience for item in client.files(job.id)}
         assert (audiences["privacy.json"], audiences["account-proof.json"]) == ("anyone", "owner")
         assert client.download_file(job.id, "card.json", tmp_path / "d.json").read_bytes()[:1] == b"{"
-        assert [found.id for found in client.jobs()] == [job.id]
+        assert [item.id for item in client.jobs()] == [job.id]
         assert dataset.notices == client.validation(dataset.id).notices
         assert [notice.code for notice in dataset.notices] == ["ignored_arrays"]
         again = client.upload_dataset(file)
@@ -130,24 +150,37 @@ def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) ->
         assert receipt.entry["kind"] == "delete"
 
 
+def test_lists_are_fetched_page_by_page(service: Service, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "PAGE_SIZE", 1)
+
+    async def list_ids() -> list[str]:
+        async with AsyncClient(service.url, service.key) as client:
+            return [dataset.id async for dataset in client.datasets()]
+
+    with Client(service.url, service.key) as client:
+        uploaded = [client.upload_dataset(file, epsilon=10).id for _ in range(3)]
+        assert [dataset.id for dataset in client.datasets()] == uploaded[::-1]
+    assert asyncio.run(list_ids()) == uploaded[::-1]
+
+
 def test_events_bridge_a_broken_connection(
     service: Service, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines, known = Transport.lines, []
+    iter_lines, known = Transport.iter_lines, []
 
-    def breaking(self: Transport, address: str, headers: dict[str, str]) -> Iterator[str]:
+    def breaking(self: Transport, path: str, headers: dict[str, str]) -> Iterator[str]:
         known.append(int(headers["Last-Event-ID"]))
-        for number, line in enumerate(lines(self, address, headers)):
+        for number, line in enumerate(iter_lines(self, path, headers)):
             if number == 6 and len(known) < 3:
                 raise ServiceUnreachable("broken off")
             yield line
 
-    monkeypatch.setattr(Transport, "lines", breaking)
+    monkeypatch.setattr(Transport, "iter_lines", breaking)
     with Client(service.url, service.key) as client:
         job = client.submit(client.upload_dataset(file, epsilon=10).id, SPEC)
         succeed(service.services, job.id, tmp_path)
-        found = [event.id for event in job.events()]
-    assert found == list(range(1, len(found) + 1))
+        event_ids = [event.id for event in job.events()]
+    assert event_ids == list(range(1, len(event_ids) + 1))
     assert known[0] == 0
     assert known == sorted(known)
     assert len(known) > 1
@@ -166,8 +199,8 @@ def test_the_same_for_asyncio(service: Service, file: Path, tmp_path: Path) -> N
             assert path.read_bytes()[:2] == b"PK"
             assert len(await client.files(job.id)) == 10
             assert (await client.download_file(job.id, "card.json", tmp_path / "d.json")).exists()
-            assert [found.id async for found in client.jobs()] == [job.id]
-            assert [found.id async for found in client.datasets()] == [dataset.id]
+            assert [item.id async for item in client.jobs()] == [job.id]
+            assert [item.id async for item in client.datasets()] == [dataset.id]
             with pytest.raises(ClientError, match="no such"):
                 await client.dataset("ds_unknown")
             assert (await client.delete_dataset(dataset.id)).entry
@@ -176,16 +209,12 @@ def test_the_same_for_asyncio(service: Service, file: Path, tmp_path: Path) -> N
     assert asyncio.run(everything())[-1] == "job.succeeded"
 
 
-def test_both_clients_have_the_same_methods() -> None:
-    assert {name for name in vars(Client) if name[0] != "_"} == {name for name in vars(AsyncClient) if name[0] != "_"}
-
-
-def test_patience_ends(monkeypatch: pytest.MonkeyPatch, file: Path, service: Service) -> None:
+def test_retries_end(monkeypatch: pytest.MonkeyPatch, file: Path, service: Service) -> None:
     def unavailable(*_: object) -> None:
         raise StoreUnavailable("for long")
 
-    monkeypatch.setattr("datalens_service.client.patience._LONGEST_PAUSE", 0.01)
-    monkeypatch.setattr("datalens_service.client.client.Patience.__init__.__defaults__", (0.2, 0.01))
+    monkeypatch.setattr("datalens_service.client.retry_policy._MAX_DELAY", 0.01)
+    monkeypatch.setattr("datalens_service.client.retry_policy.RetryPolicy.__init__.__defaults__", (0.2, 0.01))
     monkeypatch.setattr("api.routes.uploads.tus.Piece", unavailable)
     with Client(service.url, service.key) as client, pytest.raises(ClientError) as caught:
         client.upload(file)
@@ -199,10 +228,10 @@ def test_memory_stays_flat_while_a_long_piece_arrives(settings: Settings) -> Non
     headers = {**service.headers, "Tus-Resumable": "1.0.0"}
     try:
         announced = {**headers, "Upload-Length": str(len(block) * blocks)}
-        place = service.url + httpx2.post(f"{service.url}/v1/uploads", headers=announced).headers["Location"]
+        location = service.url + httpx2.post(f"{service.url}/v1/uploads", headers=announced).headers["Location"]
         sent = {**headers, "Upload-Offset": "0", "Content-Type": tus.MEDIA_TYPE}
         tracemalloc.start()
-        reply = httpx2.patch(place, headers=sent, content=iter([block] * blocks), timeout=300)
+        reply = httpx2.patch(location, headers=sent, content=iter([block] * blocks), timeout=300)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     finally:

@@ -146,9 +146,3 @@ def test_inputs_refuse_unknown_members(document: dict[str, Any]) -> None:
 def test_states_are_explained() -> None:
     assert set(JOB_STATES) == set(JobState)
     assert set(DATASET_STATES) == set(DatasetState)
-
-
-def test_docs_name_every_path(document: dict[str, Any]) -> None:
-    page = (ROOT / "docs" / "api.md").read_text()
-    for path, method, _ in operations(document):
-        assert f"`{method.upper()} {path}`" in page

@@ -104,5 +104,5 @@ def _below(pid: int) -> list[int]:
             parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
         except (FileNotFoundError, ProcessLookupError):
             continue
-    found = [child for child, parent in parents.items() if parent == pid]
-    return found + [below for child in found for below in _below(child)]
+    children = [child for child, parent in parents.items() if parent == pid]
+    return children + [below for child in children for below in _below(child)]

@@ -15,7 +15,7 @@ from typer.testing import Result
 
 from cli.service import DATALENS, free_port
 from datalens_service import errors
-from datalens_service.cli.exits import HELP, ExitCode, exit_code_of
+from datalens_service.cli.exits import HELP, ExitCode, get_exit_code
 
 Run = Callable[..., Result]
 COMMANDS = {
@@ -89,7 +89,7 @@ def test_exit_codes_are_documented(datalens: Run) -> None:
     ],
 )
 def test_exit_code_of_every_error(error: type[errors.DatalensError], code: int) -> None:
-    assert exit_code_of(error.slug) == code
+    assert get_exit_code(error.slug) == code
 
 
 def test_no_error_is_forgotten_above() -> None:

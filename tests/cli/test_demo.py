@@ -18,7 +18,7 @@ Run = Callable[..., Result]
 
 def test_it_is_datalens_with_a_warm_start_under_one_budget() -> None:
     schema = digits().schema
-    spec = SpecOptions(epsilon=demo._EPSILON, preset=demo._PRESET, settings=demo._SETTINGS).spec(schema)
+    spec = SpecOptions(epsilon=demo._EPSILON, preset=demo._PRESET, settings=demo._SETTINGS).build_spec(schema)
     assert isinstance(spec.method, DataLens)
     assert spec.method.warm_start is not None
     plan = spec.plan(schema)

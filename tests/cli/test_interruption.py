@@ -13,7 +13,7 @@ from typer.testing import Result
 
 from datalens_service.cli import interruption as interruption_module
 from datalens_service.cli.interruption import Interruption
-from datalens_service.cli.local import workbench
+from datalens_service.cli.local import open_local_run
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs
@@ -90,8 +90,8 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, datalens: Run, npz: Path) -> Ca
 
 def _job_and_steps() -> tuple[Job, list[int]]:
     """The job of the folder, and the steps that were charged."""
-    with workbench(Path("out")) as bench, bench.database.session() as session:
-        [job] = jobs.list_jobs(bench.database).items
+    with open_local_run(Path("out")) as local_run, local_run.database.session() as session:
+        [job] = jobs.list_jobs(local_run.database).items
         chain_verification.verify_chain(session, job.dataset_id)
         entries = account_summary.entries(session, job.dataset_id)
         spends = (EntryKind.CHARGE, EntryKind.RECOVERED)

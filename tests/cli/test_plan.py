@@ -26,11 +26,11 @@ def test_golden_numbers_of_images(
     datalens_json: Json, top_k: int, noise_stddev: int, epsilon: int, images: int
 ) -> None:
     budget = ("--epsilon", epsilon, "--delta", "1e-5")
-    found = datalens_json("plan", "--top-k", top_k, "--noise-stddev", noise_stddev, *budget)
-    assert set(found) == set(VoteAllowance.model_fields) == {"images", "mu", "epsilon_at_plan", "delta"}
-    assert found["images"] == images
-    assert 0.99 * epsilon < found["epsilon_at_plan"] <= epsilon
-    assert found["delta"] == 1e-5
+    plan = datalens_json("plan", "--top-k", top_k, "--noise-stddev", noise_stddev, *budget)
+    assert set(plan) == set(VoteAllowance.model_fields) == {"images", "mu", "epsilon_at_plan", "delta"}
+    assert plan["images"] == images
+    assert 0.99 * epsilon < plan["epsilon_at_plan"] <= epsilon
+    assert plan["delta"] == 1e-5
 
 
 def test_people_read_the_same_figures(datalens: Run) -> None:
@@ -42,11 +42,11 @@ def test_people_read_the_same_figures(datalens: Run) -> None:
 
 
 def test_with_data_it_is_the_plan_that_a_job_would_get(datalens_json: Json, npz: Path) -> None:
-    found = datalens_json("plan", "--data", npz, "--epsilon", 2, "--method", "moments")
+    plan = datalens_json("plan", "--data", npz, "--epsilon", 2, "--method", "moments")
     schema = read_upload(npz).schema
     expected = TrainingSpec(method=Moments(), epsilon=2.0).price(schema)
-    assert PlanSummary.model_validate(found) == expected
-    assert found["delta"] == pytest.approx(1e-5)
+    assert PlanSummary.model_validate(plan) == expected
+    assert plan["delta"] == pytest.approx(1e-5)
 
 
 def test_settings_reach_the_method(datalens_json: Json, npz: Path) -> None:
@@ -56,8 +56,8 @@ def test_settings_reach_the_method(datalens_json: Json, npz: Path) -> None:
 
 @pytest.mark.parametrize("preset", ["fast", "balanced", "paper"])
 def test_every_preset_has_a_price(datalens_json: Json, npz: Path, preset: str) -> None:
-    found = datalens_json("plan", "--data", npz, "--epsilon", 2, "--preset", preset)
-    assert 0 < found["epsilon_at_plan"] <= 2
+    plan = datalens_json("plan", "--data", npz, "--epsilon", 2, "--preset", preset)
+    assert 0 < plan["epsilon_at_plan"] <= 2
 
 
 @pytest.mark.parametrize(

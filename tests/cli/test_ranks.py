@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from cli.service import PATIENCE
-from datalens_service.cli.local import workbench
+from datalens_service.cli.local import open_local_run
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.jobs import jobs
 from datalens_service.store.ledger import account_summary
@@ -34,14 +34,14 @@ def test_a_lost_rank_ends_the_run_and_nothing_is_spent_twice(datalens_json: Call
     np.savez(tmp_path / "d.npz", images=rng.integers(0, 256, (150, 8, 8), dtype=np.uint8), labels=np.arange(150) % 2)
     command = ["train", "--data", str(tmp_path / "d.npz"), *VOTES]
     assert _ends_without_its_second_rank([*TORCHRUN, "-m", "datalens_service.cli", *command], tmp_path) == 1
-    with workbench(Path("out")) as bench:
-        [job] = jobs.list_jobs(bench.database).items
+    with open_local_run(Path("out")) as local_run:
+        [job] = jobs.list_jobs(local_run.database).items
         assert not job.state.terminal
         before = job.charged_units
-    found = datalens_json(*command)
-    assert found["state"] == "succeeded"
-    with workbench(Path("out")) as bench, bench.database.session() as session:
-        [job] = jobs.list_jobs(bench.database).items
+    outcome = datalens_json(*command)
+    assert outcome["state"] == "succeeded"
+    with open_local_run(Path("out")) as local_run, local_run.database.session() as session:
+        [job] = jobs.list_jobs(local_run.database).items
         spends = (EntryKind.CHARGE, EntryKind.RECOVERED)
         steps = [entry.step for entry in account_summary.entries(session, job.dataset_id) if entry.kind in spends]
     assert 0 < before < job.charged_units

@@ -69,8 +69,8 @@ def test_the_whole_way_with_the_client(service: RunningService, npz: Path, tmp_p
         assert {measure["name"] for measure in report["measures"]} >= {"accuracy", "ceiling"}
         passed_on = client.report(job.id, audience="releasable")["measures"]
         assert "accuracy" not in {measure["name"] for measure in passed_on}
-        assert job.id in [found.id for found in client.jobs()]
-        assert dataset.id in [found.id for found in client.datasets()]
+        assert job.id in [item.id for item in client.jobs()]
+        assert dataset.id in [item.id for item in client.datasets()]
 
 
 def _check_downloads(client: Client, job_id: str, folder: Path) -> None:
@@ -91,7 +91,7 @@ def _check_downloads(client: Client, job_id: str, folder: Path) -> None:
 
 def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalens: Run, datalens_json: Json) -> None:
     dataset = datalens_json("datasets", "upload", npz, "--epsilon", 2, *service.access)["id"]
-    wanted = (
+    spec_options = (
         "--epsilon",
         0.5,
         "--preset",
@@ -103,9 +103,9 @@ def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalen
         "cpu",
         *service.access,
     )
-    plan = datalens_json("jobs", "submit", dataset, "--dry-run", *wanted)
+    plan = datalens_json("jobs", "submit", dataset, "--dry-run", *spec_options)
     assert plan["fits"] is True
-    submitted = datalens("jobs", "submit", dataset, "--wait", "--json", *wanted)
+    submitted = datalens("jobs", "submit", dataset, "--wait", "--json", *spec_options)
     assert submitted.exit_code == 0, submitted.output
     job = json.loads(submitted.stdout)
     assert job["state"] == "succeeded"
@@ -174,9 +174,9 @@ def test_a_refused_upload_says_which_files(service: RunningService, tmp_path: Pa
             content = image.getvalue()[: None if number < 30 else -30]
             archive.writestr(f"{number % 2}/{number}.png", content)
     refused = datalens("datasets", "upload", "halves.zip", "--epsilon", 1, "--json", *service.access)
-    found = json.loads(refused.stdout)["error"]
-    assert (refused.exit_code, found["bad_count"], found["checked"]) == (2, 30, 60)
-    assert len(found["bad_files"]) == 30
+    problem = json.loads(refused.stdout)["error"]
+    assert (refused.exit_code, problem["bad_count"], problem["checked"]) == (2, 30, 60)
+    assert len(problem["bad_files"]) == 30
     people = datalens("datasets", "upload", "halves.zip", "--epsilon", 1, *service.access).stderr
     assert people.count(".png: ") == 20
     assert "and 10 more" in people

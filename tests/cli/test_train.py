@@ -22,7 +22,7 @@ from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE
 from datalens_service.cli import options
-from datalens_service.cli.local import Workbench, workbench
+from datalens_service.cli.local import LocalRun, open_local_run
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
 from datalens_service.evaluation.evaluate import Evaluation
@@ -44,10 +44,10 @@ VOTES = (
 )
 
 
-def _spends(bench: Workbench) -> list[Entry]:
+def _spends(local_run: LocalRun) -> list[Entry]:
     """What the verified journal says was spent; a charge that only the ledger log knew of after a kill counts, too."""
-    [dataset_id] = {job.dataset_id for job in jobs.list_jobs(bench.database).items}
-    with bench.database.session() as session:
+    [dataset_id] = {job.dataset_id for job in jobs.list_jobs(local_run.database).items}
+    with local_run.database.session() as session:
         chain_verification.verify_chain(session, dataset_id)
         return [
             entry
@@ -83,23 +83,23 @@ def test_what_was_ignored_is_said_on_stderr_and_in_no_file(datalens: Run, tmp_pa
 
 
 def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
-    found = datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
-    assert (found["state"], found["method"], found["error"]) == ("succeeded", "moments", None)
-    assert 1.99 < found["privacy"]["epsilon_spent"] <= 2
-    assert found["measures"] == []
-    owners = {name for name, audience in found["audiences"].items() if audience == "owner"}
+    outcome = datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    assert (outcome["state"], outcome["method"], outcome["error"]) == ("succeeded", "moments", None)
+    assert 1.99 < outcome["privacy"]["epsilon_spent"] <= 2
+    assert outcome["measures"] == []
+    owners = {name for name, audience in outcome["audiences"].items() if audience == "owner"}
     assert owners == {"report.json", "report.html", "account-proof.json"}
-    assert found["audiences"].keys() == found["files"].keys()
-    for path in found["files"].values():
+    assert outcome["audiences"].keys() == outcome["files"].keys()
+    for path in outcome["files"].values():
         assert (tmp_path / path).stat().st_size > 0
-    with np.load(tmp_path / found["files"]["synthetic.npz"], allow_pickle=False) as synthetic:
+    with np.load(tmp_path / outcome["files"]["synthetic.npz"], allow_pickle=False) as synthetic:
         assert synthetic["train_images"].shape == (50, 8, 8)
-    assert pq.read_table(tmp_path / found["files"]["synthetic.parquet"]).num_rows == 50
-    assert {"samples.png", "report.html", "report-releasable.html", "card.json"} <= set(found["files"])
-    report = json.loads((tmp_path / found["files"]["report.json"]).read_text())
-    key = tmp_path / found["files"]["signing-key.pem"]
+    assert pq.read_table(tmp_path / outcome["files"]["synthetic.parquet"]).num_rows == 50
+    assert {"samples.png", "report.html", "report-releasable.html", "card.json"} <= set(outcome["files"])
+    report = json.loads((tmp_path / outcome["files"]["report.json"]).read_text())
+    key = tmp_path / outcome["files"]["signing-key.pem"]
     for name in ("privacy.json", "report-releasable.json", "report.json"):
-        checked = datalens_json("verify", "--key", key, tmp_path / found["files"][name])
+        checked = datalens_json("verify", "--key", key, tmp_path / outcome["files"][name])
         assert checked["holds"]
         assert [line["status"] for line in checked["lines"] if line["check"] == "signature"] == ["holds"]
     reads = {row["access"]: row["status"] for row in report["privacy"]["data_accesses"]}
@@ -130,9 +130,9 @@ def test_the_device_that_is_named_is_the_one(
     assert datalens_json(*command, "--out", "cpu", "--device", "cpu")["state"] == "succeeded"
     monkeypatch.setenv("DATALENS_DEVICE", "cpu")
     refused = datalens(*command, "--out", "gpu", "--device", "gpu", "--json")
-    found = json.loads(refused.stdout)
-    assert (refused.exit_code, found["error"]["type"]) == (1, "worker-unavailable")
-    assert found["privacy"]["epsilon_spent"] == 0
+    outcome = json.loads(refused.stdout)
+    assert (refused.exit_code, outcome["error"]["type"]) == (1, "worker-unavailable")
+    assert outcome["privacy"]["epsilon_spent"] == 0
 
 
 def test_people_see_where_everything_is(datalens: Run, npz: Path) -> None:
@@ -169,8 +169,8 @@ def test_the_same_command_again_spends_nothing(datalens: Run, datalens_json: Jso
     again = datalens(*command, "--json")
     assert json.loads(again.stdout) == first
     assert "nothing was spent again" in again.stderr
-    with workbench(Path("out")) as bench:
-        assert len(_spends(bench)) == 3
+    with open_local_run(Path("out")) as local_run:
+        assert len(_spends(local_run)) == 3
 
 
 def test_other_settings_get_what_is_left_of_the_budget(datalens: Run, datalens_json: Json, npz: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_refused_request_leaves_nothing_behind(datalens: Run, npz: Path, tmp_p
 
 
 def test_only_one_process_works_in_a_folder(datalens: Run, npz: Path) -> None:
-    with workbench(Path("out")):
+    with open_local_run(Path("out")):
         result = datalens("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST, "--json")
     assert result.exit_code == 2
     assert json.loads(result.stdout)["error"]["code"] == "state-conflict"
@@ -230,13 +230,13 @@ def test_an_unfinished_run_makes_way_for_another_that_can_be_paid(
     datalens: Run, npz: Path, epsilon: int, fate: str, code: int
 ) -> None:
     upload = read_upload(npz)
-    spec = SpecOptions(epsilon=2.0, method="moments").spec(upload.schema)
-    with workbench(Path("out")) as bench:
-        left = bench.job(bench.dataset(upload, "npz", 2.0, None), spec)
+    spec = SpecOptions(epsilon=2.0, method="moments").build_spec(upload.schema)
+    with open_local_run(Path("out")) as local_run:
+        left = local_run.find_or_create_job(local_run.find_or_create_dataset(upload, "npz", 2.0, None), spec)
     result = datalens("train", "--data", npz, "--epsilon", epsilon, "--out", "out", *FAST)
     assert result.exit_code == code, result.output
-    with workbench(Path("out")) as bench:
-        assert jobs.get(bench.database, left.id).state == fate
+    with open_local_run(Path("out")) as local_run:
+        assert jobs.get(local_run.database, left.id).state == fate
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
@@ -245,15 +245,15 @@ def test_an_interrupted_run_goes_on_when_it_is_started_again(
 ) -> None:
     command = ["train", "--data", str(npz), "--epsilon", "2", "--out", "out", *VOTES]
     _end_in_the_middle([*DATALENS, *command], tmp_path, end)
-    with workbench(Path("out")) as bench:
-        [job] = jobs.list_jobs(bench.database).items
-        before = len(_spends(bench))
+    with open_local_run(Path("out")) as local_run:
+        [job] = jobs.list_jobs(local_run.database).items
+        before = len(_spends(local_run))
     assert 0 < before < 120
     assert not job.state.terminal
     assert datalens_json(*command)["state"] == "succeeded"
-    with workbench(Path("out")) as bench:
-        spends = _spends(bench)
-        [job] = jobs.list_jobs(bench.database).items
+    with open_local_run(Path("out")) as local_run:
+        spends = _spends(local_run)
+        [job] = jobs.list_jobs(local_run.database).items
     # A step that was charged and whose noise may have been drawn is charged again, and no other.
     steps = [entry.step for entry in spends]
     assert len(steps) - len(set(steps)) <= 1
@@ -288,30 +288,30 @@ def test_patients_with_several_images_are_protected_as_a_whole(datalens_json: Js
         groups=np.arange(120) // 3,
     )
     units = ("--records-per-unit", "3", "--unit", "patient")
-    found = datalens_json("train", "--data", grouped, "--epsilon", 2, "--out", "out", *FAST, *units)
-    assert found["state"] == "succeeded"
-    card = json.loads((tmp_path / found["files"]["card.json"]).read_text())
+    outcome = datalens_json("train", "--data", grouped, "--epsilon", 2, "--out", "out", *FAST, *units)
+    assert outcome["state"] == "succeeded"
+    card = json.loads((tmp_path / outcome["files"]["card.json"]).read_text())
     assert (card["privacy"]["unit"], card["privacy"]["num_units"]) == ("patient", 40)
     assert card["privacy"]["records_per_unit"] == 3
-    report = json.loads((tmp_path / found["files"]["report.json"]).read_text())
+    report = json.loads((tmp_path / outcome["files"]["report.json"]).read_text())
     assert any(
         "At most 3 training images belong to one patient" in line for line in report["privacy"]["scope"]["public"]
     )
     assert {release["records_per_unit"] for release in report["privacy"]["mechanisms"]} == {3}
-    verified = datalens_json("verify", tmp_path / found["files"]["privacy.json"])
+    verified = datalens_json("verify", tmp_path / outcome["files"]["privacy.json"])
     assert verified["holds"]
 
 
 def test_the_ledger_of_a_folder_knows_whole_patients(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
     datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
-    with workbench(tmp_path / "out") as bench, bench.database.session() as session:
+    with open_local_run(tmp_path / "out") as local_run, local_run.database.session() as session:
         assert set(session.scalars(select(RecordFingerprintRow.unit_print))) == {None}
     arrays = dict(np.load(npz))
     grouped = tmp_path / "grouped.npz"
     count = len(next(iter(arrays.values())))
     np.savez(grouped, **arrays, groups=np.arange(count) // 2)
     datalens_json("train", "--data", grouped, "--epsilon", 2, "--out", "out2", *FAST, "--records-per-unit", 2)
-    with workbench(tmp_path / "out2") as bench, bench.database.session() as session:
+    with open_local_run(tmp_path / "out2") as local_run, local_run.database.session() as session:
         prints = list(session.scalars(select(RecordFingerprintRow.unit_print)))
     assert None not in prints
     assert len(set(prints)) <= -(-count // 2)

@@ -105,12 +105,12 @@ def test_a_tampered_copy_is_1_and_the_contradiction_is_named(datalens: Run, tamp
 def test_shape_of_the_json(datalens: Run, trained: Path, tampered: Path) -> None:
     for path, holds in ((trained, True), (tampered, False)):
         result = datalens("verify", path, "--json")
-        found: dict[str, Any] = json.loads(result.stdout)
-        assert (result.exit_code, found["holds"]) == (0 if holds else 1, holds)
-        assert set(found) == {"given", "holds", "contradiction", "lines", "not_verified"}
-        assert (found["contradiction"] is None) == holds
-        assert len(found["lines"]) == 7
-        assert all(set(line) == {"check", "status", "finding"} for line in found["lines"])
+        verdict: dict[str, Any] = json.loads(result.stdout)
+        assert (result.exit_code, verdict["holds"]) == (0 if holds else 1, holds)
+        assert set(verdict) == {"given", "holds", "contradiction", "lines", "not_verified"}
+        assert (verdict["contradiction"] is None) == holds
+        assert len(verdict["lines"]) == 7
+        assert all(set(line) == {"check", "status", "finding"} for line in verdict["lines"])
 
 
 def test_unreadable_files_are_2(datalens: Run, tmp_path: Path) -> None:

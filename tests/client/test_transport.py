@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from datalens_service.client import Client, ClientError, ServiceUnreachable
-from datalens_service.client.transport import is_loopback
+from datalens_service.client import Client, ClientError, ServiceUnreachable, is_loopback
 
 PROBLEM = {
     "type": "/problems/privacy-budget-exceeded",
@@ -26,7 +25,7 @@ PROBLEM = {
 }
 
 
-class Answers(HTTPServer):
+class FakeService(HTTPServer):
     """Gives the same answer to every request and remembers what was asked."""
 
     def __init__(self) -> None:
@@ -34,7 +33,7 @@ class Answers(HTTPServer):
         self.status = 200
         self.headers: dict[str, str] = {}
         self.body = b""
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.requests: list[tuple[str, dict[str, str]]] = []
 
     @property
     def url(self) -> str:
@@ -42,10 +41,10 @@ class Answers(HTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Answers
+    server: FakeService
 
     def do_GET(self) -> None:
-        self.server.asked.append((self.path, dict(self.headers)))
+        self.server.requests.append((self.path, dict(self.headers)))
         self.send_response(self.server.status)
         for name, value in {"Content-Length": str(len(self.server.body)), **self.server.headers}.items():
             self.send_header(name, value)
@@ -57,8 +56,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def answers() -> Iterator[Answers]:
-    server = Answers()
+def server() -> Iterator[FakeService]:
+    server = FakeService()
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server
@@ -67,9 +66,9 @@ def answers() -> Iterator[Answers]:
     server.server_close()
 
 
-def test_problem_document_becomes_an_error_with_all_its_members(answers: Answers) -> None:
-    answers.status, answers.body = 409, json.dumps(PROBLEM).encode()
-    with Client(answers.url, "dlk_x") as client, pytest.raises(ClientError) as caught:
+def test_problem_document_becomes_an_error_with_all_its_members(server: FakeService) -> None:
+    server.status, server.body = 409, json.dumps(PROBLEM).encode()
+    with Client(server.url, "dlk_x") as client, pytest.raises(ClientError) as caught:
         client.get_job("job_1")
     error = caught.value
     assert (error.slug, error.title, error.detail) == (PROBLEM["code"], PROBLEM["title"], PROBLEM["detail"])
@@ -77,11 +76,11 @@ def test_problem_document_becomes_an_error_with_all_its_members(answers: Answers
     assert error.problem["budget"] == {"epsilon_remaining": 0.25}
 
 
-def test_the_key_goes_into_the_header_and_nowhere_else(answers: Answers) -> None:
-    answers.body = b"{}"
-    with Client(answers.url, "dlk_secret") as client, pytest.raises(ClientError) as caught:
+def test_the_key_goes_into_the_header_and_nowhere_else(server: FakeService) -> None:
+    server.body = b"{}"
+    with Client(server.url, "dlk_secret") as client, pytest.raises(ClientError) as caught:
         client.get_job("job_1")
-    [(path, headers)] = answers.asked
+    [(path, headers)] = server.requests
     assert headers["Authorization"] == "Bearer dlk_secret"
     assert "dlk_secret" not in path + str(caught.value) + repr(client)
 
@@ -97,9 +96,9 @@ def test_the_key_goes_into_the_header_and_nowhere_else(answers: Answers) -> None
         (307, b""),
     ],
 )
-def test_an_answer_of_something_else_is_named_as_such(answers: Answers, status: int, body: bytes) -> None:
-    answers.status, answers.body = status, body
-    with Client(answers.url) as client, pytest.raises(ClientError) as caught:
+def test_an_answer_of_something_else_is_named_as_such(server: FakeService, status: int, body: bytes) -> None:
+    server.status, server.body = status, body
+    with Client(server.url) as client, pytest.raises(ClientError) as caught:
         client.get_job("job_1")
     assert caught.value.slug == "unexpected-answer"
     assert caught.value.status == status
@@ -116,13 +115,13 @@ def test_nobody_there_is_service_unreachable() -> None:
     assert caught.value.status is None
 
 
-def test_loopback_goes_past_the_proxy_of_the_environment(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loopback_goes_past_the_proxy_of_the_environment(server: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    answers.status, answers.body = 409, json.dumps(PROBLEM).encode()
-    with Client(answers.url) as client, pytest.raises(ClientError) as caught:
+    server.status, server.body = 409, json.dumps(PROBLEM).encode()
+    with Client(server.url) as client, pytest.raises(ClientError) as caught:
         client.get_job("job_1")
     assert caught.value.status == 409
 
@@ -150,24 +149,24 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
     assert caught.value.slug == "invalid-url"
 
 
-def test_a_download_that_breaks_off_leaves_no_file(answers: Answers, tmp_path: Path) -> None:
-    answers.body, answers.headers = b"half", {"Content-Length": "1000"}
+def test_a_download_that_breaks_off_leaves_no_file(server: FakeService, tmp_path: Path) -> None:
+    server.body, server.headers = b"half", {"Content-Length": "1000"}
     path = tmp_path / "synthetic.npz"
     path.write_bytes(b"from before")
-    with Client(answers.url) as client, pytest.raises(ServiceUnreachable):
+    with Client(server.url) as client, pytest.raises(ServiceUnreachable):
         client.download("job_1", path)
     assert [file.name for file in tmp_path.iterdir()] == ["synthetic.npz"]
     assert path.read_bytes() == b"from before"
 
 
-def test_a_refused_download_says_why_and_leaves_no_file(answers: Answers, tmp_path: Path) -> None:
-    answers.status, answers.body = 409, json.dumps(PROBLEM).encode()
-    with Client(answers.url) as client, pytest.raises(ClientError, match=r"Ask for less\."):
+def test_a_refused_download_says_why_and_leaves_no_file(server: FakeService, tmp_path: Path) -> None:
+    server.status, server.body = 409, json.dumps(PROBLEM).encode()
+    with Client(server.url) as client, pytest.raises(ClientError, match=r"Ask for less\."):
         client.download("job_1", tmp_path / "synthetic.npz")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_waiting_gives_up_when_nobody_answers_for_long(answers: Answers) -> None:
+def test_waiting_gives_up_when_nobody_answers_for_long(server: FakeService) -> None:
     client = Client("http://127.0.0.1:9")
     with client, pytest.raises(ServiceUnreachable):
         client.wait("job_1", interval=0.01, patience=0.05)

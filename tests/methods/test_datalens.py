@@ -54,7 +54,7 @@ def start(chosen: DataLens, dataset: Dataset, epsilon: float = 8.0) -> tuple[Dat
 def finish(training_run: DataLensRun, account: MemoryAccount, noise, first: int = 0) -> np.ndarray:
     for step in range(first, training_run.steps):
         training_run.step(step, account, noise)
-    return training_run.generator().sample(20, seed=1)[0]
+    return training_run.result().sample(20, seed=1)[0]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_warm_start_is_where_the_votes_begin():
     for step in range(3):
         training_run.step(step, account, NoiseSource())
     before = training_run.initial_generator().sample(400, seed=2)[0].astype(int)
-    student = training_run.generator().sample(400, seed=2)[0].astype(int)
+    student = training_run.result().sample(400, seed=2)[0].astype(int)
     assert np.abs(before.mean(axis=0) - student.mean(axis=0)).max() < 20, "the same distribution"
     finish(training_run, account, NoiseSource(), 3)
     np.testing.assert_array_equal(before, training_run.initial_generator().sample(400, seed=2)[0])
@@ -202,7 +202,7 @@ def test_the_budget_ends_the_votes_not_the_job():
     with pytest.raises(BudgetExceeded):
         training_run.step(affordable, account, NoiseSource())
     assert 0 < affordable < training_run.steps
-    assert training_run.generator().sample(2)[0].shape == (2, SIDE, SIDE, 1)
+    assert training_run.result().sample(2)[0].shape == (2, SIDE, SIDE, 1)
 
 
 @pytest.mark.parametrize("kind", [{}, {"teacher": "kernel"}, {"teacher": "kernel", "student": "class_networks"}])
@@ -215,7 +215,7 @@ def test_without_noise_votes_brighten_the_right_half(kind):
     )  # fmt: skip
     training_run, account = start(chosen, dataset, epsilon=100.0)
     finish(training_run, account, NoNoise())
-    images, labels = training_run.generator().sample(100, seed=3)
+    images, labels = training_run.result().sample(100, seed=3)
     above = images[:, :4].mean(axis=(1, 2, 3)) - images[:, 4:].mean(axis=(1, 2, 3))
     assert above[labels == 0].mean() > above[labels == 1].mean() + 20
 
@@ -237,3 +237,32 @@ def test_requests_that_cannot_work_are_refused():
     for changes in ({"top_k": 65, "vote_basis": "dct"}, {"threshold": 0.0}, {"threshold": 1.5}, {"sigma": 3}):
         with pytest.raises(ValidationError):
             method(**changes)
+
+
+@pytest.mark.parametrize(
+    ("flat", "nested"),
+    [
+        ({"top_k": 7}, {"votes": {"name": "topagg", "top_k": 7}}),
+        ({"votes": "klevel", "levels": 4}, {"votes": {"name": "klevel", "levels": 4}}),
+        (
+            {"votes": "count_sketch", "sketch_rows": 3, "sketch_columns": 9},
+            {"votes": {"name": "count_sketch", "rows": 3, "columns": 9}},
+        ),
+        ({"teacher": "kernel", "teacher_batch": 3}, {"teacher": {"name": "kernel", "batch": 3}}),
+        (
+            {"teacher": "conv", "teacher_steps": 1, "teacher_warmup_steps": 4, "teacher_learning_rate": 0.01},
+            {"teacher": {"name": "conv", "steps": 1, "warmup_steps": 4, "learning_rate": 0.01}},
+        ),
+        ({"levels": 4, "sketch_rows": 3}, {}),
+        ({"top_k": 7, "votes": {"name": "topagg", "top_k": 9}}, {"votes": {"name": "topagg", "top_k": 7}}),
+    ],
+    ids=str,
+)
+def test_short_names_of_parameters_mean_the_same(flat, nested):
+    assert DataLens.model_validate(flat) == DataLens.model_validate(nested)
+
+
+@pytest.mark.parametrize("votes", ["majority", {"name": "topagg", "levels": 4}, {"top_k": 4}, 3])
+def test_votes_of_no_kind_are_refused(votes):
+    with pytest.raises(ValidationError, match="votes"):
+        DataLens.model_validate({"votes": votes, "top_k": 8})

@@ -87,11 +87,11 @@ def test_gradients_over_records_correct_the_classifier():
 def test_samples_carry_the_labels_that_were_asked_for():
     training_run = trained(crosses(), METHOD, MemoryAccount(UNITS))
     wanted = np.array([1] * 30 + [0] * 10)
-    images, labels = training_run.generator().sample(40, labels=wanted, seed=3)
+    images, labels = training_run.result().sample(40, labels=wanted, seed=3)
     np.testing.assert_array_equal(labels, wanted)
     given = classifier_of(training_run).predict(images.transpose(0, 3, 1, 2).reshape(40, -1).astype(np.float32) / 255)
     assert (given == wanted).mean() > 0.9
-    again, _ = training_run.generator().sample(40, labels=wanted, seed=3)
+    again, _ = training_run.result().sample(40, labels=wanted, seed=3)
     np.testing.assert_array_equal(images, again)
 
 
@@ -101,12 +101,12 @@ def test_resume_replays_what_was_released():
     charged = list(account.charges)
     second = trained(crosses(5), METHOD, account)
     assert account.charges == charged
-    for name, value in first.generator().tensors.items():
-        np.testing.assert_array_equal(value, second.generator().tensors[name])
+    for name, value in first.result().tensors.items():
+        np.testing.assert_array_equal(value, second.result().tensors[name])
 
 
 def test_a_class_that_is_seldom_named_still_gets_samples_that_are_named_so(monkeypatch):
-    generator, wanted = trained(crosses(), METHOD, MemoryAccount(UNITS)).generator(), np.ones(400, dtype=np.int64)
+    generator, wanted = trained(crosses(), METHOD, MemoryAccount(UNITS)).result(), np.ones(400, dtype=np.int64)
 
     def corners(seed: int) -> np.ndarray:
         return generator.sample(400, labels=wanted, seed=seed)[0][:, 0, -1, 0]
@@ -128,13 +128,13 @@ def test_a_budget_that_ends_early_leaves_the_classifier_of_the_last_gradient():
         training_run.step(training_run.steps - 1, poor, NoiseSource())
     assert training_run.may_stop_before(training_run.steps - 1)
     assert not training_run.may_stop_before(2)
-    assert training_run.generator().sample(4)[0].shape == (4, SIDE, SIDE, 1)
+    assert training_run.result().sample(4)[0].shape == (4, SIDE, SIDE, 1)
 
 
 def test_a_mixture_may_be_the_start_and_the_generator_survives_its_file(tmp_path):
     start = Mixture(components=2, iterations=2, subspace_dimensions=6)
     training_run = trained(crosses(), METHOD.model_copy(update={"warm_start": start}), MemoryAccount(UNITS))
-    generator = training_run.generator()
+    generator = training_run.result()
     generator.save(tmp_path / "generator.safetensors")
     loaded = Generator.load(tmp_path / "generator.safetensors")
     np.testing.assert_array_equal(generator.sample(20, seed=1)[0], loaded.sample(20, seed=1)[0])
@@ -190,7 +190,7 @@ def test_surfaces_change_samples_and_generators_saved_without_them_draw_what_the
 
 
 def test_a_generator_with_surfaces_survives_its_file(tmp_path):
-    generator = trained(crosses(), METHOD, MemoryAccount(UNITS)).generator()
+    generator = trained(crosses(), METHOD, MemoryAccount(UNITS)).result()
     generator.save(tmp_path / "generator.safetensors")
     loaded = Generator.load(tmp_path / "generator.safetensors")
     assert loaded.settings["surfaces"] is True
@@ -199,7 +199,7 @@ def test_a_generator_with_surfaces_survives_its_file(tmp_path):
 
 def test_fewer_samples_than_widths():
     method = METHOD.model_copy(update={"least_spread": 0.5})
-    generator = trained(crosses(), method, MemoryAccount(UNITS)).generator()
+    generator = trained(crosses(), method, MemoryAccount(UNITS)).result()
     assert generator.sample(1, seed=0)[0].shape[0] == 1
 
 

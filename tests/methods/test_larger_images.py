@@ -46,7 +46,7 @@ def finished(method: DataLens, data: Dataset) -> np.ndarray:
     for step in range(training_run.steps):
         training_run.step(step, account, NoiseSource())
     assert account.charged_units == plan.units()
-    return training_run.generator().sample(2, seed=0)[0]
+    return training_run.result().sample(2, seed=0)[0]
 
 
 def small(**changes: object) -> DataLens:

@@ -59,8 +59,8 @@ def both_sides(images: np.ndarray) -> float:
 
 
 def test_two_kinds_of_images_stay_two():
-    mixture = fitted(two_kinds(), METHOD, MemoryAccount(UNITS)).generator().sample(400)[0]
-    single = fitted(two_kinds(), Moments(subspace_dimensions=8), MemoryAccount(UNITS)).generator().sample(400)[0]
+    mixture = fitted(two_kinds(), METHOD, MemoryAccount(UNITS)).result().sample(400)[0]
+    single = fitted(two_kinds(), Moments(subspace_dimensions=8), MemoryAccount(UNITS)).result().sample(400)[0]
     assert both_sides(mixture) < 0.5 * both_sides(single)
 
 
@@ -70,8 +70,8 @@ def test_resume_replays_what_was_released():
     charged = list(account.charges)
     second = fitted(two_kinds(), METHOD, account)
     assert account.charges == charged
-    for name, value in first.generator().tensors.items():
-        np.testing.assert_array_equal(value, second.generator().tensors[name])
+    for name, value in first.result().tensors.items():
+        np.testing.assert_array_equal(value, second.result().tensors[name])
 
 
 def test_there_is_no_generator_before_the_last_release():

@@ -56,7 +56,7 @@ def test_without_noise_the_means_are_the_class_means():
     rank = SIDE * SIDE
     method = Moments(subspace_dimensions=rank, clip_norm=1.0, residual_norm=1.0)
     _, _, training_run = fitted(dataset, NoNoise(), method, limit_units(50_000.0, 1e-4))
-    tensors = training_run.generator().tensors
+    tensors = training_run.result().tensors
     pixels = dataset.train.images.reshape(COUNT, -1) / 255.0
     for label in range(CLASSES):
         own = pixels[dataset.train.labels == label]
@@ -67,7 +67,7 @@ def test_without_noise_the_means_are_the_class_means():
 def test_samples_look_like_their_class():
     dataset = blobs()
     _, _, training_run = fitted(dataset, NoiseSource(), Moments(subspace_dimensions=6), limit_units(10.0, 1e-4))
-    images, labels = training_run.generator().sample(300, seed=1)
+    images, labels = training_run.result().sample(300, seed=1)
     bars = np.stack([images[:, 2 * label : 2 * label + 2].mean(axis=(1, 2, 3)) for label in range(CLASSES)], axis=1)
     assert (bars.argmax(axis=1) == labels).mean() > 0.95
 
@@ -78,8 +78,8 @@ def test_resume_replays_what_was_released():
     charged = list(account.charges)
     _, _, second = fitted(dataset, NoiseSource(), method, units, account)
     assert account.charges == charged
-    for name, value in first.generator().tensors.items():
-        np.testing.assert_array_equal(value, second.generator().tensors[name])
+    for name, value in first.result().tensors.items():
+        np.testing.assert_array_equal(value, second.result().tensors[name])
 
 
 def test_there_is_no_generator_without_all_three_releases():
@@ -111,7 +111,7 @@ def test_large_colour_images_are_seen_through_their_lowest_frequencies(monkeypat
     plan = method.plan(schema, units)
     assert plan.releases[0].mechanism.dimensions == 48
     _, _, training_run = fitted(dataset, NoiseSource(), method, units)
-    drawn, wanted = training_run.generator().sample(40)
+    drawn, wanted = training_run.result().sample(40)
     assert drawn.shape == (40, 64, 64, 3)
     top, bottom = drawn[wanted == 1, :32, :, 0].mean(), drawn[wanted == 1, 32:, :, 0].mean()
     assert top > bottom + 60

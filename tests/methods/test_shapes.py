@@ -60,11 +60,11 @@ def test_planned_is_charged_in_order(content):
 
 
 def test_samples_keep_their_class_and_have_edges():
-    images, labels = fitted(bars(), Shapes(), MemoryAccount(UNITS)).generator().sample(200)
+    images, labels = fitted(bars(), Shapes(), MemoryAccount(UNITS)).result().sample(200)
     ink = images[..., 0].astype(float)
     upright = ink.max(axis=2).sum(axis=1) > ink.max(axis=1).sum(axis=1)
     assert (upright == (labels == 0)).mean() > 0.9
-    plain = fitted(bars(), Moments(subspace_dimensions=20), MemoryAccount(UNITS)).generator().sample(200)[0]
+    plain = fitted(bars(), Moments(subspace_dimensions=20), MemoryAccount(UNITS)).result().sample(200)[0]
     assert share_of_black(images) > 0.7
     assert share_of_black(plain) < 0.6
 
@@ -75,8 +75,8 @@ def test_resume_replays_what_was_released():
     charged = list(account.charges)
     second = fitted(bars(), Shapes(), account)
     assert account.charges == charged
-    for name, value in first.generator().tensors.items():
-        np.testing.assert_array_equal(value, second.generator().tensors[name])
+    for name, value in first.result().tensors.items():
+        np.testing.assert_array_equal(value, second.result().tensors[name])
 
 
 def test_there_is_no_generator_before_the_last_release():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,6 +13,7 @@ import torch
 
 from datalens_service.mechanisms import (
     AccuracyCount,
+    AnyMechanism,
     CountSketch,
     CrossProductSum,
     GradientChunk,
@@ -24,6 +26,7 @@ from datalens_service.mechanisms import (
     VoteMechanism,
 )
 from datalens_service.mechanisms.accuracy import Answers
+from datalens_service.mechanisms.base import Example
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.privacy.accounting import NeighboringRelation
@@ -313,6 +316,20 @@ def _cross_products(mechanism: CrossProductSum) -> Case:
     return Case(mechanism, make, neighbors, one_long_pair(mechanism), Fraction(99, 100))
 
 
+def _example(example: Example) -> Case:
+    """What a mechanism carries itself; its neighbours are the two that it names."""
+
+    def swapped(_rng: np.random.Generator, data: Any) -> Any:
+        return example.neighbor if data is example.contributions else example.contributions
+
+    both = {ZERO_OUT: swapped, REPLACE_ONE: swapped}
+    worst = (example.contributions, example.neighbor)
+    return Case(example.mechanism, lambda _rng: example.contributions, both, lambda: worst, example.tightness)
+
+
+MECHANISMS: tuple[type[Mechanism], ...] = typing.get_args(AnyMechanism)
+EXAMPLES = [_example(mechanism.example_contributions()) for mechanism in MECHANISMS]
+
 CASES = [
     _votes(vote(TopAgg, top_k=8)),
     _votes(vote(TopAgg, top_k=8, stochastic=True, clip=0.5)),
@@ -342,6 +359,7 @@ CASES = [
     ),
     _gradients(GradientSum(dimensions=9, clip_norm=0.5, noise_stddev=400_000)),
     _gradients(GradientSum(dimensions=9, clip_norm=3.0, grid=2048, noise_stddev=20_000), records_per_unit=4),
+    *EXAMPLES,
 ]
 
 

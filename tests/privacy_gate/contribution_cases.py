@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.methods import AnyMethod, DataLens, Guided, Mixture, Moments, Shapes
+from datalens_service.methods import AnyMethod, DataLens, DpSgd, Guided, Mixture, Moments, Shapes
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.spec import TrainingSpec
 
@@ -44,7 +44,8 @@ class ContributionCase:
     @property
     def name(self) -> str:
         """For alarms and test reports."""
-        variants = [getattr(self.method, name, None) for name in ("teacher", "shards", "votes")]
+        variants = [getattr(self.method, name, None) for name in ("teacher", "shards", "votes", "architecture")]
+        variants = [getattr(variant, "name", variant) for variant in variants]
         words = [self.method.name, *(str(variant) for variant in variants if variant)]
         return " ".join([*words, f"units of {self.records}", f"{self.side}x{self.side}"])
 
@@ -159,6 +160,9 @@ CASES: tuple[ContributionCase, ...] = (
         3,
     ),
     ContributionCase(DataLens(teacher="conv", **_VOTES), 2, side=8),
+    ContributionCase(DpSgd(architecture="linear", steps=3), 1),
+    ContributionCase(DpSgd(architecture="mlp", optimizer="adam", steps=2), 2),
+    ContributionCase(DpSgd(architecture="small_cnn", steps=2), 3, side=18, tried=3),
 )  # fmt: skip
 
 LARGE_CASES: tuple[ContributionCase, ...] = (

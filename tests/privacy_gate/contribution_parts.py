@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from datalens_service.data import partition
 from datalens_service.data.dataset import Dataset
-from datalens_service.mechanisms import DistributedGradients, PartialGradients
+from datalens_service.mechanisms import DistributedGradients, GradientChunk, PartialGradients
 from datalens_service.methods import AnyMethod, DataLens
 
 from .replay import ROWS
@@ -41,6 +41,8 @@ def split(contributions: Any, unit: int, teachers: set[int]) -> tuple[Any, Any]:
     if isinstance(contributions, ROWS):
         belongs = contributions.units == unit
         return tuple(type(contributions)(*(array[rows] for array in contributions)) for rows in (~belongs, belongs))
+    if isinstance(contributions, list):
+        return _chunks(contributions, unit, of_unit=False), _chunks(contributions, unit, of_unit=True)
     return _only(contributions, teachers, of_unit=False), _only(contributions, teachers, of_unit=True)
 
 
@@ -48,11 +50,19 @@ def as_bytes(contributions: Any) -> list[tuple[Any, ...]]:
     """Every bit of them, with types and shapes."""
     if isinstance(contributions, ROWS):
         return [_array_bytes(array) for array in contributions]
+    if isinstance(contributions, list):
+        return [_array_bytes(torch.cat(parts).numpy()) for parts in zip(*contributions, strict=True)]
     plain = [
         block if isinstance(block, PartialGradients) else PartialGradients(block, slice(None))
         for block in contributions.blocks
     ]
     return [(*_array_bytes(block.gradients.numpy()), block.images) for block in plain]
+
+
+def _chunks(chunks: list[GradientChunk], unit: int, *, of_unit: bool) -> list[GradientChunk]:
+    """Rows of gradients; chunks end where they did, which is nobody's contribution."""
+    stay = [(chunk.units == unit) == of_unit for chunk in chunks]
+    return [GradientChunk(chunk.gradients[rows], chunk.units[rows]) for chunk, rows in zip(chunks, stay, strict=True)]
 
 
 def _only(votes: DistributedGradients, teachers: set[int], *, of_unit: bool) -> DistributedGradients:

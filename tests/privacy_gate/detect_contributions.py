@@ -21,9 +21,10 @@ from datalens_service.run import run
 from workers.job.holdout import _answers
 
 from .alarm import expect
+from .cases import MECHANISMS
 from .contribution_cases import CASES, LARGE_CASES, ContributionCase, Neighbor
 from .contribution_parts import as_bytes, split, teachers_of
-from .detect_release import same_generator
+from .detect_release import same_model
 from .replay import Recording, Step, record
 
 
@@ -40,6 +41,14 @@ def contributions_stay_beyond_a_chunk_of_noise(rng: np.random.Generator) -> None
         sizes = [step.exact.size for step in recording.steps]
         expect(max(sizes) > randomness._CHUNK, f"{case.name}: a sum has more coordinates than a chunk")
         _fresh_in_every_chunk(case, recording, sizes.index(max(sizes)))
+
+
+def what_is_not_finite_adds_nothing(_rng: np.random.Generator) -> None:
+    """R1: numbers without a length have no place in a sum whose sensitivity is a length."""
+    for kind in MECHANISMS:
+        example = kind.example_contributions()
+        sums = [example.mechanism.exact_sum(data) for data in (example.contributions, example.not_finite)]
+        expect(np.array_equal(*sums), f"{example.mechanism.label()}: what is not finite adds nothing")
 
 
 def answers_of_others_stay_as_they_are(rng: np.random.Generator) -> None:
@@ -87,10 +96,10 @@ def _fresh_in_every_chunk(case: ContributionCase, recording: Recording, number: 
 
 
 def _same_job(case: ContributionCase, first: Recording, second: Recording) -> None:
-    """All that leaves a job: its charges, its releases and its generators."""
+    """All that leaves a job: its charges, its releases and its models."""
     expect(first.account.charges == second.account.charges, f"{case.name}: charges do not depend on records")
-    same = same_generator(first.result.generator, second.result.generator)
-    expect(same, f"{case.name}: the generator depends on records through noisy sums only")
+    same = same_model(first.result.model, second.result.model)
+    expect(same, f"{case.name}: the released model depends on records through noisy sums only")
     for before, after in zip(first.steps, second.steps, strict=True):
         expect(before.mechanism == after.mechanism, f"{case.name}: mechanisms do not depend on records")
 

@@ -9,6 +9,7 @@ import numpy as np
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded
 from datalens_service.methods import AnyMethod, DataLens, Guided, Mixture, Moments, Shapes
+from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
@@ -109,11 +110,11 @@ def runs_release_what_they_charged_for(rng: np.random.Generator) -> None:
         second = run(spec, _dataset(rng), account=account)
         expect(account.charges == planned, f"{method.name}: a run over stored sums charges nothing")
         expect(first.plan == second.plan, f"{method.name}: a plan does not depend on records")
-        same = same_generator(first.generator, second.generator)
+        same = same_model(first.generator, second.generator)
         expect(same, f"{method.name}: the generator depends on records through noisy sums only")
 
 
-def same_generator(first: Generator, second: Generator) -> bool:
+def same_model(first: Generator | Classifier, second: Generator | Classifier) -> bool:
     """Equal to the last bit."""
     names = first.tensors.keys()
     return (

@@ -138,7 +138,7 @@ def _neighbors(rng: np.random.Generator, case: Case) -> Iterator[tuple[object, o
     if isinstance(case.mechanism, VoteMechanism):
         (block,) = case.make(rng)
         flipped = block.clone()
-        flipped[5] *= -1
+        flipped[1] *= -1
         yield [block], [flipped]
 
 

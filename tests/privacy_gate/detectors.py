@@ -30,6 +30,7 @@ DETECTORS: tuple[Detector, ...] = (
     detect_votes.votes_are_short_integers,
     detect_votes.the_row_guard_is_exact,
     detect_votes.rows_do_not_depend_on_other_teachers,
+    detect_contributions.what_is_not_finite_adds_nothing,
     detect_votes.sums_are_plain_sums,
     detect_votes.neighbors_stay_within_the_charge,
     detect_votes.replaced_units_stay_within_their_figure,

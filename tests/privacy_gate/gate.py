@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from datalens_service.errors import DatalensError, StoreUnavailable
 
-from . import plants_contributions, plants_ledger, plants_noise, plants_shards, plants_votes
+from . import plants_contributions, plants_gradients, plants_ledger, plants_noise, plants_shards, plants_votes
 from .alarm import Alarm
 from .detectors import DETECTORS
 from .plant import Plant
@@ -21,6 +21,7 @@ PLANTS: tuple[Plant, ...] = (
     *plants_noise.PLANTS,
     *plants_ledger.PLANTS,
     *plants_contributions.PLANTS,
+    *plants_gradients.PLANTS,
 )
 
 CLEAN_RUNS = 20

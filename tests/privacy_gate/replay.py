@@ -6,7 +6,7 @@ made without a charge.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
@@ -16,7 +16,7 @@ import torch
 
 from datalens_service.data import dataset as datasets
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.mechanisms import DistributedGradients, Mechanism, PartialGradients
+from datalens_service.mechanisms import DistributedGradients, GradientChunk, Mechanism, PartialGradients
 from datalens_service.mechanisms.accuracy import Answers
 from datalens_service.mechanisms.base import Integers
 from datalens_service.mechanisms.cross_product import OuterProductFactors
@@ -38,7 +38,8 @@ class Step:
 
     Attributes:
         mechanism: With the coins of this step.
-        contributions: What it summed, as copies: one of `ROWS`, or `DistributedGradients` with a list of blocks.
+        contributions: What it summed, as copies: one of `ROWS`, a list of gradient chunks, or
+            `DistributedGradients` with a list of blocks.
         exact: The sum without noise.
     """
 
@@ -115,6 +116,8 @@ def _copied(contributions: Any) -> Any:
     """Blocks of teachers are made one after another in the same memory."""
     if isinstance(contributions, ROWS):
         return type(contributions)(*(np.array(array) for array in contributions))
+    if isinstance(contributions, Iterator):
+        return [GradientChunk(chunk.gradients.clone(), chunk.units.clone()) for chunk in contributions]
     if not isinstance(contributions, DistributedGradients):
         raise TypeError(f"say how {type(contributions).__name__} of other units are compared")
     return replace(contributions, blocks=[_cloned(block) for block in contributions.blocks])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from datalens_service.models.generators.generator import Generator
+from datalens_service.models.released import ReleasedModel
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.leases import Lease
 from workers.job.packaging import SAMPLES, sample_picture
@@ -29,14 +30,16 @@ class SamplePreviews:
         """Whether enough time has passed since the last one."""
         return time.monotonic() >= self._next
 
-    def show(self, generator: Generator) -> None:
-        """Store the grid of a generator.
+    def show(self, model: ReleasedModel) -> None:
+        """Store the grid of a generator; of another model nothing is shown.
 
         Raises:
             StaleLease: Another worker holds the job.
             StoreUnavailable: The disk did not take it.
         """
+        if not isinstance(model, Generator):
+            return
         began = time.monotonic()
-        self._artifacts.put(self._lease, SAMPLES, sample_picture(generator), releasable=True, media_type="image/png")
+        self._artifacts.put(self._lease, SAMPLES, sample_picture(model), releasable=True, media_type="image/png")
         now = time.monotonic()
         self._next = now + max(self._seconds, 20 * (now - began))

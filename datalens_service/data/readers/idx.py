@@ -73,7 +73,14 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     return build_upload(train, test, class_names or number_names(labels), units)
 
 
-READER = Reader(recognises, read)
+READER = Reader(
+    name="idx",
+    title="a zip or tar of the IDX files of MNIST",
+    layout="MNIST's own files, with or without gzip",
+    suffixes=(".zip", ".tar", ".gz", ".tgz"),
+    recognises=recognises,
+    read=read,
+)
 
 
 def _files(source: Source) -> list[_File]:

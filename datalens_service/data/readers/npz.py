@@ -99,7 +99,15 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     return build_upload(train, test, names, units)
 
 
-READER = Reader(recognises, read)
+READER = Reader(
+    name="npz",
+    title="an NPZ with labelled images",
+    layout="`train_images`, `train_labels` (MedMNIST), `x_train`, `y_train` (Keras) or `images`, `labels`; "
+    "`groups` for people with several images",
+    suffixes=(".npz",),
+    recognises=recognises,
+    read=read,
+)
 
 
 def _choose_pairs(arrays: Mapping[str, Entry]) -> list[tuple[Entry, Entry]]:

@@ -102,7 +102,15 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     return build_upload(split, test_split, names, units)
 
 
-READER = Reader(recognises, read)
+READER = Reader(
+    name="parquet",
+    title="Parquet with an image column",
+    layout="one file or a zip of files; a column Image and a column ClassLabel of Hugging Face `datasets`, or "
+    "columns `image` and `label`",
+    suffixes=(".parquet", ".zip"),
+    recognises=recognises,
+    read=read,
+)
 
 
 def _entries(source: Source) -> list[Entry]:

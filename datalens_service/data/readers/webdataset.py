@@ -76,7 +76,14 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     return build_upload(train, test, names, units)
 
 
-READER = Reader(recognises, read)
+READER = Reader(
+    name="webdataset",
+    title="a tar or tar.gz of a WebDataset",
+    layout="`key.png` with `key.cls` or `key.json`",
+    suffixes=(".tar", ".gz", ".tgz"),
+    recognises=recognises,
+    read=read,
+)
 
 
 def _records(source: Source) -> list[_Record]:

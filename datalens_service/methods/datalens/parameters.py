@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
-from datalens_service.mechanisms import VOTES, Threshold, VoteMechanism
+from datalens_service.mechanisms import AnyVotes, Threshold, TopAggParameters, VoteMechanism
 from datalens_service.methods.base import Method, Plan, PlannedRelease, named
+from datalens_service.methods.datalens.teachers import AnyTeacher, DenseTeacher
 from datalens_service.methods.moments import Moments
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
@@ -18,32 +19,37 @@ from datalens_service.strict import Flag, Integer, Number
 
 DEFAULT_STEPS = 150
 
+_FLAT: Final = {
+    "top_k": ("votes", "top_k"),
+    "levels": ("votes", "levels"),
+    "sketch_rows": ("votes", "rows"),
+    "sketch_columns": ("votes", "columns"),
+    "teacher_batch": ("teacher", "batch"),
+    "teacher_steps": ("teacher", "steps"),
+    "teacher_warmup_steps": ("teacher", "warmup_steps"),
+    "teacher_learning_rate": ("teacher", "learning_rate"),
+}
+"""Short names of parameters of votes and teachers: `top_k` for `votes.top_k`."""
+
+_KINDS: Final[dict[str, tuple[type[BaseModel], ...]]] = {"votes": get_args(AnyVotes), "teacher": get_args(AnyTeacher)}
+
 
 class DataLensParameters(Method):
     """Every field of `DataLens`, and the plan that follows from them; runs and teachers depend on these alone."""
 
     name: Literal["datalens"] = "datalens"
     num_teachers: Integer = Field(default=4000, ge=1, le=100_000, description="N; one shard of records each.")
-    teacher: Literal["dense", "conv", "kernel"] = Field(
-        default="dense", description="A small fast network, the original's, or the best discriminator in closed form."
+    teacher: Annotated[AnyTeacher, Field(discriminator="name"), BeforeValidator(named)] = Field(
+        default=DenseTeacher(),
+        description="A small fast network, the original's, or the best discriminator in closed form.",
     )
     shards: Literal["mixed", "class_pure"] = Field(
         default="mixed", description="class_pure: a teacher holds, and votes on, one class only."
     )
-    teacher_batch: Integer = Field(
-        default=15, ge=1, le=1024, description="Records of its shard a teacher trains on, or compares with."
-    )
-    teacher_steps: Integer = Field(default=2, ge=1, le=100, description="Optimiser steps of a teacher per vote.")
-    teacher_warmup_steps: Integer = Field(default=10, ge=1, le=1000, description="The same before the first vote.")
-    teacher_learning_rate: Number = Field(default=1e-3, gt=0, le=1)
     images_per_step: Integer = Field(default=15, ge=1, le=1024, description="Synthetic images voted on per step.")
-    votes: Literal["topagg", "klevel", "count_sketch"] = Field(
-        default="topagg", description="DataLens' own votes, those of D2P-Fed, or those of FetchSGD."
+    votes: Annotated[AnyVotes, Field(discriminator="name"), BeforeValidator(named)] = Field(
+        default=TopAggParameters(), description="DataLens' own votes, those of D2P-Fed, or those of FetchSGD."
     )
-    levels: Integer = Field(default=16, ge=2, le=4096, description="K of klevel votes.")
-    sketch_rows: Integer = Field(default=5, ge=1, le=64, description="Rows of count_sketch votes.")
-    sketch_columns: Integer = Field(default=200, ge=1, description="Columns of count_sketch votes.")
-    top_k: Integer = Field(default=200, ge=1, description="k: coordinates of an image that a teacher votes on.")
     clip: Number = Field(default=1e-5, gt=0, description="Clipping bound of a gradient coordinate.")
     stochastic: Flag = Field(default=True, description="Stochastic signs, as in TopkStoSignGrad.")
     threshold: Threshold = Field(default=0.7, description="β as a fraction of num_teachers, or 'none'.")
@@ -73,10 +79,18 @@ class DataLensParameters(Method):
     )
     warm_start_share: Number = Field(default=0.95, gt=0, lt=1, description="Share of μ² for the warm start.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_flat(cls, parameters: Any) -> Any:
+        return _nested(parameters) if isinstance(parameters, dict) else parameters
+
     @model_validator(mode="after")
     def _votes_fit_their_basis(self) -> DataLensParameters:
-        if self.vote_basis == "dct" and self.top_k > self.vote_dimensions:
-            raise ValueError("top_k must not exceed vote_dimensions.")
+        if self.vote_basis == "dct":
+            try:
+                self.votes.check(self.vote_dimensions)
+            except InvalidSpec as error:
+                raise ValueError(error.detail) from None
         if self.threshold != "none" and not 0 < self.threshold <= 1:
             raise ValueError("threshold must be 'none' or lie in (0, 1].")
         return self
@@ -109,8 +123,7 @@ class DataLensParameters(Method):
                 f"num_teachers = {self.num_teachers} exceeds the {schema.num_units} units of this data set: "
                 f"name at most {schema.num_units}, better about {max(1, schema.num_units // 15)}."
             )
-        if self.top_k > self.dimensions(schema):
-            raise InvalidSpec(f"top_k must not exceed the {self.dimensions(schema)} coordinates of a vote.")
+        self.votes.check(self.dimensions(schema))
         if self.vote_basis == "dct" and self.vote_dimensions > schema.dimensions:
             raise InvalidSpec(f"vote_dimensions must not exceed the {schema.dimensions} numbers of an image.")
         classes = schema.num_classes
@@ -132,11 +145,6 @@ class DataLensParameters(Method):
 
     def _mechanism(self, schema: Schema) -> VoteMechanism:
         """The vote with its own noise, or with the loudest until it is calibrated."""
-        specific: dict[str, dict[str, int]] = {
-            "topagg": {"top_k": self.top_k},
-            "klevel": {"levels": self.levels},
-            "count_sketch": {"top_k": self.top_k, "rows": self.sketch_rows, "columns": self.sketch_columns},
-        }
         common = {
             "num_teachers": self.num_teachers,
             "images": self.images_per_step,
@@ -148,7 +156,7 @@ class DataLensParameters(Method):
             "classes_per_unit": schema.classes_per_unit if self.shards == "class_pure" else 1,
             "noise_stddev": self.noise_stddev or MAXIMUM_NOISE_STDDEV,
         }
-        return VOTES[self.votes].model_validate(common | specific[self.votes])
+        return self.votes.build(common)
 
     def _calibrated(self, mechanism: VoteMechanism, units: int) -> VoteMechanism:
         steps = self.steps or DEFAULT_STEPS
@@ -156,3 +164,21 @@ class DataLensParameters(Method):
         each = mechanism.sensitivity_squared(NeighboringRelation.ZERO_OUT)
         stddev = min(MAXIMUM_NOISE_STDDEV, smallest_noise_stddev(each, queries * steps, units))
         return mechanism.model_copy(update={"noise_stddev": stddev})
+
+
+def _nested(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters with short names put where they belong; a short name that says nothing about this kind is dropped."""
+    nested = {name: value for name, value in parameters.items() if name not in _FLAT}
+    for name in parameters.keys() & _FLAT.keys():
+        group, member = _FLAT[name]
+        inner = nested.get(group, DataLensParameters.model_fields[group].default)
+        inner = inner.model_dump() if isinstance(inner, BaseModel) else named(inner)
+        if isinstance(inner, dict) and member in _members(group, inner.get("name")):
+            nested[group] = inner | {member: parameters[name]}
+    return nested
+
+
+def _members(group: str, kind: Any) -> set[str]:
+    """Parameters of a kind of votes or teachers; of an unknown kind all, so that the kind is what gets refused."""
+    known = {model.model_fields["name"].default: set(model.model_fields) for model in _KINDS[group]}
+    return known.get(kind, set()) if isinstance(kind, str) else set()

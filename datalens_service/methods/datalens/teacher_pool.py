@@ -16,11 +16,10 @@ from datalens_service.data.partition import assign_shards, members
 from datalens_service.mechanisms import DistributedGradients, PartialGradients, VoteMechanism
 from datalens_service.methods.base import ExecutionOptions
 from datalens_service.methods.datalens.parameters import DataLensParameters
+from datalens_service.methods.datalens.teachers import TeacherRequest
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.models.teachers.base import TeacherBackend
 from datalens_service.models.teachers.batches import ShardSampler
-from datalens_service.models.teachers.ensemble import TeacherEnsemble
-from datalens_service.models.teachers.kernel import KernelTeachers
 from datalens_service.models.teachers.partitions import TeacherPartition, partition_teachers, partitions_for_rank
 from datalens_service.privacy.randomness import TrainingRandomness
 
@@ -86,7 +85,7 @@ class TeacherPool:
         if self._class_groups > 1:
             images = images.reshape(self._class_groups, -1, images.shape[-1])
             labels = labels.reshape(self._class_groups, -1)
-        for _ in range(self._parameters.teacher_warmup_steps if first else self._parameters.teacher_steps):
+        for _ in range(self._parameters.teacher.steps_before_vote(first=first)):
             batch = self._sampler.batch(self._steps)
             self._teachers.train_step(batch.images, batch.labels, images, labels)
             self._steps += 1
@@ -138,24 +137,18 @@ class TeacherPool:
     def _ensemble(
         self, schema: Schema, device: str, partitions: list[TeacherPartition], options: ExecutionOptions
     ) -> TeacherBackend:
-        parameters, active = self._parameters, self._sampler.active
-        if parameters.teacher == "kernel":
-            basis = None if self._basis is None else torch.from_numpy(self._basis)
-            records = self._sampler.batch(0)
-            return KernelTeachers(
-                parameters.num_teachers, records, device, basis=basis, active=active, partitions=partitions
-            )
-        return TeacherEnsemble(
-            parameters.teacher,
-            parameters.num_teachers,
-            schema,
-            device,
-            self._randomness.seed("teachers"),
-            learning_rate=parameters.teacher_learning_rate,
-            active=active,
+        request = TeacherRequest(
+            num_teachers=self._parameters.num_teachers,
+            schema=schema,
+            device=device,
+            seed=self._randomness.seed("teachers"),
+            active=self._sampler.active,
             partitions=partitions,
             folder=options.folder,
+            basis=None if self._basis is None else torch.from_numpy(self._basis),
+            records=lambda: self._sampler.batch(0),
         )
+        return self._parameters.teacher.build(request)
 
     def _shards(self, dataset: Dataset, device: str, local: range) -> ShardSampler:
         apart: Labels | None = dataset.train.labels if self._class_groups > 1 else None
@@ -165,7 +158,7 @@ class TeacherPool:
             dataset.train.images,
             dataset.train.labels,
             members(shards, count),
-            self._parameters.teacher_batch,
+            self._parameters.teacher.batch,
             self._randomness.seed("batches"),
             device,
             local,

@@ -80,17 +80,17 @@ class DataLensRun:
         if self._warm and step < self._warm_steps:
             self._warm.step(step, account, noise)
             if step == self._warm_steps - 1:
-                self._student.load_initial(self._warm.generator().tensors)
+                self._student.load_initial(self._warm.result().tensors)
         else:
             self._vote(step, account, noise)
 
-    def generator(self) -> Generator:
+    def result(self) -> Generator:
         """The student after the votes so far."""
         return Generator("network", self._schema, self._student.settings(), self._student.tensors())
 
     def initial_generator(self) -> Generator | None:
         """The warm start, before any vote."""
-        return self._warm.generator() if self._warm else None
+        return self._warm.result() if self._warm else None
 
     def state(self) -> State:
         """Teachers and student; empty before the first vote, where replaying is cheap, and where teachers keep none."""

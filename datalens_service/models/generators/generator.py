@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from safetensors.numpy import save_file
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.errors import InvalidInput
 from datalens_service.models.generators import gaussian, mixture
+from datalens_service.models.released import ReleasedFile
 
 Tensors = dict[str, NDArray[np.float32]]
 Draw = Callable[[Tensors, dict[str, Any], Schema, Labels, np.random.Generator], NDArray[np.float32]]
@@ -73,6 +74,9 @@ class Generator:
         tensors: Its numbers, float32.
     """
 
+    result: ClassVar[str] = "generator"
+    evaluations: ClassVar[tuple[str, ...]] = ("images",)
+
     kind: str
     schema: Schema
     settings: dict[str, Any]
@@ -108,6 +112,10 @@ class Generator:
         """Write safetensors with kind, schema and settings in the header."""
         metadata = {"kind": self.kind, "schema": self.schema.model_dump_json(), "settings": json.dumps(self.settings)}
         save_file({name: np.ascontiguousarray(value) for name, value in self.tensors.items()}, path, metadata)
+
+    def files(self) -> tuple[ReleasedFile, ...]:
+        """The generator itself."""
+        return (ReleasedFile("generator.safetensors", "application/octet-stream", self.save),)
 
     @classmethod
     def load(cls, path: Path) -> Generator:

@@ -1,4 +1,4 @@
-"""Events of a job out of a stream of lines (Server-Sent Events)."""
+"""Parser for the event stream of a job (Server-Sent Events)."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Iterator
 
 from pydantic import ValidationError
 
-from datalens_service.client.replies import Event
+from datalens_service.client.models import Event
 
 
-class EventLines:
-    """Puts the lines of a stream together.
+class EventParser:
+    """Builds events from the lines of a stream.
 
     Args:
-        last: Number of the last event that is known.
+        last_id: Number of the last event that the caller has.
 
     Attributes:
-        last: Number of the last event that came.
-        ended: Whether the job has, so that nothing follows.
+        last_id: Number of the last event received.
+        ended: Whether the job has ended, so that no event follows.
     """
 
-    def __init__(self, last: int) -> None:
-        self.last = last
+    def __init__(self, last_id: int) -> None:
+        self.last_id = last_id
         self.ended = False
         self._data: list[str] = []
 
     def feed(self, line: str) -> Iterator[Event]:
-        """Take a line; the event that it completes, if it does."""
+        """Take one line; yield the event that it completes, if any."""
         if line.startswith("data:"):
             self._data.append(line.removeprefix("data:").removeprefix(" "))
         elif not line and self._data:
@@ -35,9 +35,9 @@ class EventLines:
                 event = Event.model_validate_json(data)
             except ValidationError:
                 return
-            self.last, self.ended = event.id, event.ended
+            self.last_id, self.ended = event.id, event.ended
             yield event
 
     def restart(self) -> None:
-        """Forget half an event of a connection that broke."""
+        """Drop the incomplete event of a connection that broke."""
         self._data = []

@@ -1,4 +1,4 @@
-"""What the service answers, as far as the client reads it. Members that a newer server adds are ignored."""
+"""Response bodies, as far as the client reads them. Members that a newer server adds are ignored."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ ENDED = frozenset({"succeeded", "failed", "cancelled"})
 """States in which a job stays for ever."""
 
 
-class Reply(BaseModel):
+class ResponseModel(BaseModel):
     """Members that a newer server adds are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
-class Budget(Reply):
-    """The lifetime account of a data set: spends rounded up, what remains rounded down."""
+class Budget(ResponseModel):
+    """The lifetime account of a dataset: spends rounded up, what remains rounded down."""
 
     epsilon_limit: float
     delta: float
@@ -28,7 +28,7 @@ class Budget(Reply):
     mu_spent: float
 
 
-class ImageSchema(Reply):
+class ImageSchema(ResponseModel):
     """What the owner declared public."""
 
     channels: int
@@ -41,7 +41,7 @@ class ImageSchema(Reply):
     classes_per_unit: int = 1
 
 
-class Joined(Reply):
+class Joined(ResponseModel):
     """The account that an upload joined, because records of it were known. For the owner of the data alone."""
 
     known_records: int | None
@@ -52,8 +52,8 @@ class Joined(Reply):
     epsilon_remaining: float
 
 
-class DatasetInfo(Reply):
-    """A data set as the service describes it; no record is in it."""
+class DatasetInfo(ResponseModel):
+    """A dataset as the service describes it; no record is in it."""
 
     id: str
     name: str
@@ -65,7 +65,7 @@ class DatasetInfo(Reply):
     joined: Joined | None = None
 
 
-class NoticeInfo(Reply):
+class NoticeInfo(ResponseModel):
     """What was read otherwise than the owner may expect. Private."""
 
     code: str
@@ -75,13 +75,13 @@ class NoticeInfo(Reply):
 
 
 class UploadedDataset(DatasetInfo):
-    """A data set that was just uploaded, with what its owner should know. Notices are private."""
+    """A dataset that was just uploaded, with what its owner should know. Notices are private."""
 
     notices: tuple[NoticeInfo, ...] = ()
 
 
-class UploadInfo(Reply):
-    """A file that goes to the service in pieces."""
+class UploadInfo(ResponseModel):
+    """State of a resumable upload."""
 
     id: str
     length: int
@@ -90,14 +90,14 @@ class UploadInfo(Reply):
     expires_at: datetime
 
 
-class BadFile(Reply):
+class BadFile(ResponseModel):
     """A file of an upload that cannot be used. Private."""
 
     name: str
     reason: str
 
 
-class ValidationInfo(Reply):
+class ValidationInfo(ResponseModel):
     """What came of an upload. Private: for the owner of the data alone."""
 
     dataset_id: str
@@ -112,7 +112,7 @@ class ValidationInfo(Reply):
     checked: int = 0
 
 
-class Receipt(Reply):
+class Receipt(ResponseModel):
     """What a deletion removed, and what stays."""
 
     dataset_id: str
@@ -123,7 +123,7 @@ class Receipt(Reply):
     entry: dict[str, Any] | None
 
 
-class FileInfo(Reply):
+class FileInfo(ResponseModel):
     """A file that a job made."""
 
     name: str
@@ -133,13 +133,13 @@ class FileInfo(Reply):
     audience: Literal["anyone", "owner"]
 
 
-class FileList(Reply):
+class FileList(ResponseModel):
     """All files of a job that the key may see."""
 
     items: tuple[FileInfo, ...]
 
 
-class Cost(Reply):
+class Cost(ResponseModel):
     """What a run costs; known before it starts."""
 
     images: int
@@ -151,8 +151,8 @@ class Cost(Reply):
     epsilon_limit: float
 
 
-class PlanInfo(Reply):
-    """What a job would cost, and whether the data set's account pays for it."""
+class PlanInfo(ResponseModel):
+    """What a job would cost, and whether the dataset's account pays for it."""
 
     cost: Cost
     fits: bool
@@ -160,7 +160,7 @@ class PlanInfo(Reply):
     budget_after: Budget | None
 
 
-class Progress(Reply):
+class Progress(ResponseModel):
     """How far a phase of a job is."""
 
     phase: str | None
@@ -168,7 +168,7 @@ class Progress(Reply):
     maximum: int
 
 
-class JobPrivacy(Reply):
+class JobPrivacy(ResponseModel):
     """What a job has spent so far."""
 
     epsilon_spent: float
@@ -177,7 +177,7 @@ class JobPrivacy(Reply):
     mu: float
 
 
-class Event(Reply):
+class Event(ResponseModel):
     """Something that happened to a job, in public numbers."""
 
     id: int
@@ -196,7 +196,7 @@ class Event(Reply):
         return self.state in ENDED
 
 
-class Job(Reply):
+class Job(ResponseModel):
     """A job as it was when it was read."""
 
     id: str

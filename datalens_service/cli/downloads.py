@@ -1,0 +1,134 @@
+"""`datalens jobs files`, `download` and `report`: what a job has made, as files."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from datalens_service.cli import options, output
+from datalens_service.cli.numbers import build_integer_parser
+from datalens_service.cli.service import connect
+from datalens_service.client import Audience, Format
+
+
+class FileFormat(StrEnum):
+    """Formats of synthetic images."""
+
+    NPZ = "npz"
+    PARQUET = "parquet"
+    IMAGEFOLDER = "imagefolder"
+    WEBDATASET = "webdataset"
+
+
+_SUFFIX = {
+    FileFormat.NPZ: ".npz",
+    FileFormat.PARQUET: ".parquet",
+    FileFormat.IMAGEFOLDER: ".zip",
+    FileFormat.WEBDATASET: ".tar",
+}
+
+
+def files(
+    job_id: options.JobId,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """List the files of a job, and for whom each is."""
+    with connect(url, api_key) as client:
+        items = client.files(job_id)
+    rows = [(file.name, file.audience, f"{file.size:,}", file.sha256) for file in items]
+    output.show(
+        {"items": [file.model_dump(mode="json") for file in items]},
+        output.format_table(("name", "for", "bytes", "SHA-256"), rows),
+        as_json=as_json,
+    )
+
+
+def download(
+    job_id: options.JobId,
+    file_format: Annotated[FileFormat, typer.Option("--format", help="Format of the images.")] = FileFormat.NPZ,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--n",
+            parser=build_integer_parser(1),
+            help="How many; left out, what the job packed. More cost no privacy.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", parser=build_integer_parser(0), help="Repeats a draw of its own.")
+    ] = None,
+    bundle: Annotated[
+        bool, typer.Option("--bundle", help="A zip that is ready to be published: with card, checksums, proof of ε.")
+    ] = False,
+    title: Annotated[str | None, typer.Option("--title", help="Public name of the data set, with --bundle.")] = None,
+    licence: Annotated[
+        str, typer.Option("--license", help="SPDX id, for example CC-BY-4.0, with --bundle; other chooses none.")
+    ] = "other",
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="NAME", help="One file of `datalens jobs files` instead.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File to write; left out, named after the job.", dir_okay=False)
+    ] = None,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Download the synthetic images of a job, also while they are still being measured, or one of its files.
+
+    Says for whom the file is.
+    """
+    if file is not None:
+        _download_file(job_id, file, out or Path(f"{job_id}-{file}"), url, api_key, as_json=as_json)
+        return
+    path = out or Path(f"{job_id}-{file_format.value}.zip" if bundle else f"{job_id}{_SUFFIX[file_format]}")
+    format_name: Format = file_format.value
+    with connect(url, api_key) as client:
+        if bundle:
+            client.download_bundle(job_id, path, format=format_name, n=count, seed=seed, title=title, license=licence)
+        else:
+            client.download(job_id, path, format=format_name, n=count, seed=seed)
+    _show_file(path, "anyone", as_json=as_json)
+
+
+def report(
+    job_id: options.JobId,
+    releasable: Annotated[
+        bool, typer.Option("--releasable", help="Without the figures that are for the owner only.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="HTML file to write; left out, named after the job.", dir_okay=False)
+    ] = None,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Write the report of a succeeded job as HTML; with --json, print it."""
+    audience: Audience = "releasable" if releasable else "owner"
+    path = out or Path(f"{job_id}-report.html")
+    with connect(url, api_key) as client:
+        if as_json and out is None:
+            output.show(client.report(job_id, audience=audience), "", as_json=True)
+            return
+        client.download_report(job_id, path, audience=audience)
+    _show_file(path, "anyone" if releasable else "owner", as_json=as_json)
+
+
+def _download_file(job_id: str, name: str, path: Path, url: str, api_key: str, *, as_json: bool) -> None:
+    with connect(url, api_key) as client:
+        audiences = {item.name: item.audience for item in client.files(job_id)}
+        client.download_file(job_id, name, path)
+    _show_file(path, audiences.get(name, "owner"), as_json=as_json)
+
+
+def _show_file(path: Path, audience: Literal["anyone", "owner"], *, as_json: bool) -> None:
+    """Show a written file; one for the owner is unreadable to others on a shared machine."""
+    if audience == "owner":
+        path.chmod(0o600)
+    text = f"{path}\nFor the owner alone: not to be passed on." if audience == "owner" else str(path)
+    output.show({"path": str(path), "bytes": path.stat().st_size, "audience": audience}, text, as_json=as_json)

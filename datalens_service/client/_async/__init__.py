@@ -1,0 +1,1 @@
+"""The asynchronous client, from which `scripts/unasync` generates the synchronous one."""

@@ -1,0 +1,153 @@
+"""Requests about datasets and uploads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from datalens_service.client import requests
+from datalens_service.client._async.transport import AsyncTransport
+from datalens_service.client.errors import ClientError, ServiceUnreachable, build_validation_error
+from datalens_service.client.models import DatasetInfo, Receipt, UploadedDataset, ValidationInfo
+from datalens_service.client.retry_policy import RetryPolicy
+
+OnBytes = Callable[[str, int, int], None]
+"""Called with the id of an upload, the bytes stored so far, and the bytes of the whole file."""
+
+
+class AsyncDatasetOperations:
+    """Methods of the client about datasets."""
+
+    _transport: AsyncTransport
+
+    async def upload_dataset(
+        self,
+        path: Path,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        name: str | None = None,
+        classes: tuple[str, ...] | None = None,
+        records_per_unit: int | None = None,
+        classes_per_unit: int | None = None,
+        unit: str | None = None,
+        public_test: bool = False,
+        account: str | None = None,
+        leave_out_constant_images: bool = False,
+        upload_id: str | None = None,
+        on_bytes: OnBytes | None = None,
+    ) -> UploadedDataset:
+        """Upload labelled images and wait for their validation. Large files are sent in chunks that can be resumed.
+
+        Args:
+            path: The file; its contents decide the format.
+            epsilon: Lifetime budget of these records.
+            delta: Of the budget; None takes min(1e-5, n^-1.1).
+            name: For people; None leaves it to the service.
+            classes: Class names; None leaves them to the format.
+            records_per_unit: Most training images of one group, if the file groups its images.
+            classes_per_unit: Most classes that one group reaches; None puts no further bound.
+            unit: Word for one group, for example "patient".
+            public_test: Whether the test split is public: figures measured on it may be passed on.
+            account: Id of a dataset whose budget pays for this one, too: for data that grows.
+            leave_out_constant_images: Whether training images of a single colour are left out.
+            upload_id: Of an unfinished upload of this file; it is resumed.
+            on_bytes: Called as the upload proceeds.
+        """
+        declaration = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "name": name,
+            "classes": classes,
+            "records_per_unit": records_per_unit,
+            "classes_per_unit": classes_per_unit,
+            "unit": unit,
+            "public_test": public_test or None,
+            "account": account,
+            "leave_out_constant_images": leave_out_constant_images or None,
+        }
+        if upload_id is None and path.stat().st_size <= requests.CHUNK_SIZE:
+            with path.open("rb") as file:
+                return await self._transport.send(requests.upload_dataset(file, declaration))
+        stored_id = await self.upload(path, upload_id=upload_id, on_bytes=on_bytes)
+        created = await self._transport.send(requests.create_dataset(stored_id, declaration))
+        dataset = await self.wait_for_dataset(created)
+        report = await self._wait_for_report(dataset.id)
+        return requests.add_notices(await self.dataset(dataset.id), report)
+
+    async def upload(self, path: Path, *, upload_id: str | None = None, on_bytes: OnBytes | None = None) -> str:
+        """Send a file in chunks, each with a checksum, across interruptions; returns the id of the upload.
+
+        Args:
+            path: The file.
+            upload_id: Of an unfinished upload of this file; it is resumed.
+            on_bytes: Called as the upload proceeds.
+        """
+        size = path.stat().st_size
+        request = requests.create_upload(size) if upload_id is None else requests.get_upload(upload_id)
+        upload = await self._transport.send(request)
+        offset, retry_policy = upload.offset, RetryPolicy()
+        with path.open("rb") as file:
+            while offset < size:
+                file.seek(offset)
+                chunk = file.read(requests.CHUNK_SIZE)
+                try:
+                    offset = await self._transport.send(requests.send_chunk(upload.id, offset, chunk))
+                    retry_policy.reset()
+                except ClientError as error:
+                    await asyncio.sleep(retry_policy.delay_for(error))
+                    offset = await self._read_offset(upload.id, offset)
+                if on_bytes is not None:
+                    on_bytes(upload.id, offset, size)
+        return upload.id
+
+    async def wait_for_dataset(self, dataset: DatasetInfo, *, interval: float = 0.5) -> DatasetInfo:
+        """Wait until a dataset has been validated.
+
+        Raises:
+            ClientError: The upload cannot be used; `problem` has `bad_files`.
+        """
+        while dataset.state == "validating":
+            await asyncio.sleep(interval)
+            dataset = await self.dataset(dataset.id)
+        if dataset.state == "invalid":
+            raise build_validation_error(await self.validation(dataset.id))
+        return dataset
+
+    async def dataset(self, dataset_id: str) -> DatasetInfo:
+        """One dataset."""
+        return await self._transport.send(requests.get_dataset(dataset_id))
+
+    async def datasets(self) -> AsyncIterator[DatasetInfo]:
+        """All datasets, newest first, fetched page by page."""
+        async for item in self._transport.iter_items("/v1/datasets"):
+            yield DatasetInfo.model_validate(item)
+
+    async def validation(self, dataset_id: str) -> ValidationInfo:
+        """The validation report of an upload: counts, or the files that cannot be used. Private."""
+        return await self._transport.send(requests.get_validation(dataset_id))
+
+    async def download_preview(self, dataset_id: str, path: Path) -> Path:
+        """PNG with some of the private records: for their owner only."""
+        return await self._transport.save(f"/v1/datasets/{dataset_id}/preview", {}, path)
+
+    async def delete_dataset(self, dataset_id: str) -> Receipt:
+        """Delete the records; what was spent on them stays on the books."""
+        return await self._transport.send(requests.delete_dataset(dataset_id))
+
+    async def _wait_for_report(self, dataset_id: str, *, interval: float = 0.5) -> ValidationInfo:
+        """The final validation report: the service stores it a moment after the dataset is ready."""
+        report = await self.validation(dataset_id)
+        while report.state == "validating":
+            await asyncio.sleep(interval)
+            report = await self.validation(dataset_id)
+        return report
+
+    async def _read_offset(self, upload_id: str, last_offset: int) -> int:
+        """Bytes stored on the service; `last_offset` if it does not respond."""
+        try:
+            upload = await self._transport.send(requests.get_upload(upload_id))
+        except ServiceUnreachable:
+            return last_offset
+        return upload.offset

@@ -1,0 +1,86 @@
+"""HTTP connections to one service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from datalens_service.client.address import build_http_options
+from datalens_service.client.requests import Parsed, Request, list_page
+from datalens_service.client.responses import convert_connection_errors, raise_for_problem
+
+
+class AsyncTransport:
+    """HTTP connections to one service.
+
+    Args:
+        url: Address of the service.
+        api_key: Sent as bearer token; empty sends none.
+        timeout: Seconds to wait for a response.
+
+    Every method raises `ClientError` where the service refuses, and its subclass `ServiceUnreachable` where there is
+    no response or the connection breaks.
+
+    Raises:
+        ClientError: `url` is not an HTTP address.
+    """
+
+    def __init__(self, url: str, api_key: str, timeout: float) -> None:
+        self.url = url.rstrip("/")
+        self._timeout = timeout
+        self._http = httpx2.AsyncClient(**build_http_options(self.url, api_key))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def send(self, request: Request[Parsed]) -> Parsed:
+        """Send one request and parse its response."""
+        options = {"timeout": self._timeout, **request.options}
+        with convert_connection_errors(self.url):
+            response = await self._http.request(request.method, request.path, **options)
+        return request.parse(raise_for_problem(response))
+
+    async def iter_items(self, path: str) -> AsyncIterator[dict[str, Any]]:
+        """All items of a list, fetched page by page."""
+        cursor: str | None = None
+        while True:
+            page = await self.send(list_page(path, cursor))
+            for item in page["items"]:
+                yield item
+            if not page["has_more"]:
+                return
+            cursor = page["next_cursor"]
+
+    async def iter_lines(self, path: str, headers: dict[str, str]) -> AsyncIterator[str]:
+        """Lines of a stream, until it ends or breaks."""
+        with convert_connection_errors(self.url):
+            async with self._http.stream("GET", path, headers=headers, timeout=self._timeout) as response:
+                await _check(response)
+                async for line in response.aiter_lines():
+                    yield line
+
+    async def save(self, path: str, params: dict[str, str], file_path: Path, *, timeout: float | None = None) -> Path:
+        """Stream a response into a file, which appears complete or not at all."""
+        partial = file_path.with_name(f".{file_path.name}.partial")
+        seconds = timeout or self._timeout
+        try:
+            with convert_connection_errors(self.url):
+                async with self._http.stream("GET", path, params=params, timeout=seconds) as response:
+                    await _check(response)
+                    with partial.open("wb") as file:
+                        async for block in response.aiter_bytes():
+                            file.write(block)
+            return partial.replace(file_path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+async def _check(response: httpx2.Response) -> None:
+    """Raise for a problem whose body has not been read yet."""
+    if not response.is_success:
+        await response.aread()
+        raise_for_problem(response)

@@ -1,0 +1,43 @@
+# Generated from _async by scripts/unasync. Do not edit.
+"""The client: a connection and all methods of the API."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from datalens_service.client._sync.datasets import DatasetOperations
+from datalens_service.client._sync.jobs import JobOperations
+from datalens_service.client._sync.transport import Transport
+from datalens_service.client.address import DEFAULT_URL
+
+
+class Client(DatasetOperations, JobOperations):
+    """A connection to one service.
+
+    Args:
+        url: Address of the service.
+        api_key: A key made by `datalens serve` or `datalens keys create`.
+        timeout: Seconds to wait for a response; uploads get more.
+
+    Every method raises `ClientError` where the service refuses, and its subclass `ServiceUnreachable` where nobody
+    answers.
+
+    Raises:
+        ClientError: `url` is not an HTTP address.
+    """
+
+    def __init__(self, url: str = DEFAULT_URL, api_key: str = "", *, timeout: float = 60.0) -> None:
+        self._transport = Transport(url, api_key, timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._transport.close()

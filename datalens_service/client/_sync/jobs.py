@@ -1,0 +1,227 @@
+# Generated from _async by scripts/unasync. Do not edit.
+"""Requests about jobs, and a handle for one job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import PrivateAttr
+
+from datalens_service.client import requests
+from datalens_service.client._sync.transport import Transport
+from datalens_service.client.errors import ServiceUnreachable
+from datalens_service.client.event_stream import EventParser
+from datalens_service.client.models import Event, FileInfo, Job, PlanInfo
+from datalens_service.client.requests import Audience, Format, Request, Spec
+from datalens_service.client.retry_policy import RetryPolicy
+
+OnProgress = Callable[[Job], None]
+
+
+class JobHandle(Job):
+    """A job as it was when it was read, with methods that act on it."""
+
+    _client: JobOperations = PrivateAttr()
+
+    @classmethod
+    def bind(cls, job: Job, client: JobOperations) -> Self:
+        """A handle that calls `client`."""
+        handle = cls.model_validate(job.model_dump())
+        handle._client = client
+        return handle
+
+    def refresh(self) -> JobHandle:
+        """The job as it is now."""
+        return self._client.get_job(self.id)
+
+    def wait(self, on_progress: OnProgress | None = None) -> JobHandle:
+        """Follow it until it ends, however it ends: look at `state`."""
+        return self._client.wait(self.id, on_progress)
+
+    def events(self, *, after: int = 0) -> Iterator[Event]:
+        """Past and future events, until it ends; interruptions are bridged."""
+        return self._client.events(self.id, after=after)
+
+    def cancel(self) -> JobHandle:
+        """Ask it to stop; what it has charged stays charged."""
+        return self._client.cancel(self.id)
+
+    def report(self, *, audience: Audience = "owner") -> dict[str, Any]:
+        """Its report, once it has succeeded."""
+        return self._client.report(self.id, audience=audience)
+
+    def download(
+        self, path: Path, *, format: Format = "parquet", n: int | None = None, seed: int | None = None
+    ) -> Path:
+        """Its synthetic images as a file."""
+        return self._client.download(self.id, path, format=format, n=n, seed=seed)
+
+
+class JobOperations:
+    """Methods of the client about jobs."""
+
+    _transport: Transport
+
+    def plan(self, dataset_id: str, spec: Spec) -> PlanInfo:
+        """What a job would cost; nothing is reserved."""
+        return self._transport.send(requests.create_plan(dataset_id, spec))
+
+    def submit(self, dataset_id: str, spec: Spec, *, idempotency_key: str | None = None) -> JobHandle:
+        """Submit a job; its budget is reserved when this returns.
+
+        Args:
+            dataset_id: What to train on.
+            spec: A `TrainingSpec` or its JSON form.
+            idempotency_key: The same key with the same request is the same job; None draws a new one.
+        """
+        return self._send(requests.submit_job(dataset_id, spec, idempotency_key))
+
+    def get_job(self, job_id: str) -> JobHandle:
+        """One job as it is now."""
+        return self._send(requests.get_job(job_id))
+
+    def jobs(self) -> Iterator[JobHandle]:
+        """All jobs, newest first, fetched page by page."""
+        for item in self._transport.iter_items("/v1/jobs"):
+            yield JobHandle.bind(Job.model_validate(item), self)
+
+    def cancel(self, job_id: str) -> JobHandle:
+        """Ask a job to stop; what it has charged stays charged."""
+        return self._send(requests.control_job(job_id, "cancel"))
+
+    def pause(self, job_id: str) -> JobHandle:
+        """Ask a job to pause; its reservation and what it has reached stay."""
+        return self._send(requests.control_job(job_id, "pause"))
+
+    def resume(self, job_id: str) -> JobHandle:
+        """Resume a paused job."""
+        return self._send(requests.control_job(job_id, "resume"))
+
+    def wait(
+        self,
+        job: Job | str,
+        on_progress: OnProgress | None = None,
+        *,
+        interval: float = 1.0,
+        patience: float = 30.0,
+    ) -> JobHandle:
+        """Follow a job until it ends, however it ends: look at `state`.
+
+        Args:
+            job: The job or its id.
+            on_progress: Called with the job after each poll.
+            interval: Seconds between two polls.
+            patience: Seconds without a response after which waiting is given up; the job goes on.
+
+        Raises:
+            ServiceUnreachable: No response for `patience` seconds.
+        """
+        job_id = job if isinstance(job, str) else job.id
+        retry_policy = RetryPolicy(patience, interval)
+        while True:
+            try:
+                current = self.get_job(job_id)
+            except ServiceUnreachable as error:
+                time.sleep(retry_policy.delay_for(error))
+                continue
+            retry_policy.reset()
+            if on_progress is not None:
+                on_progress(current)
+            if current.ended:
+                return current
+            time.sleep(interval)
+
+    def events(self, job_id: str, *, after: int = 0, patience: float = 60.0) -> Iterator[Event]:
+        """Past and future events of a job, until it ends. Interruptions are bridged.
+
+        Args:
+            job_id: The job.
+            after: Number of the last event that is known.
+            patience: Seconds without a response after which following is given up; the job goes on.
+
+        Raises:
+            ServiceUnreachable: No response for `patience` seconds.
+        """
+        parser, retry_policy = EventParser(after), RetryPolicy(patience)
+        while not parser.ended:
+            headers = {"Accept": "text/event-stream", "Last-Event-ID": str(parser.last_id)}
+            try:
+                for line in self._transport.iter_lines(f"/v1/jobs/{job_id}/events", headers):
+                    retry_policy.reset()
+                    for event in parser.feed(line):
+                        yield event
+            except ServiceUnreachable as error:
+                time.sleep(retry_policy.delay_for(error))
+            parser.restart()
+
+    def report(self, job_id: str, *, audience: Audience = "owner") -> dict[str, Any]:
+        """The report of a succeeded job."""
+        return self._transport.send(requests.get_report(job_id, audience))
+
+    def download_report(self, job_id: str, path: Path, *, audience: Audience = "owner") -> Path:
+        """The same as one HTML file."""
+        return self._transport.save(f"/v1/jobs/{job_id}/report", {"audience": audience, "format": "html"}, path)
+
+    def files(self, job_id: str) -> tuple[FileInfo, ...]:
+        """The files of a job that the key may see, each with its audience."""
+        return self._transport.send(requests.list_files(job_id))
+
+    def download_file(self, job_id: str, name: str, path: Path) -> Path:
+        """One of them."""
+        return self._transport.save(f"/v1/jobs/{job_id}/artifacts/{name}", {}, path)
+
+    def download_samples(self, job_id: str, path: Path) -> Path:
+        """PNG with samples of every class."""
+        return self._transport.save(f"/v1/jobs/{job_id}/samples.png", {}, path)
+
+    def download_generator(self, job_id: str, path: Path) -> Path:
+        """The generator as safetensors."""
+        return self._transport.save(f"/v1/jobs/{job_id}/generator", {}, path)
+
+    def download(
+        self, job_id: str, path: Path, *, format: Format = "npz", n: int | None = None, seed: int | None = None
+    ) -> Path:
+        """Synthetic images as a file; more images cost no privacy.
+
+        Args:
+            job_id: A job whose images are ready (`released_at`); they may still be measured.
+            path: Where to write; replaced once the download is complete.
+            format: `npz`, `parquet`, `imagefolder` (a zip) or `webdataset` (a tar).
+            n: How many; None takes what the job packed.
+            seed: Repeats a draw; None takes from what the job packed as far as that goes.
+        """
+        params = requests.encode_form({"format": format, "n": n, "seed": seed})
+        url_path = f"/v1/jobs/{job_id}/synthetic"
+        return self._transport.save(url_path, params, path, timeout=requests.DOWNLOAD_SECONDS)
+
+    def download_bundle(
+        self,
+        job_id: str,
+        path: Path,
+        *,
+        format: Format = "parquet",
+        n: int | None = None,
+        seed: int | None = None,
+        title: str | None = None,
+        license: str = "other",
+    ) -> Path:
+        """The same as a zip that is ready to be published: card, licence, checksums, Croissant, proof of privacy.
+
+        Args:
+            job_id: A succeeded job.
+            path: Where to write; replaced once the download is complete.
+            format: Of the images.
+            n: How many; None takes what the job packed.
+            seed: Repeats a draw.
+            title: Public name of the dataset.
+            license: SPDX id, for example CC-BY-4.0; `other` chooses none.
+        """
+        fields = {"format": format, "n": n, "seed": seed, "title": title, "license": license}
+        url_path, params = f"/v1/jobs/{job_id}/dataset", requests.encode_form(fields)
+        return self._transport.save(url_path, params, path, timeout=requests.DOWNLOAD_SECONDS)
+
+    def _send(self, request: Request[Job]) -> JobHandle:
+        return JobHandle.bind(self._transport.send(request), self)

@@ -1,0 +1,87 @@
+# Generated from _async by scripts/unasync. Do not edit.
+"""HTTP connections to one service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from datalens_service.client.address import build_http_options
+from datalens_service.client.requests import Parsed, Request, list_page
+from datalens_service.client.responses import convert_connection_errors, raise_for_problem
+
+
+class Transport:
+    """HTTP connections to one service.
+
+    Args:
+        url: Address of the service.
+        api_key: Sent as bearer token; empty sends none.
+        timeout: Seconds to wait for a response.
+
+    Every method raises `ClientError` where the service refuses, and its subclass `ServiceUnreachable` where there is
+    no response or the connection breaks.
+
+    Raises:
+        ClientError: `url` is not an HTTP address.
+    """
+
+    def __init__(self, url: str, api_key: str, timeout: float) -> None:
+        self.url = url.rstrip("/")
+        self._timeout = timeout
+        self._http = httpx2.Client(**build_http_options(self.url, api_key))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def send(self, request: Request[Parsed]) -> Parsed:
+        """Send one request and parse its response."""
+        options = {"timeout": self._timeout, **request.options}
+        with convert_connection_errors(self.url):
+            response = self._http.request(request.method, request.path, **options)
+        return request.parse(raise_for_problem(response))
+
+    def iter_items(self, path: str) -> Iterator[dict[str, Any]]:
+        """All items of a list, fetched page by page."""
+        cursor: str | None = None
+        while True:
+            page = self.send(list_page(path, cursor))
+            for item in page["items"]:
+                yield item
+            if not page["has_more"]:
+                return
+            cursor = page["next_cursor"]
+
+    def iter_lines(self, path: str, headers: dict[str, str]) -> Iterator[str]:
+        """Lines of a stream, until it ends or breaks."""
+        with convert_connection_errors(self.url):
+            with self._http.stream("GET", path, headers=headers, timeout=self._timeout) as response:
+                _check(response)
+                for line in response.iter_lines():
+                    yield line
+
+    def save(self, path: str, params: dict[str, str], file_path: Path, *, timeout: float | None = None) -> Path:
+        """Stream a response into a file, which appears complete or not at all."""
+        partial = file_path.with_name(f".{file_path.name}.partial")
+        seconds = timeout or self._timeout
+        try:
+            with convert_connection_errors(self.url):
+                with self._http.stream("GET", path, params=params, timeout=seconds) as response:
+                    _check(response)
+                    with partial.open("wb") as file:
+                        for block in response.iter_bytes():
+                            file.write(block)
+            return partial.replace(file_path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _check(response: httpx2.Response) -> None:
+    """Raise for a problem whose body has not been read yet."""
+    if not response.is_success:
+        response.read()
+        raise_for_problem(response)

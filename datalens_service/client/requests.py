@@ -1,0 +1,180 @@
+"""Every request of the API as a value: what it sends and how its response is parsed. Shared by both clients."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, BinaryIO, Final, Generic, Literal, TypeVar
+from uuid import uuid4
+
+import httpx2
+from pydantic import BaseModel
+
+from datalens_service.client.models import (
+    DatasetInfo,
+    FileInfo,
+    FileList,
+    Job,
+    PlanInfo,
+    Receipt,
+    UploadedDataset,
+    UploadInfo,
+    ValidationInfo,
+)
+from datalens_service.client.responses import parse_model, parse_object
+
+Parsed = TypeVar("Parsed")
+Spec = BaseModel | Mapping[str, Any]
+Format = Literal["npz", "parquet", "imagefolder", "webdataset"]
+Audience = Literal["owner", "releasable"]
+
+CHUNK_SIZE: Final = 8 * 2**20
+"""Bytes per chunk of a resumable upload; a shorter file is sent in one request."""
+
+# Reading, converting and fingerprinting a large upload takes the service longer than any other request.
+UPLOAD_SECONDS: Final = 600.0
+# The service may have to draw the images first.
+DOWNLOAD_SECONDS: Final = 1900.0
+PAGE_SIZE: Final = 100
+_TUS: Final = {"Tus-Resumable": "1.0.0"}
+
+
+@dataclass(frozen=True)
+class Request(Generic[Parsed]):
+    """One request and how to parse its response.
+
+    Attributes:
+        method: HTTP method.
+        path: Path on the service.
+        parse: Turns a successful response into the result.
+        options: Keyword arguments of the HTTP client's `request`.
+    """
+
+    method: str
+    path: str
+    parse: Callable[[httpx2.Response], Parsed]
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def upload_dataset(file: BinaryIO, declaration: Mapping[str, object]) -> Request[UploadedDataset]:
+    """Send a short file and its declaration as one form."""
+    # The file's own name stays here: it may be private.
+    form = {"data": encode_form(declaration), "files": {"file": ("upload", file)}, "timeout": UPLOAD_SECONDS}
+    return Request("POST", "/v1/datasets", partial(parse_model, UploadedDataset), form)
+
+
+def create_dataset(upload_id: str, declaration: Mapping[str, object]) -> Request[UploadedDataset]:
+    """Make a dataset from a finished upload."""
+    body = {"upload_id": upload_id, **drop_unset(declaration)}
+    return Request("POST", "/v1/datasets", partial(parse_model, UploadedDataset), {"json": body})
+
+
+def get_dataset(dataset_id: str) -> Request[DatasetInfo]:
+    """Read one dataset."""
+    return Request("GET", f"/v1/datasets/{dataset_id}", partial(parse_model, DatasetInfo))
+
+
+def get_validation(dataset_id: str) -> Request[ValidationInfo]:
+    """Read the validation report of an upload."""
+    return Request("GET", f"/v1/datasets/{dataset_id}/validation", partial(parse_model, ValidationInfo))
+
+
+def delete_dataset(dataset_id: str) -> Request[Receipt]:
+    """Delete the records."""
+    return Request("DELETE", f"/v1/datasets/{dataset_id}", partial(parse_model, Receipt))
+
+
+def create_upload(length: int) -> Request[UploadInfo]:
+    """Start a resumable upload of `length` bytes."""
+    headers = {**_TUS, "Upload-Length": str(length)}
+    return Request("POST", "/v1/uploads", partial(parse_model, UploadInfo), {"headers": headers})
+
+
+def get_upload(upload_id: str) -> Request[UploadInfo]:
+    """Read how many bytes of an upload are stored."""
+    return Request("GET", f"/v1/uploads/{upload_id}", partial(parse_model, UploadInfo))
+
+
+def send_chunk(upload_id: str, offset: int, chunk: bytes) -> Request[int]:
+    """Append a chunk with its checksum; the result is the new offset."""
+    digest = base64.b64encode(hashlib.sha256(chunk).digest()).decode()
+    headers = {
+        **_TUS,
+        "Upload-Offset": str(offset),
+        "Upload-Checksum": f"sha256 {digest}",
+        "Content-Type": "application/offset+octet-stream",
+    }
+    options = {"content": chunk, "headers": headers, "timeout": UPLOAD_SECONDS}
+    return Request("PATCH", f"/v1/uploads/{upload_id}", _parse_offset, options)
+
+
+def create_plan(dataset_id: str, spec: Spec) -> Request[PlanInfo]:
+    """Price a job."""
+    body = {"dataset_id": dataset_id, "spec": _encode_spec(spec)}
+    return Request("POST", "/v1/plans", partial(parse_model, PlanInfo), {"json": body})
+
+
+def submit_job(dataset_id: str, spec: Spec, idempotency_key: str | None) -> Request[Job]:
+    """Submit a job."""
+    body = {"dataset_id": dataset_id, "spec": _encode_spec(spec)}
+    headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
+    return Request("POST", "/v1/jobs", partial(parse_model, Job), {"json": body, "headers": headers})
+
+
+def get_job(job_id: str) -> Request[Job]:
+    """Read one job."""
+    return Request("GET", f"/v1/jobs/{job_id}", partial(parse_model, Job))
+
+
+def control_job(job_id: str, verb: Literal["cancel", "pause", "resume"]) -> Request[Job]:
+    """Cancel, pause or resume a job."""
+    return Request("POST", f"/v1/jobs/{job_id}:{verb}", partial(parse_model, Job))
+
+
+def get_report(job_id: str, audience: Audience) -> Request[dict[str, Any]]:
+    """Read the report of a job."""
+    options = {"params": {"audience": audience, "format": "json"}}
+    return Request("GET", f"/v1/jobs/{job_id}/report", parse_object, options)
+
+
+def list_files(job_id: str) -> Request[tuple[FileInfo, ...]]:
+    """List the files of a job."""
+    return Request("GET", f"/v1/jobs/{job_id}/artifacts", lambda response: parse_model(FileList, response).items)
+
+
+def list_page(path: str, cursor: str | None) -> Request[dict[str, Any]]:
+    """Read one page of a list; None reads the first."""
+    params = {"limit": str(PAGE_SIZE), **({} if cursor is None else {"after": cursor})}
+    return Request("GET", path, parse_object, {"params": params})
+
+
+def encode_form(fields: Mapping[str, object]) -> dict[str, str]:
+    """Query parameters or form fields; None leaves a field out, tuples are joined by commas."""
+    return {name: _encode_text(value) for name, value in fields.items() if value is not None}
+
+
+def drop_unset(fields: Mapping[str, object]) -> dict[str, object]:
+    """The fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def add_notices(dataset: DatasetInfo, report: ValidationInfo) -> UploadedDataset:
+    """A dataset with the notices of its validation report."""
+    return UploadedDataset.model_validate({**dict(dataset), "notices": report.notices})
+
+
+def _encode_text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _encode_spec(spec: Spec) -> dict[str, Any]:
+    return spec.model_dump(mode="json") if isinstance(spec, BaseModel) else dict(spec)
+
+
+def _parse_offset(response: httpx2.Response) -> int:
+    return int(response.headers["Upload-Offset"])

@@ -1,0 +1,1 @@
+"""Released classifiers: architectures, files and predictions."""

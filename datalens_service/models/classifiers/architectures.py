@@ -1,0 +1,127 @@
+"""Networks of released classifiers. None has a layer that looks across the records of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidInput
+from datalens_service.models.scattering import Scattering
+
+_CENTER, _SCALE = 0.5, 2.0
+"""Public constants: numbers in [0, 1] become numbers in [−1, 1]."""
+_GROUPS: Final = 27
+
+
+class Centered(nn.Module):
+    """Numbers in [0, 1] to numbers in [−1, 1]."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Of the same shape."""
+        return (images - _CENTER) * _SCALE
+
+
+class ScatteringFeatures(nn.Module):
+    """Scattering of an image, normalised in groups of channels by its own mean and deviation, as one vector.
+
+    Features of a record depend on that record alone. They have length 1, which bounds the gradient of a linear layer.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__()
+        self.scattering = Scattering()
+        self.normalise = nn.GroupNorm(_GROUPS, self._channels(schema), affine=False)
+
+    @staticmethod
+    def _channels(schema: Schema) -> int:
+        return 81 * schema.channels
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(n, features)."""
+        normalised = self.normalise(self.scattering(images)).flatten(start_dim=1)
+        features: Tensor = normalised / normalised.shape[1] ** 0.5
+        return features
+
+
+def _small_cnn(schema: Schema) -> nn.Sequential:
+    """The example network of Opacus for MNIST, in the sizes that DataLens (appendix A.2) uses."""
+    convolutions = nn.Sequential(
+        Centered(),
+        *(nn.Conv2d(schema.channels, 16, 8, stride=2, padding=3), nn.ReLU(), nn.MaxPool2d(2, stride=1)),
+        *(nn.Conv2d(16, 32, 4, stride=2), nn.ReLU(), nn.MaxPool2d(2, stride=1)),
+        nn.Flatten(),
+    )
+    return nn.Sequential(convolutions, nn.Linear(_width(convolutions, schema), 32), nn.ReLU(), _output(32, schema))
+
+
+def _lenet(schema: Schema) -> nn.Sequential:
+    """LeCun et al. 1998, with sigmoids, whose second derivative exists everywhere."""
+    convolutions = nn.Sequential(
+        Centered(),
+        *(nn.Conv2d(schema.channels, 6, 5, padding=2), nn.Sigmoid(), nn.AvgPool2d(2)),
+        *(nn.Conv2d(6, 16, 5), nn.Sigmoid(), nn.AvgPool2d(2)),
+        nn.Flatten(),
+    )
+    layers = (nn.Linear(_width(convolutions, schema), 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid())
+    return nn.Sequential(convolutions, *layers, _output(84, schema))
+
+
+def _mlp(schema: Schema) -> nn.Sequential:
+    hidden = nn.Linear(schema.dimensions, 128)
+    return nn.Sequential(Centered(), nn.Flatten(), hidden, nn.ReLU(), _output(128, schema))
+
+
+def _linear(schema: Schema) -> nn.Sequential:
+    return nn.Sequential(Centered(), nn.Flatten(), _output(schema.dimensions, schema))
+
+
+def _scattering(schema: Schema) -> nn.Sequential:
+    """A linear layer on fixed features (Tramèr and Boneh 2021)."""
+    features = ScatteringFeatures(schema)
+    return nn.Sequential(features, _output(_width(features, schema), schema, zero=True))
+
+
+ARCHITECTURES: dict[str, Callable[[Schema], nn.Sequential]] = {
+    "small_cnn": _small_cnn,
+    "lenet": _lenet,
+    "mlp": _mlp,
+    "linear": _linear,
+    "scattering": _scattering,
+}
+
+
+def build_network(settings: dict[str, Any], schema: Schema, seed: int = 0) -> nn.Sequential:
+    """The network that `settings` describe, with initial weights from `seed`.
+
+    Takes float32 (n, channels, height, width) in [0, 1]; returns (n, classes) logits.
+
+    Raises:
+        InvalidInput: The settings name no architecture of this product, or the images are too small for it.
+    """
+    architecture = settings.get("architecture")
+    if architecture not in ARCHITECTURES:
+        raise InvalidInput("The classifier's settings name no architecture of this product.")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            return ARCHITECTURES[architecture](schema).eval()
+        except RuntimeError:
+            size = f"{schema.height}×{schema.width}"
+            raise InvalidInput(f"Images of {size} pixels are too small for {architecture}.") from None
+
+
+def _output(width: int, schema: Schema, *, zero: bool = False) -> nn.Linear:
+    layer = nn.Linear(width, schema.num_classes)
+    if zero:
+        nn.init.zeros_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+@torch.no_grad()
+def _width(network: nn.Module, schema: Schema) -> int:
+    return int(network(torch.zeros(1, schema.channels, schema.height, schema.width)).shape[1])

@@ -1,0 +1,121 @@
+"""A released classifier: a function from images to class probabilities, stored as safetensors with its settings.
+
+It holds released numbers only. Predicting is post-processing: free, however often, on any images.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from datalens_service.data.dataset import Images, Schema
+from datalens_service.errors import InvalidInput
+from datalens_service.models.released import ReleasedFile
+
+Tensors = dict[str, NDArray[np.float32]]
+
+KIND = "classifier"
+_BATCH = 512
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A released classifier.
+
+    Attributes:
+        schema: Public schema of the data set that it learned from.
+        settings: JSON-compatible; `architecture` is a key of `architectures.ARCHITECTURES`.
+        tensors: Its weights, float32.
+    """
+
+    result: ClassVar[str] = "classifier"
+    evaluations: ClassVar[tuple[str, ...]] = ("predictions",)
+
+    schema: Schema
+    settings: dict[str, Any]
+    tensors: Tensors
+
+    @property
+    def kind(self) -> str:
+        """What files of it say in their header."""
+        return KIND
+
+    def predict(self, images: Images) -> NDArray[np.float32]:
+        """Class probabilities.
+
+        Args:
+            images: uint8 (n, height, width, channels), of the schema's size.
+
+        Returns:
+            float32 (n, classes); rows add up to 1.
+
+        Raises:
+            InvalidInput: The images have another size, type or number of channels.
+        """
+        import torch
+
+        schema = self.schema
+        if images.dtype != np.uint8 or images.shape[1:] != (schema.height, schema.width, schema.channels):
+            size = f"{schema.height}×{schema.width} pixels and {schema.channels} channels"
+            raise InvalidInput(f"The classifier takes images of bytes with {size}.")
+        network = self._network()
+        parts = [np.zeros((0, schema.num_classes), dtype=np.float32)]
+        with torch.no_grad():
+            for start in range(0, len(images), _BATCH):
+                pixels = torch.from_numpy(np.ascontiguousarray(images[start : start + _BATCH].transpose(0, 3, 1, 2)))
+                parts.append(network(pixels.float() / 255).softmax(dim=1).numpy())
+        return np.concatenate(parts)
+
+    def save(self, path: Path) -> None:
+        """Write safetensors with kind, schema and settings in the header."""
+        metadata = {"kind": KIND, "schema": self.schema.model_dump_json(), "settings": json.dumps(self.settings)}
+        save_file({name: np.ascontiguousarray(value) for name, value in self.tensors.items()}, path, metadata)
+
+    def save_onnx(self, path: Path) -> None:
+        """Write an ONNX graph that takes bytes and gives probabilities."""
+        from datalens_service.models.classifiers.onnx_export import export
+
+        path.write_bytes(export(self._network(), self.schema))
+
+    def files(self) -> tuple[ReleasedFile, ...]:
+        """The weights, and a graph that runs without this product."""
+        octets = "application/octet-stream"
+        return (
+            ReleasedFile("classifier.safetensors", octets, self.save),
+            ReleasedFile("classifier.onnx", octets, self.save_onnx),
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> Classifier:
+        """Read what `save` wrote; no code is executed from the file.
+
+        Raises:
+            InvalidInput: It is not a classifier of this product.
+        """
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("kind") != KIND:
+                raise InvalidInput(f"{path.name} is not a classifier of this product.")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return cls(Schema.model_validate_json(metadata["schema"]), json.loads(metadata["settings"]), tensors)
+
+    def _network(self) -> Any:
+        """The network with its weights; torch is imported only where one is used."""
+        import torch
+
+        from datalens_service.models.classifiers.architectures import build_network
+
+        network = build_network(self.settings, self.schema)
+        weights = {name: torch.from_numpy(np.array(value)) for name, value in self.tensors.items()}
+        try:
+            network.load_state_dict(weights)
+        except RuntimeError:
+            raise InvalidInput("The classifier's weights do not fit its architecture.") from None
+        return network

@@ -1,0 +1,172 @@
+"""A network as an ONNX graph, written node by node: bytes (n, height, width, channels) in, probabilities out.
+
+Only layers that the architectures have are known. Constants of normalisation are part of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from torch import nn
+
+from datalens_service.data.dataset import Schema
+from datalens_service.models.classifiers.architectures import Centered, ScatteringFeatures
+from datalens_service.models.scattering import Scattering, margins
+
+_OPSET, _IR_VERSION = 17, 8
+
+
+@dataclass
+class Graph:
+    """Nodes and constants so far, and the name of the last result."""
+
+    last: str
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    constants: list[onnx.TensorProto] = field(default_factory=list)
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """A node on `inputs`, or on the last result if there are none; the name of its result."""
+        name = f"{operator}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs or (self.last,)), [name], **attributes))
+        self.last = name
+        return name
+
+    def constant(self, value: NDArray[Any]) -> str:
+        """A constant by the name that nodes use."""
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def number(self, value: float) -> str:
+        """A constant number."""
+        return self.constant(np.array(value, dtype=np.float32))
+
+
+def export(network: nn.Sequential, schema: Schema) -> bytes:
+    """The file of a network from `build_network`.
+
+    Raises:
+        TypeError: It has a layer that is not known here.
+    """
+    graph = Graph("images")
+    graph.add("Cast", to=TensorProto.FLOAT)
+    graph.add("Transpose", perm=[0, 3, 1, 2])
+    graph.add("Div", graph.last, graph.number(255))
+    _layer(graph, network, schema)
+    graph.nodes.append(helper.make_node("Softmax", [graph.last], ["probabilities"], axis=1))
+    shape: list[str | int | None] = ["n", schema.height, schema.width, schema.channels]
+    images = helper.make_tensor_value_info("images", TensorProto.UINT8, shape)
+    probabilities = helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["n", schema.num_classes])
+    made = helper.make_graph(graph.nodes, "classifier", [images], [probabilities], graph.constants)
+    opset = [helper.make_opsetid("", _OPSET)]
+    model = helper.make_model(made, opset_imports=opset, ir_version=_IR_VERSION, producer_name="datalens-service")
+    onnx.checker.check_model(model, full_check=True)
+    return bytes(model.SerializeToString())
+
+
+def _layer(graph: Graph, layer: nn.Module, schema: Schema) -> None:
+    if isinstance(layer, nn.Sequential):
+        for inner in layer:
+            _layer(graph, inner, schema)
+        return
+    if type(layer) not in _WRITERS:
+        raise TypeError(f"no ONNX node is known for {type(layer).__name__}")
+    _WRITERS[type(layer)](graph, layer, schema)
+
+
+def _centered(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
+    graph.add("Sub", graph.last, graph.number(0.5))
+    graph.add("Mul", graph.last, graph.number(2))
+
+
+def _conv(graph: Graph, layer: nn.Conv2d, _schema: Schema) -> None:
+    weights = [graph.constant(part.detach().numpy()) for part in (layer.weight, layer.bias) if part is not None]
+    padding = [int(side) for side in layer.padding] * 2
+    graph.add("Conv", graph.last, *weights, strides=list(layer.stride), pads=padding)
+
+
+def _linear(graph: Graph, layer: nn.Linear, _schema: Schema) -> None:
+    weights = [graph.constant(part.detach().numpy()) for part in (layer.weight, layer.bias)]
+    graph.add("Gemm", graph.last, *weights, transB=1)
+
+
+def _max_pool(graph: Graph, layer: nn.MaxPool2d, _schema: Schema) -> None:
+    graph.add("MaxPool", kernel_shape=[layer.kernel_size] * 2, strides=[layer.stride] * 2)
+
+
+def _average_pool(graph: Graph, layer: nn.AvgPool2d, _schema: Schema) -> None:
+    graph.add("AveragePool", kernel_shape=[layer.kernel_size] * 2, strides=[layer.stride] * 2)
+
+
+def _relu(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
+    graph.add("Relu")
+
+
+def _sigmoid(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
+    graph.add("Sigmoid")
+
+
+def _flatten(graph: Graph, _layer: nn.Module, _schema: Schema) -> None:
+    graph.add("Flatten", axis=1)
+
+
+def _scattering_features(graph: Graph, layer: ScatteringFeatures, schema: Schema) -> None:
+    """Scattering, then mean and deviation of each group of channels, then one vector."""
+    _scattering(graph, layer.scattering, schema)
+    groups = graph.constant(np.array([0, layer.normalise.num_groups, -1], dtype=np.int64))
+    grouped = graph.add("Reshape", graph.last, groups)
+    centered = graph.add("Sub", grouped, graph.add("ReduceMean", grouped, axes=[2], keepdims=1))
+    variance = graph.add("ReduceMean", graph.add("Mul", centered, centered), axes=[2], keepdims=1)
+    deviation = graph.add("Sqrt", graph.add("Add", variance, graph.number(layer.normalise.eps)))
+    graph.add("Flatten", graph.add("Div", centered, deviation), axis=1)
+    height, width = (-(-side // 4) for side in (schema.height, schema.width))
+    graph.add("Div", graph.last, graph.number((layer.normalise.num_channels * height * width) ** 0.5))
+
+
+def _scattering(graph: Graph, layer: Scattering, schema: Schema) -> None:
+    """Planes of one channel each, as in `Scattering.forward`."""
+    height, width = schema.height, schema.width
+
+    def planes(name: str, channels: int) -> str:
+        return graph.add("Reshape", name, graph.constant(np.array([-1, channels, height, width], dtype=np.int64)))
+
+    def convolved(name: str, filters: NDArray[Any], stride: int) -> str:
+        margin, mode = margins(filters.shape[-1], (height, width))
+        pads = graph.constant(np.array([0, 0, margin, margin] * 2, dtype=np.int64))
+        padded = graph.add("Pad", name, pads, mode=mode.replace("replicate", "edge"))
+        return graph.add("Conv", padded, graph.constant(filters), strides=[stride] * 2)
+
+    def modulus(name: str, scale: int) -> str:
+        filters = layer.get_buffer(f"wavelets{scale}").numpy()
+        half = graph.constant(np.array([len(filters) // 2] * 2, dtype=np.int64))
+        parts = convolved(name, filters, 1)
+        graph.nodes.append(helper.make_node("Split", [parts, half], [f"{parts}_real", f"{parts}_imaginary"], axis=1))
+        squares = [graph.add("Mul", part, part) for part in (f"{parts}_real", f"{parts}_imaginary")]
+        return graph.add("Sqrt", graph.add("Add", *squares))
+
+    image = planes(graph.last, 1)
+    first = [modulus(image, scale) for scale in range(2)]
+    second = planes(modulus(planes(first[0], 1), 1), 64)
+    maps = graph.add("Concat", image, *first, second, axis=1)
+    smooth = convolved(planes(maps, 1), layer.get_buffer("average").numpy(), 4)
+    coarse = [-(-side // 4) for side in (height, width)]
+    graph.add("Reshape", smooth, graph.constant(np.array([-1, 81 * schema.channels, *coarse], dtype=np.int64)))
+
+
+_WRITERS: dict[type[nn.Module], Callable[[Graph, Any, Schema], None]] = {
+    Centered: _centered,
+    nn.Conv2d: _conv,
+    nn.Linear: _linear,
+    nn.MaxPool2d: _max_pool,
+    nn.AvgPool2d: _average_pool,
+    nn.ReLU: _relu,
+    nn.Sigmoid: _sigmoid,
+    nn.Flatten: _flatten,
+    ScatteringFeatures: _scattering_features,
+}

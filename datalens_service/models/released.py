@@ -1,0 +1,48 @@
+"""What a method releases, whatever it is: packaging, evaluation and routes walk these members and ask for no type.
+
+A new kind of released model is one class with these members, in one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, NamedTuple, Protocol
+
+from datalens_service.data.dataset import Schema
+
+
+class ReleasedFile(NamedTuple):
+    """One file that anybody may get.
+
+    Attributes:
+        name: Of the file.
+        media_type: Of its content.
+        write: Writes it to a path.
+    """
+
+    name: str
+    media_type: str
+    write: Callable[[Path], None]
+
+
+class ReleasedModel(Protocol):
+    """A model that holds released numbers only.
+
+    Attributes:
+        result: Kind of model: "generator", "classifier", …
+        evaluations: What can be measured of it: "images" of one that draws, "predictions" of one that labels.
+    """
+
+    result: ClassVar[str]
+    evaluations: ClassVar[tuple[str, ...]]
+
+    @property
+    def schema(self) -> Schema:
+        """Public schema of the data set that it learned from."""
+
+    def save(self, path: Path) -> None:
+        """Write safetensors with kind, schema and settings in the header."""
+
+    def files(self) -> tuple[ReleasedFile, ...]:
+        """Its files, each of which anybody may get."""

@@ -1,0 +1,100 @@
+"""Scattering features: fixed wavelets, moduli and averages, the same for everybody.
+
+Bruna and Mallat 2013, "Invariant scattering convolution networks", with two scales and eight angles. Tramèr and Boneh
+2021, "Differentially private learning needs better features", train a linear layer on them with noisy gradients. No
+filter is learnt, so features of a record are a function of that record alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+_SCALES: Final = 2
+_ANGLES: Final = 8
+_FREQUENCY: Final = 3 * math.pi / 4
+_WIDTH: Final = 0.8
+_ASPECT: Final = 0.5
+_POOLING: Final = 2**_SCALES
+MAPS: Final = 1 + _SCALES * _ANGLES + _ANGLES**2
+"""Of one channel: the average, the first order, and pairs of wavelets of growing scale."""
+
+
+class Scattering(nn.Module):
+    """Averages of |x ⋆ ψ| and ||x ⋆ ψ| ⋆ ψ'|, on a grid four times as coarse as the image.
+
+    Images are (n, channels, height, width) in [0, 1]; the result is (n, channels · 81, ⌈height/4⌉, ⌈width/4⌉).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        for scale in range(_SCALES):
+            self.register_buffer(f"wavelets{scale}", _wavelets(scale), persistent=False)
+        self.register_buffer("average", _gaussian(_SCALES), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """All orders, one after another along the channels."""
+        count, channels, height, width = images.shape
+        planes = images.reshape(count * channels, 1, height, width)
+        first = [self._modulus(planes, scale) for scale in range(_SCALES)]
+        second = self._modulus(first[0].reshape(-1, 1, height, width), 1)
+        maps = torch.cat([planes, *first, second.reshape(len(planes), -1, height, width)], dim=1)
+        smooth = self._smoothed(maps.reshape(-1, 1, height, width))
+        return smooth.reshape(count, channels * MAPS, *smooth.shape[-2:])
+
+    def _modulus(self, planes: Tensor, scale: int) -> Tensor:
+        """(n, angles, height, width) lengths of complex wavelet coefficients."""
+        wavelets = self.get_buffer(f"wavelets{scale}")
+        parts = functional.conv2d(_extended(planes, wavelets), wavelets)
+        real, imaginary = parts.chunk(2, dim=1)
+        return (real.square() + imaginary.square() + torch.finfo(torch.float32).tiny).sqrt()
+
+    def _smoothed(self, planes: Tensor) -> Tensor:
+        low_pass = self.get_buffer("average")
+        return functional.conv2d(_extended(planes, low_pass), low_pass, stride=_POOLING)
+
+
+def margins(side: int, shape: tuple[int, int]) -> tuple[int, str]:
+    """How far, and how, planes are continued beyond their edges for filters with `side` taps in each direction."""
+    margin = side // 2
+    return margin, "reflect" if margin < min(shape) else "replicate"
+
+
+def _extended(planes: Tensor, filters: Tensor) -> Tensor:
+    margin, mode = margins(filters.shape[-1], (planes.shape[-2], planes.shape[-1]))
+    return functional.pad(planes, (margin,) * 4, mode=mode)
+
+
+def _grid(radius: int) -> tuple[Tensor, Tensor]:
+    line = torch.arange(-radius, radius + 1, dtype=torch.float64)
+    rows, columns = torch.meshgrid(line, line, indexing="ij")
+    return rows, columns
+
+
+def _wavelets(scale: int) -> Tensor:
+    """(2 · angles, 1, side, side) real, then imaginary parts of Morlet wavelets with mean 0."""
+    width = _WIDTH * 2**scale
+    rows, columns = _grid(math.ceil(3.5 * width / _ASPECT**0.5))
+    bank = []
+    for number in range(_ANGLES):
+        angle = math.pi * number / _ANGLES
+        along = columns * math.cos(angle) + rows * math.sin(angle)
+        across = rows * math.cos(angle) - columns * math.sin(angle)
+        envelope = torch.exp(-(along**2 + (_ASPECT * across) ** 2) / (2 * width**2))
+        wave = torch.exp(1j * (_FREQUENCY / 2**scale) * along)
+        morlet = envelope * (wave - (envelope * wave).sum() / envelope.sum())
+        bank.append(morlet * (_ASPECT / (2 * math.pi * width**2)))
+    together = torch.stack(bank)
+    return torch.cat([together.real, together.imag]).unsqueeze(1).to(torch.float32)
+
+
+def _gaussian(scales: int) -> Tensor:
+    """(1, 1, side, side) average over about 2^scales pixels, with sum 1."""
+    width = _WIDTH * 2 ** (scales - 1)
+    rows, columns = _grid(math.ceil(3.5 * width))
+    bell = torch.exp(-(rows**2 + columns**2) / (2 * width**2))
+    return (bell / bell.sum())[None, None].to(torch.float32)

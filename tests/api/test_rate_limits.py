@@ -1,0 +1,163 @@
+"""How many requests a key may send: over time, at once, in one process and in several."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from api.main import create_app
+from api.security.concurrency import ConcurrencyLimit
+from api.security.rate_limits import RateLimits, RequestLimits, moving_window
+from datalens_service.errors import RateLimited
+from datalens_service.settings import Settings
+from datalens_service.store.access import keys
+from datalens_service.store.access.keys import KeyRequest
+from deployments.redis import Redis, free_port, redis_is_installed
+
+# Counts until it is refused; prints how often it was not.
+PROCESS = """
+import sys
+from api.security.rate_limits import RateLimits
+from datalens_service.errors import RateLimited
+limits = RateLimits(sys.argv[1])
+for count in range(1000):
+    try:
+        limits.count("key", 7)
+    except RateLimited:
+        print(count)
+        break
+"""
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path, do_without: Callable[[str], NoReturn]) -> Iterator[Redis]:
+    if not redis_is_installed():
+        do_without("redis-server is not installed")
+    server = Redis(tmp_path, "secret")
+    server.serve()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds of the wall clock."""
+    clock = [time.time()]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    return clock
+
+
+def allowed(limits: RateLimits, per_minute: int) -> int:
+    """Requests until one is refused."""
+    for count in range(10_000):
+        try:
+            limits.count("key", per_minute)
+        except RateLimited:
+            return count
+    raise AssertionError("never refused")
+
+
+@pytest.mark.parametrize("per_minute", [1, 5, 6, 7, 59, 60, 61, 100, 600, 12_000])
+def test_a_window_allows_exactly_the_rate(per_minute: int) -> None:
+    window = moving_window(per_minute)
+    assert window.amount * 60 == per_minute * window.get_expiry()
+    assert window.get_expiry() <= max(10, 60 / math.gcd(per_minute, 60))
+
+
+def test_a_window_moves_with_time(now: list[float]) -> None:
+    limits = RateLimits(None)
+    assert allowed(limits, 60) == 10
+    now[0] += 4
+    with pytest.raises(RateLimited) as refused:
+        limits.count("key", 60)
+    assert refused.value.extra == {"retry_after": 6}
+    limits.count("other", 60)
+    now[0] += 6.1
+    status = limits.count("key", 60)
+    assert status.headers() == {"RateLimit-Policy": '"default";q=60;w=60', "RateLimit": '"default";r=9;t=10'}
+
+
+def test_so_many_requests_of_a_key_are_served_at_once() -> None:
+    limit = ConcurrencyLimit()
+    with limit.acquire("key", 2), limit.acquire("key", 2), limit.acquire("other", 1):
+        with pytest.raises(RateLimited, match="being served") as refused, limit.acquire("key", 2):
+            pass
+        assert refused.value.extra == {"retry_after": 1}
+    with limit.acquire("key", 1):
+        pass
+
+
+def test_a_refused_request_is_not_in_flight(services: Services) -> None:
+    key, _ = keys.create(services.database, KeyRequest("x", requests_per_minute=6, concurrent_requests=1))
+    limits = RequestLimits(Settings())
+    with limits.acquire(key), pytest.raises(RateLimited, match="being served"), limits.acquire(key):
+        pass
+    for _ in range(2):
+        with pytest.raises(RateLimited, match="a minute"), limits.acquire(key):
+            pass
+
+
+def test_processes_share_one_limit(redis_server: Redis) -> None:
+    command = [sys.executable, "-c", PROCESS, redis_server.url]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    counts = [int(process.communicate(timeout=60)[0]) for process in processes]
+    assert sum(counts) == 7
+
+
+def test_two_services_share_one_limit(redis_server: Redis, client: TestClient, settings: Settings) -> None:
+    plain = client.post("/v1/api-keys", json={"name": "x", "role": "owner", "requests_per_minute": 6}).json()["api_key"]
+    shared = settings.model_copy(update={"broker_url": redis_server.url})
+    statuses = []
+    for _ in range(2):
+        with TestClient(create_app(shared), base_url="http://service") as service:
+            reply = service.get("/v1/generators", headers={"Authorization": f"Bearer {plain}"})
+            statuses.append(reply.status_code)
+    assert statuses == [200, 429]
+    assert 1 <= int(reply.headers["Retry-After"]) <= 10
+
+
+def test_without_redis_each_process_counts_for_itself_and_says_so_once(
+    redis_server: Redis, capfd: pytest.CaptureFixture[str]
+) -> None:
+    elapsed = [0.0]
+    limits = RateLimits(redis_server.url, clock=lambda: elapsed[0])
+    assert allowed(limits, 60) == 10
+    redis_server.kill()
+    elapsed[0] = 1.0
+    assert allowed(limits, 60) == 10
+    # A second attempt to reach it, ten seconds later.
+    elapsed[0] = 12.0
+    assert allowed(limits, 60) == 0
+    redis_server.serve()
+    assert allowed(limits, 600) == 100
+    elapsed[0] = 23.0
+    limits.count("key", 1200)
+    assert messages(capfd) == ["rate limits are per process", "rate limits are shared again"]
+
+
+def messages(capfd: pytest.CaptureFixture[str]) -> list[Any]:
+    lines = [line for line in capfd.readouterr().err.splitlines() if "rate limits" in line]
+    assert not any("secret" in line for line in lines)
+    return [json.loads(line)["event"] for line in lines]
+
+
+def test_a_redis_that_does_not_answer_delays_one_request_for_a_moment(redis_server: Redis) -> None:
+    limits = RateLimits(f"redis://127.0.0.1:{free_port()}/0")
+    started = time.monotonic()
+    assert allowed(limits, 600) == 100
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize("broker_url", [None, "amqp://host", "sentinel://host"])
+def test_other_brokers_are_not_used(broker_url: str | None) -> None:
+    assert allowed(RateLimits(broker_url), 60) == 10

@@ -1,0 +1,130 @@
+"""DP-SGD on all records: plans, charges, resumption, and that it learns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.errors import InfeasiblePlan, InvalidInput, InvalidSpec
+from datalens_service.mechanisms import GradientSum
+from datalens_service.methods import DpSgd, ExecutionOptions
+from datalens_service.methods.dp_sgd import DpSgdRun, whole_units
+from datalens_service.models.classifiers.architectures import build_network
+from datalens_service.models.classifiers.sizes import num_weights
+from datalens_service.privacy.accounting import limit_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.run import run
+from datalens_service.spec import TrainingSpec
+
+COUNT, SIDE = 400, 12
+UNITS = limit_units(8.0, 1e-4)
+
+
+def stripes(seed: int = 0, records_per_unit: int = 1) -> Dataset:
+    """Class 0 is bright above, class 1 below."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(2, size=COUNT)
+    images = rng.integers(0, 80, (COUNT, SIDE, SIDE, 1))
+    images[labels == 0, : SIDE // 2] += 120
+    images[labels == 1, SIDE // 2 :] += 120
+    units = rng.permutation(np.arange(COUNT) // records_per_unit)
+    schema = Schema(
+        channels=1, height=SIDE, width=SIDE, class_names=("up", "down"), num_units=COUNT // records_per_unit,
+        records_per_unit=records_per_unit, classes_per_unit=min(2, records_per_unit),
+    )  # fmt: skip
+    return Dataset(schema, Split(images.astype(np.uint8), labels, units), None, b"k" * 32)
+
+
+def start(method: DpSgd, dataset: Dataset) -> DpSgdRun:
+    plan = method.plan(dataset.schema, UNITS)
+    return method.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+
+
+def finish(training_run: DpSgdRun, account: MemoryAccount, first: int = 0, last: int | None = None) -> None:
+    for step in range(first, training_run.steps if last is None else last):
+        training_run.step(step, account, NoiseSource())
+
+
+@pytest.mark.parametrize(
+    "changes", [{"architecture": "linear"}, {"architecture": "mlp", "optimizer": "adam", "learning_rate": 0.02}]
+)
+@pytest.mark.parametrize("records", [1, 4])
+def test_it_learns_and_planned_is_charged(changes: dict, records: int) -> None:
+    dataset, method = stripes(records_per_unit=records), DpSgd(steps=20, **changes)
+    training_run, account = start(method, dataset), MemoryAccount(UNITS)
+    finish(training_run, account)
+    (release,) = method.plan(dataset.schema, UNITS).releases
+    assert [units for *_, units in account.charges] == [release.mechanism.cost()] * 20
+    assert sum(units for *_, units in account.charges) <= UNITS
+    test = stripes(seed=1)
+    predicted = training_run.result().predict(test.train.images).argmax(axis=1)
+    assert (predicted == test.train.labels).mean() > 0.9
+
+
+def test_a_resumed_run_is_the_same_and_charges_nothing_twice() -> None:
+    dataset, method = stripes(), DpSgd(architecture="mlp", steps=6)
+    whole, account = start(method, dataset), MemoryAccount(UNITS)
+    finish(whole, account, last=4)
+    resumed = start(method, dataset)
+    finish(resumed, account)
+    finish(whole, account, first=4)
+    assert len(account.charges) == 6
+    for name, value in whole.result().tensors.items():
+        np.testing.assert_array_equal(resumed.result().tensors[name], value)
+
+
+def test_the_whole_job_gives_a_classifier() -> None:
+    spec = TrainingSpec(method=DpSgd(architecture="linear", steps=3), epsilon=4.0, delta=1e-4)
+    result = run(spec, stripes())
+    assert (result.model.result, result.steps_made, result.initial_generator) == ("classifier", 3, None)
+    with pytest.raises(InvalidInput, match="classifier"):
+        _ = result.generator
+
+
+@pytest.mark.parametrize("architecture", ["small_cnn", "lenet", "mlp", "linear"])
+@pytest.mark.parametrize("size", [(1, 28, 28), (3, 32, 32), (3, 29, 40)], ids=str)
+def test_plans_know_the_number_of_weights_without_a_network(architecture: str, size: tuple[int, int, int]) -> None:
+    schema = Schema(channels=size[0], height=size[1], width=size[2], class_names=("a", "b", "c"), num_units=9)
+    network = build_network({"architecture": architecture}, schema)
+    assert num_weights(architecture, schema) == sum(weight.numel() for weight in network.parameters())
+
+
+def test_images_that_are_too_small_are_refused_when_planning() -> None:
+    schema = Schema(channels=1, height=8, width=8, class_names=("a", "b"), num_units=9)
+    with pytest.raises(InvalidSpec, match="too small"):
+        DpSgd(architecture="lenet").plan(schema, UNITS)
+
+
+def test_a_named_noise_multiplier_limits_the_steps() -> None:
+    schema = stripes().schema
+    release = DpSgd(architecture="linear", noise_multiplier=2.0, steps=10_000).plan(schema, UNITS).releases[0]
+    assert release.mechanism.noise_stddev == 2 * release.mechanism.radius
+    assert release.mechanism.cost() * release.count <= UNITS < release.mechanism.cost() * (release.count + 1)
+    with pytest.raises(InfeasiblePlan, match="noise_multiplier"):
+        DpSgd(architecture="linear", noise_multiplier=0.01).plan(schema, UNITS)
+
+
+def test_poisson_sampling_is_refused_with_the_reason() -> None:
+    with pytest.raises(ValidationError, match="cannot be charged yet"):
+        DpSgd.model_validate({"sampling": "poisson"})
+
+
+def test_noise_that_drowns_the_gradient_is_said_before() -> None:
+    schema = stripes().schema
+    for method, warned in ((DpSgd(architecture="linear", steps=4), False), (DpSgd(steps=10_000), True)):
+        plan = method.plan(Schema(**schema.model_dump() | {"height": 28, "width": 28}), limit_units(1.0, 1e-4))
+        assert bool(method.warnings(plan, schema)) == warned
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_chunks_split_no_unit(size: int) -> None:
+    units = torch.repeat_interleave(torch.arange(9), torch.tensor([1, 3, 1, 2, 5, 1, 1, 4, 2]))
+    rows = torch.arange(len(units), dtype=torch.float32)[:, None]
+    chunks = list(whole_units(torch.split(rows, size), units))
+    torch.testing.assert_close(torch.cat([chunk.gradients for chunk in chunks]), rows)
+    torch.testing.assert_close(torch.cat([chunk.units for chunk in chunks]), units)
+    GradientSum(dimensions=1, clip_norm=1.0, noise_stddev=10**6).exact_sum(chunks)
