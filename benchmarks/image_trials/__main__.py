@@ -142,13 +142,14 @@ def main() -> None:
     parser.add_argument("--grids", type=Path, default=Path("build/image_trials"))
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    options.grids.mkdir(parents=True, exist_ok=True)
+    folder = options.grids / options.dataset
+    folder.mkdir(parents=True, exist_ok=True)
     data = dataset(options.dataset)
     figures, encoder, rows = Figures(data), Encoder(data), []
     for trial in TRIALS[options.dataset]:
         if options.fit not in (None, trial.fit) or options.representation not in (None, trial.representation):
             continue
-        for row in measure(trial, encoder, figures, options.seed, options.grids):
+        for row in measure(trial, encoder, figures, options.seed, folder):
             rows.append(row)
             print(json.dumps(row), flush=True)
             load = [round(value, 1) for value in os.getloadavg()]
