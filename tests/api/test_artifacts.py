@@ -17,6 +17,7 @@ from api.deps import Services
 from api.security import signed_urls
 from datalens_service.clock import utc_now
 from datalens_service.store.access import keys
+from datalens_service.store.access.signers import Purpose, create_signer
 
 NAME = "generator.safetensors"
 
@@ -122,3 +123,12 @@ def test_an_address_ends_with_its_key(client: TestClient, job_id: str) -> None:
     assert without_key(client, url).status_code == 200
     client.delete(f"/v1/api-keys/{other['key']['id']}")
     assert without_key(client, url).status_code == 403
+
+
+def test_a_form_token_signs_no_address(client: TestClient, services: Services, job_id: str) -> None:
+    url = urlsplit(signed(client, job_id).json()["url"])
+    granted = url.path.rpartition("/")[2]
+    with services.database.session() as session:
+        forged = create_signer(session, Purpose.FORM).get_signature(granted).decode()
+    assert without_key(client, f"{url.path}?signature={forged}").status_code == 403
+    assert without_key(client, f"{url.path}?{url.query}").status_code == 200
