@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datalens_service.data.dataset import Dataset, Schema, Split
     from datalens_service.data.digits import digits
     from datalens_service.errors import DatalensError
-    from datalens_service.methods import DataLens, Guided, Mixture, Moments
+    from datalens_service.methods import DataLens, Guided, Mixture, Moments, Shapes
     from datalens_service.models.classifiers.classifier import Classifier
     from datalens_service.models.generators.generator import Generator
     from datalens_service.presets import preset
@@ -52,6 +52,7 @@ _HOMES: Final = {
     "Moments": "methods",
     "Result": "run",
     "Schema": "data.dataset",
+    "Shapes": "methods",
     "Split": "data.dataset",
     "TrainingSpec": "spec",
     "UnchargedAccount": "privacy.budget",
@@ -77,6 +78,7 @@ __all__ = [
     "Moments",
     "Result",
     "Schema",
+    "Shapes",
     "Split",
     "TrainingSpec",
     "UnchargedAccount",

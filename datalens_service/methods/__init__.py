@@ -7,8 +7,9 @@ from datalens_service.methods.guided import Guided
 from datalens_service.methods.mixture import Mixture
 from datalens_service.methods.moments import Moments
 from datalens_service.methods.scattering import Scattering
+from datalens_service.methods.shapes import Shapes
 
-AnyMethod = DataLens | Moments | Mixture | Guided | DpSgd | Scattering
+AnyMethod = DataLens | Moments | Mixture | Guided | DpSgd | Scattering | Shapes
 
 __all__ = [
     "AnyMethod",
@@ -21,5 +22,6 @@ __all__ = [
     "Moments",
     "Plan",
     "Scattering",
+    "Shapes",
     "TrainingRun",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.methods import AnyMethod, DataLens, DpSgd, Guided, Mixture, Moments, Scattering
+from datalens_service.methods import AnyMethod, DataLens, DpSgd, Guided, Mixture, Moments, Scattering, Shapes
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.spec import TrainingSpec
 
@@ -146,6 +146,8 @@ _APART = {"shards": "class_pure", **_LOW}
 CASES: tuple[ContributionCase, ...] = (
     *(ContributionCase(_MOMENTS, records) for records in (1, 2, 3)),
     *(ContributionCase(_MIXTURE, records) for records in (1, 2, 3)),
+    *(ContributionCase(Shapes(content="drawings", subspace_dimensions=4), records) for records in (1, 2, 3)),
+    *(ContributionCase(Shapes(content="objects", subspace_dimensions=4), records) for records in (1, 3)),
     *(ContributionCase(Guided(warm_start=_MOMENTS, **_GUIDED), records) for records in (1, 2)),
     ContributionCase(Guided(warm_start=_MIXTURE, **_GUIDED), 3),
     *(ContributionCase(DataLens(teacher="kernel", **_VOTES), records) for records in (1, 2, 3)),

@@ -109,7 +109,7 @@ PRIVATE_READS: Final = (
             "datalens_service.methods.dp_sgd",
             "datalens_service.methods.scattering",
             "datalens_service.methods.record_sums",
-            "datalens_service.methods.scattering",
+            "datalens_service.methods.shapes",
             "datalens_service.methods.datalens.teacher_pool",
             "datalens_service.methods.datalens.distributed",
             "workers.job.execute",
