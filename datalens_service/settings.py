@@ -85,7 +85,7 @@ class Settings(BaseSettings):
     host: str = Field(default="127.0.0.1", description="Address the API listens on.")
     port: int = Field(default=8000, ge=1, le=65535, description="Port the API listens on.")
     requests_per_minute: int = Field(
-        default=12_000, ge=1, description="Requests a key may send per minute and API process, if it has no own limit."
+        default=12_000, ge=1, description="Requests a key may send per minute, if it has no own limit."
     )
     concurrent_requests: int = Field(
         default=128, ge=1, description="Requests of a key that one API process serves at once, if it has no own limit."

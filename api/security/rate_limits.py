@@ -1,39 +1,29 @@
-"""How many requests a key may send: a bucket of tokens per key, and a count of what is served at once.
+"""How many requests a key may send: so many in a moving window, and so many at once.
 
-Both are counted in the memory of each API process: with k processes behind one address, a key gets up to k times as
-much. What must hold exactly, budgets, is in the database.
+Windows are shared by all API processes where there is a Redis (`request_counts`). Requests in flight are counted in
+each process: that limit protects the threads and the memory of one process, and a shared count of what a crashed
+process was serving would need leases (decision 27). What must hold exactly, budgets, is in the database.
 """
 
 from __future__ import annotations
 
-import math
 import threading
-import time
-from collections.abc import Callable, Generator
+from collections import Counter
+from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
 
+from limits import RateLimitItem, RateLimitItemPerSecond
+
+from api.security.request_counts import RequestCounter, request_counter
 from datalens_service.errors import RateLimited
 from datalens_service.settings import Settings
 from datalens_service.store.access.keys import ApiKey
 
-_BURST_SECONDS = 10.0
-_MOST_KEYS = 10_000
-
-
-@dataclass
-class _Bucket:
-    """What is left for a key.
-
-    Attributes:
-        tokens: Requests it may send now.
-        at: When that was, in seconds of the clock.
-        serving: Requests that are being served.
-    """
-
-    tokens: float
-    at: float
-    serving: int = field(default=0)
+_BURST_SECONDS: Final = 10
+_NAMESPACE: Final = "datalens"
 
 
 @dataclass(frozen=True)
@@ -42,29 +32,29 @@ class Allowance:
 
     per_minute: int
     remaining: int
-    seconds_to_full: int
+    seconds_to_reset: int
 
     def headers(self) -> dict[str, str]:
         """As the draft of the IETF writes them."""
         return {
             "RateLimit-Policy": f'"default";q={self.per_minute};w=60',
-            "RateLimit": f'"default";r={self.remaining};t={self.seconds_to_full}',
+            "RateLimit": f'"default";r={self.remaining};t={self.seconds_to_reset}',
         }
 
 
 class RequestLimits:
-    """The buckets of all keys that this process has seen.
+    """The limits of all keys.
 
     Args:
-        settings: Limits of keys that have none of their own.
-        clock: Seconds; for tests.
+        settings: Limits of keys that have none of their own, and where requests are counted.
+        counter: Counts requests in windows; by default as the settings say.
     """
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: Settings, counter: RequestCounter | None = None) -> None:
         self._settings = settings
-        self._clock = clock
+        self._counter = counter or request_counter(settings.broker_url)
         self._lock = threading.Lock()
-        self._buckets: dict[str, _Bucket] = {}
+        self._in_flight: Counter[str] = Counter()
 
     @contextmanager
     def slot(self, key: ApiKey) -> Generator[Allowance]:
@@ -73,37 +63,40 @@ class RequestLimits:
         Raises:
             RateLimited: The key has used up its limit, or too many of its requests are being served.
         """
+        with self._serving(key):
+            yield self._allowance(key)
+
+    @contextmanager
+    def _serving(self, key: ApiKey) -> Generator[None]:
+        limit = key.concurrent_requests or self._settings.concurrent_requests
         with self._lock:
-            bucket, allowance = self._taken(key)
-            bucket.serving += 1
+            if self._in_flight[key.id] >= limit:
+                raise _refused(f"{limit} requests of this key are being served; wait for one of them.", 1)
+            self._in_flight[key.id] += 1
         try:
-            yield allowance
+            yield
         finally:
             with self._lock:
-                bucket.serving -= 1
+                self._in_flight[key.id] -= 1
+                if not self._in_flight[key.id]:
+                    del self._in_flight[key.id]
 
-    def _taken(self, key: ApiKey) -> tuple[_Bucket, Allowance]:
+    def _allowance(self, key: ApiKey) -> Allowance:
         per_minute = key.requests_per_minute or self._settings.requests_per_minute
-        most = key.concurrent_requests or self._settings.concurrent_requests
-        rate = per_minute / 60
-        full = max(1.0, rate * _BURST_SECONDS)
-        bucket = self._refilled(key.id, rate, full)
-        if bucket.serving >= most:
-            raise _refused(f"{most} requests of this key are being served; wait for one of them.", 1)
-        if bucket.tokens < 1:
-            seconds = math.ceil((1 - bucket.tokens) / rate)
-            raise _refused(f"This key may send {per_minute} requests a minute.", seconds)
-        bucket.tokens -= 1
-        return bucket, Allowance(per_minute, int(bucket.tokens), math.ceil((full - bucket.tokens) / rate))
+        count = self._counter.count(window_of(per_minute), key.id)
+        if not count.accepted:
+            raise _refused(f"This key may send {per_minute} requests a minute.", count.seconds)
+        return Allowance(per_minute, count.remaining, count.seconds)
 
-    def _refilled(self, key_id: str, rate: float, full: float) -> _Bucket:
-        now = self._clock()
-        if len(self._buckets) > _MOST_KEYS:
-            self._buckets = {name: bucket for name, bucket in self._buckets.items() if bucket.serving}
-        bucket = self._buckets.setdefault(key_id, _Bucket(full, now))
-        bucket.tokens = min(full, bucket.tokens + (now - bucket.at) * rate)
-        bucket.at = now
-        return bucket
+
+def window_of(per_minute: int) -> RateLimitItem:
+    """The window of a rate: whole seconds and whole requests in exactly its ratio, of ten seconds where that exists.
+
+    For 7 a minute there is none shorter than a minute.
+    """
+    rate = Fraction(per_minute, 60)
+    repeats = max(1, _BURST_SECONDS // rate.denominator)
+    return RateLimitItemPerSecond(rate.numerator * repeats, rate.denominator * repeats, _NAMESPACE)
 
 
 def _refused(detail: str, seconds: int) -> RateLimited:

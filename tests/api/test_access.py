@@ -13,11 +13,8 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.security.access_logging import _object
-from api.security.rate_limits import RequestLimits
-from datalens_service.errors import LedgerCorrupt, RateLimited
-from datalens_service.settings import Settings
+from datalens_service.errors import LedgerCorrupt
 from datalens_service.store.access import access_log, keys
-from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.service_tables import AuditEntryRow
 from datalens_service.store.tables import ApiKeyRow
 
@@ -92,23 +89,6 @@ def test_too_many_requests_are_told_when_to_come_back(client: TestClient) -> Non
     assert refused.headers["Retry-After"] == str(refused.json()["retry_after"]) == "10"
     # Somebody else is not held up.
     assert client.get("/v1/generators").status_code == 200
-
-
-def test_a_bucket_fills_with_time_and_serves_so_many_at_once(services: Services) -> None:
-    key, _ = keys.create(services.database, KeyRequest("x", requests_per_minute=60, concurrent_requests=2))
-    now = [0.0]
-    limits = RequestLimits(Settings(), clock=lambda: now[0])
-    with limits.slot(key), limits.slot(key), pytest.raises(RateLimited, match="being served"), limits.slot(key):
-        pass
-    for _ in range(8):
-        with limits.slot(key):
-            pass
-    with pytest.raises(RateLimited) as refused, limits.slot(key):
-        pass
-    assert refused.value.extra == {"retry_after": 1}
-    now[0] = 1.0
-    with limits.slot(key) as allowance:
-        assert allowance.remaining == 0
 
 
 def test_what_touches_private_data_keys_and_releases_is_noted(
