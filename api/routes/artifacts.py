@@ -14,6 +14,7 @@ from api.openapi import service_examples as examples
 from api.openapi.document import file_content, ok, problems
 from api.schemas.releases import AddressRead, AddressRequest, ArtifactList, ArtifactRead
 from api.security import signed_urls
+from api.security.signed_urls import GRANTED
 from datalens_service.clock import utc_now
 from datalens_service.errors import NotFound
 from datalens_service.services.dataset_declaration import IDENTIFIER
@@ -91,7 +92,7 @@ def create_address(
     response_class=Response,
 )
 def get_download(
-    granted: Annotated[str, Path(max_length=1024, pattern=IDENTIFIER, description="As it was handed out.")],
+    granted: Annotated[str, Path(max_length=1024, pattern=GRANTED, description="As it was handed out.")],
     signature: Annotated[str, Query(max_length=64, pattern=IDENTIFIER, description="As it was handed out.")],
     request: Request,
     opened: ServicesDep,

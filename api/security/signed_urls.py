@@ -1,28 +1,30 @@
 """Addresses that fetch one releasable file without a key, until they expire.
 
-    /v1/downloads/{base64url of JSON: what is granted}?signature={base64url of HMAC-SHA256 under our key}
+    /v1/downloads/{what is granted}?signature={its signature}
 
-What is granted names tenant, job, file, digest, audience, the key that asked for it, and the end. Whoever changes one
-of them has no signature for it; a key that was revoked takes its addresses with it.
+Both parts are one token of `token_signing`. What is granted names tenant, job, file, digest, audience, the key that
+asked for it, and the end. Whoever changes one of them has no signature for it; a key that was revoked takes its
+addresses with it. The signature is in the query, which no log has.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hmac
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final, Literal
 
+from itsdangerous import BadData
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from datalens_service.clock import utc_now
 from datalens_service.errors import Forbidden
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import ApiKey
+from datalens_service.store.access.token_signing import Purpose, token_serializer
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore
-from datalens_service.store.datasets.fingerprints import installation_key
+
+GRANTED: Final = r"^\.?[A-Za-z0-9_-]+$"
+"""What a path of an address may look like; the point says that the rest is compressed."""
 
 
 class Grant(BaseModel):
@@ -62,8 +64,10 @@ def sign(database: Database, key: ApiKey, artifact: Artifact, expires_at: dateti
         sha256=artifact.sha256,
         until=int(expires_at.timestamp()),
     )
-    content = grant.model_dump_json().encode()
-    return f"/v1/downloads/{_encoded(content)}?signature={_encoded(_signature(database, content))}"
+    with database.session() as session:
+        token = str(token_serializer(session, Purpose.DOWNLOAD_ADDRESS).dumps(grant.model_dump(mode="json")))
+    granted, _, signature = token.rpartition(".")
+    return f"/v1/downloads/{granted}?signature={signature}"
 
 
 def redeem(database: Database, artifacts: ArtifactStore, granted: str, signature: str) -> tuple[Grant, Artifact]:
@@ -89,27 +93,9 @@ def redeem(database: Database, artifacts: ArtifactStore, granted: str, signature
 
 
 def _checked(database: Database, granted: str, signature: str) -> Grant:
-    try:
-        raw, given = _decoded(granted), _decoded(signature)
-        if hmac.compare_digest(_signature(database, raw), given):
-            return Grant.model_validate_json(raw)
-    except (binascii.Error, ValidationError):
-        pass
-    raise Forbidden("This address was not made by this service, or was changed.")
-
-
-def _signature(database: Database, content: bytes) -> bytes:
     with database.session() as session:
-        secret = hmac.digest(installation_key(session, lock=False), b"download addresses", "sha256")
-    return hmac.digest(secret, content, "sha256")
-
-
-def _encoded(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-
-
-def _decoded(text: str) -> bytes:
-    raw = base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    if _encoded(raw) != text:
-        raise binascii.Error
-    return raw
+        serializer = token_serializer(session, Purpose.DOWNLOAD_ADDRESS)
+    try:
+        return Grant.model_validate(serializer.loads(f"{granted}.{signature}"))
+    except (BadData, ValidationError) as error:
+        raise Forbidden("This address was not made by this service, or was changed.") from error

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from api_builders import npz, training
+from itsdangerous import URLSafeSerializer
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -17,6 +18,7 @@ from datalens_service.clock import utc_now
 from datalens_service.errors import Unauthorized
 from datalens_service.settings import Settings
 from datalens_service.store.access import browser_sessions, keys
+from datalens_service.store.access.token_signing import Purpose, token_serializer
 from datalens_service.store.service_tables import BrowserSessionRow
 
 
@@ -41,7 +43,7 @@ def sign_in(browser: TestClient, plain: str, **more: Any) -> Any:
 
 
 def form_token(browser: TestClient) -> str:
-    found = re.search(r'<meta name="form-token" content="([0-9a-f]{64})">', browser.get("/").text)
+    found = re.search(r'<meta name="form-token" content="([A-Za-z0-9_-]{43})">', browser.get("/").text)
     assert found is not None
     return found[1]
 
@@ -253,9 +255,33 @@ def test_a_session_ends_after_twelve_hours(
         browser_sessions.resume(services.database, session.token)
 
 
+def test_a_token_is_bound_to_its_purpose_and_installation(services: Services, key: tuple[str, str]) -> None:
+    token = browser_sessions.sign_in(services.database, key[1]).token
+    with services.database.session() as session:
+        session_id = token_serializer(session, Purpose.BROWSER_SESSION).loads(token)
+        forged = [token_serializer(session, purpose).dumps(session_id) for purpose in Purpose][1:]
+    forged += [URLSafeSerializer(b"\0" * 32, salt=Purpose.BROWSER_SESSION).dumps(session_id), session_id]
+    for one in forged:
+        with pytest.raises(Unauthorized):
+            browser_sessions.resume(services.database, one)
+        browser_sessions.sign_out(services.database, one)
+    assert browser_sessions.resume(services.database, token).key.id == key[0]
+
+
+def test_a_form_token_is_not_the_signature_of_the_cookie(services: Services, key: tuple[str, str]) -> None:
+    session = browser_sessions.sign_in(services.database, key[1])
+    assert session.form_token not in session.token
+    assert browser_sessions.resume(services.database, session.token).form_token == session.form_token
+    assert browser_sessions.sign_in(services.database, key[1]).form_token != session.form_token
+
+
 def test_an_altered_token_is_no_session(services: Services, key: tuple[str, str]) -> None:
     token = browser_sessions.sign_in(services.database, key[1]).token
-    altered = [token[:-1], token + "A", token.swapcase(), token[::-1], "", "é", "\0", "0" * 64]
+    payload, _, signature = token.rpartition(".")
+    # The last character of 43 for 32 bytes has two bits that no byte has.
+    respelled = token[:-1] + chr(ord(token[-1]) + 1)
+    altered = [respelled, payload, f".{signature}", f"{payload}.", token[:-1], token + "A", token.swapcase()]
+    altered += [token[::-1], "", "é", "\0", "0" * 64]
     for one in altered:
         with pytest.raises(Unauthorized):
             browser_sessions.resume(services.database, one)
