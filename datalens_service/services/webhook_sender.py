@@ -1,9 +1,9 @@
 """Delivers signed webhook messages (Standard Webhooks) to public HTTPS addresses only.
 
-An address comes from a user, and the request from inside the operator's network: server-side request forgery (SSRF). So
-private, loopback and link-local addresses are refused. DNS rebinding is ruled out as well: a name is resolved once, every
-answer is checked, and the connection goes to the checked address while TLS still verifies the name. Redirects are not
-followed.
+An address comes from a user, and the request from inside the operator's network: server-side request forgery (SSRF).
+So private, loopback and link-local addresses are refused. DNS rebinding is ruled out as well: a name is resolved once,
+every answer is checked, and the connection goes to a checked address while TLS still verifies the name. Redirects are
+not followed.
 
 Every API process runs one sender; a row that one of them has claimed is left alone by the others for a minute. A
 process that dies in between sends the message again: the id stays the same, so that receivers can tell.
