@@ -50,7 +50,7 @@ from datalens_service.services.dispatch import dispatcher_for
 from datalens_service.services.startup import start
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
-from datalens_service.services.webhook_sender import HookSender
+from datalens_service.services.webhook_sender import WebhookSender
 from datalens_service.settings import Settings
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.signing_key import signing_key
@@ -128,18 +128,18 @@ class _Application(FastAPI):
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    opened = await anyio.to_thread.run_sync(_open, app.state.settings, app.state.stopping)
-    app.state.services = opened
-    sender = HookSender(opened.database, opened.settings, opened.stopping)
+    services = await anyio.to_thread.run_sync(_open, app.state.settings, app.state.stopping)
+    app.state.services = services
+    sender = WebhookSender(services.database, services.settings, services.stopping)
     sender.start()
     try:
         yield
     finally:
-        opened.stopping.set()
-        await anyio.to_thread.run_sync(opened.validator.stop)
+        services.stopping.set()
+        await anyio.to_thread.run_sync(services.validator.stop)
         await anyio.to_thread.run_sync(sender.join)
-        await anyio.to_thread.run_sync(opened.dispatcher.stop)
-        opened.database.dispose()
+        await anyio.to_thread.run_sync(services.dispatcher.stop)
+        services.database.dispose()
 
 
 def _open(settings: Settings, stopping: threading.Event) -> Services:

@@ -1,4 +1,4 @@
-"""Write docs/ablations.md and its drawing from benchmarks/results: `python -m benchmarks.ablation_page`.
+"""Write benchmarks/results/ablations.md and its drawing from benchmarks/results: `python -m benchmarks.ablation_page`.
 
 With `--check` nothing is written, and the exit code says whether page and drawing are what the results say.
 """
@@ -15,7 +15,7 @@ from benchmarks.table import ROOT
 from datalens_service.evaluation.report.drawing import Element, canvas, line, mark, polyline, text, xml
 
 RESULTS: Final = ROOT / "benchmarks" / "results"
-PAGE: Final = ROOT / "docs" / "ablations.md"
+PAGE: Final = RESULTS / "ablations.md"
 DRAWING: Final = ROOT / "docs" / "images" / "voting.svg"
 NOTES: Final = ROOT / "benchmarks" / "ablations.md"
 

@@ -1,7 +1,7 @@
 """What happens to hostile uploads: every file of the tests' corpus through the confined process.
 
     python -m benchmarks.hostile make FOLDER
-    python -m benchmarks.hostile measure FOLDER [--markdown docs/hostile-files.md]
+    python -m benchmarks.hostile measure FOLDER [--markdown benchmarks/results/hostile-files.md]
 
 Two steps, because a process's peak of memory counts from that of the process that started it. Prints JSON: by file,
 whether it was refused, with which sentence, the processor seconds it took (starting Python included), and the most
@@ -15,7 +15,8 @@ import json
 import resource
 import sys
 import tempfile
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -27,12 +28,11 @@ from datalens_service.data.sandbox.sandbox import Confinement, Refused, decode
 CANARY = "datalens-canary"
 ROOT = Path(__file__).parents[1]
 GOAL = 256
-WHY = """Python with NumPy, pydantic and Pillow takes about 60 MiB, pyarrow (only for Parquet) about 50 more. What a
-Parquet file declares to unpack to is compared with its size before a page is read. A footer may lie, and pyarrow
-unpacks a page as a whole: the 96 MiB of that page, the rows made from it, and up to 64 MiB of images that were counted
-until then are in memory together before the reader sees that it is too much. A page may hold 2 GiB, so such a file can
-take more than it does here: the address space of the process (`DATALENS_DECODE_MEMORY_BYTES`, 8 GiB) is what bounds
-it. Set it lower where uploads are small or the machine has little memory."""
+WHY = """Python with NumPy, pydantic and Pillow takes about 60 MiB, pyarrow (for Parquet only) about 50 more. The size
+that a Parquet file declares is checked before a page is read. But a footer may lie, and pyarrow unpacks a page as a
+whole: its 96 MiB, the rows made from it, and up to 64 MiB of images already counted are in memory before the reader
+notices. A page may hold 2 GiB, so such a file can take more than here: the address space of the process
+(`DATALENS_DECODE_MEMORY_BYTES`, 8 GiB) is the limit. Lower it if uploads are small or memory is short."""
 LIMITS = Confinement(memory_bytes=2**30, seconds=120)
 
 
@@ -108,9 +108,9 @@ def page(result: dict[str, Any]) -> str:
     lines = [
         "# Hostile files",
         "",
-        "What the confined process makes of files that somebody might send to hurt the service. The corpus is",
-        "[`tests/data/hostile.py`](../tests/data/hostile.py); this page is written by",
-        "`python -m benchmarks.hostile measure FOLDER --markdown docs/hostile-files.md`.",
+        "How the sandboxed reader handles files that are made to harm the service. The corpus is",
+        "[`tests/data/hostile.py`](../../tests/data/hostile.py); this page is written by",
+        "`python -m benchmarks.hostile measure FOLDER --markdown benchmarks/results/hostile-files.md`.",
         "",
         f"{refused} of {len(files)} were refused and ran nothing; the slowest took {slowest} processor seconds",
         f"(starting Python included). {len(files) - len(large)} took at most {others} MiB of memory, where the goal is",
@@ -119,13 +119,20 @@ def page(result: dict[str, Any]) -> str:
         "",
         WHY,
         "",
-        "| file | bytes | seconds | MiB | refused with |",
+        "| file | bytes | seconds | MiB | [refusal](#refusals) |",
         "| --- | --- | --- | --- | --- |",
     ]
+    numbers: dict[str, int] = {}
     for name, file in files.items():
-        says = (file["says"] or "READ").partition(". ")[0].removesuffix(".").replace("|", "\\|")
-        lines.append(f"| {name} | {file['bytes']:,} | {file['seconds']} | {file['mebibytes']} | {says} |")
-    return "\n".join([*lines, ""])
+        says = (file["says"] or "READ").partition(". ")[0].removesuffix(".")
+        number = numbers.setdefault(says, len(numbers) + 1)
+        lines.append(f"| {name} | {file['bytes']:,} | {file['seconds']} | {file['mebibytes']} | {number} |")
+    return "\n".join([*lines, "", "## Refusals", "", *_wrapped(numbers), ""])
+
+
+def _wrapped(sentences: Iterable[str]) -> Iterator[str]:
+    for number, sentence in enumerate(sentences, 1):
+        yield from textwrap.wrap(f"{number}. {sentence}", 120, subsequent_indent="   ")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Write the tables of README.md and docs/utility.md from benchmarks/results: `python -m benchmarks.table`.
+"""Write the tables of README.md, docs/utility.md and benchmarks/results/measurements.md: `python -m benchmarks.table`.
 
-With `--check` nothing is written, and the exit code says whether both are what the results say.
+With `--check` nothing is written, and the exit code says whether all are what the results say.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS: Final = ROOT / "benchmarks" / "results"
 NOTES: Final = ROOT / "benchmarks" / "utility.md"
 PAGE: Final = ROOT / "docs" / "utility.md"
+MEASUREMENTS: Final = RESULTS / "measurements.md"
 SAMPLES: Final = ROOT / "docs" / "images" / "samples"
 BEGIN, END = "<!-- table: python -m benchmarks.table -->\n", "<!-- end of table -->"
 
@@ -37,6 +38,27 @@ ORDER: Final = (
     "ceiling",
 )
 """Rows from top to bottom, whatever they measure."""
+
+SHORT: Final = ("auto", "moments", "scratch", "authors", "floor", "ceiling")
+"""Rows of the table in README.md."""
+TITLES: Final = {
+    "floor A: noisy class averages": "baseline: ten noisy class averages",
+    "floor B: `moments`": "`moments`, one Gaussian per class (baseline)",
+    "ceiling: real images": "upper bound: real images",
+}
+"""Names of measurements as pages show them, where they differ from the results."""
+
+MEASURED: Final = """# Every measurement of utility
+
+`python -m benchmarks.utility --row ROW --dataset DATASET --epsilon ε` prints one, with `--images` and `--epochs` as its
+line says; rows are in [`benchmarks/rows.py`](../rows.py). Images × epochs are synthetic images and the passes of the
+[standard CNN](../../docs/report.md#accuracy) over them. More of either helps every method, so compare rows with equal
+numbers; the upper bound has 60,000 × 4, fewer than any row of `auto`. Seconds are processor time for training, one
+thread beside other work; those of 38eb7aa and earlier, and of 373aaaf, are wall-clock time.
+[Whole jobs](../../docs/engine.md#whole-jobs) are timed by the clock.
+
+`python -m benchmarks.table` writes this page.
+"""
 
 Rows = list[dict[str, Any]]
 
@@ -80,7 +102,9 @@ def overview(found: Rows) -> str:
     }
     methods = list(dict.fromkeys(row["method"] for row in sorted(found, key=rank)))
     head = ["trained on", *(f"{DATASETS[dataset]}, ε = {epsilon:g}" for dataset, epsilon in places)]
-    return table(head, [[name, *(cells.get((name, *place), "") for place in places)] for name in methods])
+    return table(
+        head, [[TITLES.get(name, name), *(cells.get((name, *place), "") for place in places)] for name in methods]
+    )
 
 
 def details(found: Rows) -> str:
@@ -90,10 +114,10 @@ def details(found: Rows) -> str:
 
 def line(row: dict[str, Any]) -> list[str]:
     """One measurement."""
-    # Real images are the ceiling's; floor A has no images at all.
+    # Real images are the upper bound's; class averages have no images at all.
     shown = f"{row['synthetic_images']:,} × {row['epochs']}" if row["seconds"] is not None else ""
     seconds = "" if row["seconds"] is None else f"{row['seconds']:.0f}"
-    method = " ".join([row["method"], *row["settings"]])
+    method = " ".join([TITLES.get(row["method"], row["method"]), *row["settings"]])
     return [
         DATASETS[row["dataset"]], method, budget(row), accuracy(row), str(row["seeds"]), shown, seconds,
         row["commit"],
@@ -125,14 +149,20 @@ def budget(row: dict[str, Any]) -> str:
 def readme(found: Rows) -> str:
     """README.md with its table."""
     before, rest = (ROOT / "README.md").read_text().split(BEGIN)
-    return before + BEGIN + overview(found) + END + rest.split(END)[1]
+    shown = [row for row in found if row["row"] in SHORT]
+    return before + BEGIN + overview(shown) + END + rest.split(END)[1]
 
 
 def page(found: Rows) -> str:
     """docs/utility.md."""
-    notes = NOTES.read_text().replace("{overview}\n", overview(found)).replace("{details}\n", details(found))
+    notes = NOTES.read_text().replace("{overview}\n", overview(found))
     notes = notes.replace("{samples}\n", samples())
     return "<!-- python -m benchmarks.table writes this from benchmarks/utility.md -->\n" + notes
+
+
+def measurements(found: Rows) -> str:
+    """benchmarks/results/measurements.md."""
+    return MEASURED + "\n" + details(found)
 
 
 def main() -> None:
@@ -141,7 +171,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     found = rows()
-    wanted = {ROOT / "README.md": readme(found), PAGE: page(found)}
+    wanted = {ROOT / "README.md": readme(found), PAGE: page(found), MEASUREMENTS: measurements(found)}
     if options.check:
         sys.exit(any(not path.exists() or path.read_text() != content for path, content in wanted.items()))
     for path, content in wanted.items():

@@ -19,6 +19,7 @@ import numpy as np
 
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
+from datalens_service.data.export.writer import Write
 from datalens_service.errors import InvalidInput, WorkerUnavailable
 from datalens_service.models.generators.generator import Generator
 
@@ -94,10 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _writer(format: str) -> Any:
+def _writer(format: str) -> Write:
     if format not in WRITERS:
         raise InvalidInput(f"format must be one of {', '.join(WRITERS)}.")
-    return WRITERS[format]
+    return WRITERS[format].write
 
 
 if __name__ == "__main__":

@@ -85,13 +85,16 @@ class Settings(BaseSettings):
     host: str = Field(default="127.0.0.1", description="Address the API listens on.")
     port: int = Field(default=8000, ge=1, le=65535, description="Port the API listens on.")
     requests_per_minute: int = Field(
-        default=12_000, ge=1, description="Requests a key may send per minute, if it has no own limit."
+        default=12_000,
+        ge=1,
+        description="Requests a key may send per minute, if it has no limit of its own. API "
+        "processes with the same Redis as broker share it; otherwise each counts for itself.",
     )
     concurrent_requests: int = Field(
         default=128, ge=1, description="Requests of a key that one API process serves at once, if it has no own limit."
     )
     webhooks_to_private_addresses: bool = Field(
-        default=False, description="Whether webhooks may point into the house: loopback, private and link-local."
+        default=False, description="Whether webhooks may go to private addresses: loopback, private and link-local."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe message that is logged."

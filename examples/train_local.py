@@ -21,13 +21,16 @@ def main(folder: Path) -> None:
     dataset = datalens.Dataset(schema, train, test, partition_key=secrets.token_bytes(32))
 
     spec = datalens.TrainingSpec(method=datalens.preset("fast", schema, epsilon=2.0), epsilon=2.0)
-    result = datalens.run(spec, dataset)
+    account = datalens.MemoryAccount(spec.limit_units(schema))
+    result = datalens.run(spec, dataset, account=account)
     print(f"spent epsilon {result.cost.epsilon_at_plan} at delta {result.cost.delta:g}")
 
     # Sampling is post-processing: as many images as you like, at no cost.
     images, labels = result.generator.sample(5_000, seed=1)
     folder.mkdir(parents=True, exist_ok=True)
-    WRITERS["npz"](folder / "synthetic.npz", images, labels, schema, {"cost": result.cost.model_dump(mode="json")})
+    WRITERS["npz"].write(
+        folder / "synthetic.npz", images, labels, schema, {"cost": result.cost.model_dump(mode="json")}
+    )
     (folder / "samples.png").write_bytes(sample_grid(images, labels, schema))
     result.generator.save(folder / "generator.safetensors")
     print(f"5,000 synthetic images in {folder}")

@@ -18,7 +18,7 @@ from datalens_service.data.export.licence import LICENCES
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.evaluation.report import document
 from datalens_service.proof.job_proof import PROOF_FILE
-from datalens_service.services.synthetic_files import GENERATOR, MAXIMUM_IMAGES, MEDIA_TYPES, SUFFIXES, BundleRequest
+from datalens_service.services.synthetic_files import GENERATOR, MAXIMUM_IMAGES, BundleRequest
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
@@ -57,14 +57,14 @@ class ReportFormat(StrEnum):
 _REPORT_NAMES: Final = {Audience.OWNER: "report", Audience.RELEASABLE: "report-releasable"}
 
 
-def released(job_id: ObjectId, opened: ServicesDep) -> Job:
+def released(job_id: ObjectId, services: ServicesDep) -> Job:
     """The job, if it has something to download: its evaluation may still go on.
 
     Raises:
         NotFound: No such job.
         StateConflict: Its images are not ready.
     """
-    job = jobs.get(opened.database, job_id)
+    job = jobs.get(services.database, job_id)
     if job.released_at is None:
         raise StateConflict(f"There is nothing to download: the job is {job.state} and its images are not ready.")
     return job
@@ -97,7 +97,7 @@ FormatName = Annotated[
 def get_report(
     job: Released,
     request: Request,
-    opened: ServicesDep,
+    services: ServicesDep,
     key: Caller,
     audience: Annotated[
         Audience,
@@ -119,9 +119,9 @@ def get_report(
     """
     if audience is Audience.OWNER:
         check_may_see_private(key)
-    _check_complete(opened, job, _REPORT_NAMES[audience])
+    _check_complete(services, job, _REPORT_NAMES[audience])
     name = f"{_REPORT_NAMES[audience]}.{format}"
-    return _artifact(request, opened, job, name, inline=True, private=audience is Audience.OWNER)
+    return _artifact(request, services, job, name, inline=True, private=audience is Audience.OWNER)
 
 
 @router.get(
@@ -130,12 +130,12 @@ def get_report(
     summary="Download the proof of what a job cost",
     responses=file_content("What `datalens verify` reads.", "application/json"),
 )
-def get_bundle(job: Released, request: Request, opened: ServicesDep) -> Response:
+def get_bundle(job: Released, request: Request, services: ServicesDep) -> Response:
     """Card, mechanisms and the charges of this job; from it anybody recomputes ε. Free to publish.
 
     The journal of the whole account is for the owner: `account-proof.json` among the files of the job.
     """
-    return _artifact(request, opened, job, PROOF_FILE)
+    return _artifact(request, services, job, PROOF_FILE)
 
 
 @router.get(
@@ -144,9 +144,9 @@ def get_bundle(job: Released, request: Request, opened: ServicesDep) -> Response
     summary="See samples of every class",
     responses=file_content("A grid, one class per row.", "image/png"),
 )
-def get_samples(job: Released, request: Request, opened: ServicesDep) -> Response:
+def get_samples(job: Released, request: Request, services: ServicesDep) -> Response:
     """Synthetic images; free to publish."""
-    return _artifact(request, opened, job, "samples.png", inline=True)
+    return _artifact(request, services, job, "samples.png", inline=True)
 
 
 @router.get(
@@ -155,9 +155,9 @@ def get_samples(job: Released, request: Request, opened: ServicesDep) -> Respons
     summary="Download the generator",
     responses=file_content("The generator as safetensors.", "application/octet-stream"),
 )
-def get_generator(job: Released, request: Request, opened: ServicesDep) -> Response:
+def get_generator(job: Released, request: Request, services: ServicesDep) -> Response:
     """Released numbers only; drawing from it is free and repeatable by seed."""
-    return _artifact(request, opened, job, GENERATOR)
+    return _artifact(request, services, job, GENERATOR)
 
 
 @router.get(
@@ -167,10 +167,7 @@ def get_generator(job: Released, request: Request, opened: ServicesDep) -> Respo
     responses={
         **file_content(
             "A file that says it is synthetic and carries the card.",
-            "application/vnd.apache.parquet",
-            "application/octet-stream",
-            "application/zip",
-            "application/x-tar",
+            *dict.fromkeys(writer.media_type for writer in WRITERS.values()),
         ),
         **problems("worker-unavailable", "store-unavailable"),
     },
@@ -178,7 +175,7 @@ def get_generator(job: Released, request: Request, opened: ServicesDep) -> Respo
 def get_synthetic(
     job: Released,
     request: Request,
-    opened: ServicesDep,
+    services: ServicesDep,
     format: FormatName = "parquet",
     n: Annotated[
         int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
@@ -188,11 +185,11 @@ def get_synthetic(
     ] = None,
 ) -> Response:
     """Drawing more is free: it reads the generator, never the records."""
-    schema = datasets.get(opened.database, job.dataset_id).schema
-    made = opened.synthetic.get(job, schema, format, n, seed)
-    name = f"{job.id}-synthetic.{SUFFIXES.get(format, format)}"
-    media_type = MEDIA_TYPES.get(format, "application/octet-stream")
-    return file_response(request, made.path, made.sha256, media_type=media_type, name=name)
+    schema = datasets.get(services.database, job.dataset_id).schema
+    made = services.synthetic.get(job, schema, format, n, seed)
+    writer = WRITERS[format]
+    name = f"{job.id}-synthetic.{writer.suffix}"
+    return file_response(request, made.path, made.sha256, media_type=writer.media_type, name=name)
 
 
 @router.get(
@@ -207,7 +204,7 @@ def get_synthetic(
 def get_dataset(
     job: Released,
     request: Request,
-    opened: ServicesDep,
+    services: ServicesDep,
     format: FormatName = "parquet",
     n: Annotated[
         int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
@@ -219,14 +216,14 @@ def get_dataset(
     license: Annotated[str, AfterValidator(_licence), Query(json_schema_extra={"enum": list(LICENCES)})] = "other",
 ) -> Response:
     """Unpacked, Hugging Face `datasets` loads the folder; nothing in it is private."""
-    schema = datasets.get(opened.database, job.dataset_id).schema
-    wanted = BundleRequest(format, n, seed, title, license)
-    made = opened.synthetic.bundle(job, schema, wanted)
+    schema = datasets.get(services.database, job.dataset_id).schema
+    bundle_request = BundleRequest(format, n, seed, title, license)
+    made = services.synthetic.bundle(job, schema, bundle_request)
     name = f"{job.id}-{format}.zip"
     return file_response(request, made.path, made.sha256, media_type="application/zip", name=name)
 
 
-def _check_complete(opened: Services, job: Job, name: str) -> None:
+def _check_complete(services: Services, job: Job, name: str) -> None:
     """Refuse a report whose JSON lacks a field; the page is made from the same view.
 
     Raises:
@@ -234,16 +231,16 @@ def _check_complete(opened: Services, job: Job, name: str) -> None:
         NotFound: There is none.
     """
     try:
-        document.check(opened.artifacts.get(job.id, f"{name}.json").path.read_bytes())
+        document.check(services.artifacts.get(job.id, f"{name}.json").path.read_bytes())
     except FileNotFoundError:
         raise NotFound("The file was removed.") from None
 
 
 def _artifact(
-    request: Request, opened: Services, job: Job, name: str, *, inline: bool = False, private: bool = False
+    request: Request, services: Services, job: Job, name: str, *, inline: bool = False, private: bool = False
 ) -> Response:
     """A stored file; private ones only where the operation says so."""
-    artifact = (opened.artifacts.get if private else opened.artifacts.releasable)(job.id, name)
+    artifact = (services.artifacts.get if private else services.artifacts.releasable)(job.id, name)
     return file_response(
         request,
         artifact.path,

@@ -19,7 +19,7 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import generators, jobs
 from datalens_service.store.jobs.generators import StoredGenerator
 
-_PORTION: Final = 10
+_PAGE_SIZE: Final = 10
 _IMAGES: Final = 1000
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -48,31 +48,31 @@ class Release:
     images: int
 
     @classmethod
-    def of(cls, opened: Services, found: StoredGenerator) -> Self:
+    def of(cls, services: Services, generator: StoredGenerator) -> Self:
         """What is shown of a generator."""
-        if found.job_id is None:
-            schema = Schema.model_validate((found.card or {})["schema"])
-            return cls(found.id, None, found.created_at, schema, None, frozenset(), _IMAGES)
-        job = jobs.get(opened.database, found.job_id)
+        if generator.job_id is None:
+            schema = Schema.model_validate((generator.card or {})["schema"])
+            return cls(generator.id, None, generator.created_at, schema, None, frozenset(), _IMAGES)
+        job = jobs.get(services.database, generator.job_id)
         return cls(
-            id=found.id,
+            id=generator.id,
             job_id=job.id,
-            created_at=found.created_at,
-            schema=datasets.get(opened.database, job.dataset_id).schema,
+            created_at=generator.created_at,
+            schema=datasets.get(services.database, job.dataset_id).schema,
             privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.plan)),
-            files=frozenset(file.name for file in opened.artifacts.list_artifacts(job.id) if file.releasable),
+            files=frozenset(file.name for file in services.artifacts.list_artifacts(job.id) if file.releasable),
             images=int(job.spec["synthetic_images"]),
         )
 
 
 @router.get(RELEASES, operation_id="showReleases")
-def releases_page(who: VisitorDep, opened: ServicesDep, after: After = None) -> Response:
+def releases_page(who: VisitorDep, services: ServicesDep, after: After = None) -> Response:
     """Generators of the tenant with what hangs on each, newest first."""
-    found = generators.list_generators(opened.database, who.tenant_id, limit=_PORTION, cursor=after)
+    page = generators.list_generators(services.database, who.tenant_id, limit=_PAGE_SIZE, cursor=after)
     return who.page(
         "releases",
-        releases=[Release.of(opened, one) for one in found.items],
-        next_cursor=found.next_cursor,
-        first_portion=after is None,
-        formats=list(WRITERS),
+        releases=[Release.of(services, one) for one in page.items],
+        next_cursor=page.next_cursor,
+        first_page=after is None,
+        formats=list(WRITERS.values()),
     )

@@ -130,11 +130,11 @@ class AuditRead(BaseModel):
 
 
 class AuditPage(BaseModel):
-    """A portion of the journal, oldest first."""
+    """A page of the journal, oldest first."""
 
     items: list[AuditRead]
     has_more: bool
-    next_cursor: int | None = Field(description="Value of `after` for the next portion; null at the end for now.")
+    next_cursor: int | None = Field(description="Value of `after` for the next page; null at the end for now.")
     tenant_id: str
     head_hash: str = Field(description="Of the last entry there is: note it, and a rewritten journal shows.")
 

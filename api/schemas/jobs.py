@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from api.problems.problem_types import CATALOGUE, INTERNAL
+from api.problems.problem_types import INTERNAL, PROBLEM_TYPES
 from api.schemas.common import TrainingRequest, listed
 from datalens_service.clock import utc_now
 from datalens_service.evaluation.settings import EvaluationSettings
@@ -83,7 +83,7 @@ class JobError(BaseModel):
     @classmethod
     def of(cls, error: dict[str, Any]) -> Self:
         """The error a worker left on the job."""
-        known = CATALOGUE.get(str(error.get("type")).removeprefix("/problems/"), INTERNAL)
+        known = PROBLEM_TYPES.get(str(error.get("type")).removeprefix("/problems/"), INTERNAL)
         return cls(type=known.uri, title=known.title, detail=error.get("detail", known.remedy), code=known.slug)
 
 

@@ -47,9 +47,9 @@ class AuditTrail:
                     withheld = True
                     await answer_withheld(error, scope["state"]["request_id"])(scope, receive, send)
                     return
-                allowance = scope["state"].get("allowance")
-                if allowance is not None:
-                    MutableHeaders(scope=message).update(allowance.headers())
+                rate_limit = scope["state"].get("rate_limit")
+                if rate_limit is not None:
+                    MutableHeaders(scope=message).update(rate_limit.headers())
             await send(message)
 
         await self._app(scope, receive, noted)

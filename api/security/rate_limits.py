@@ -1,33 +1,39 @@
-"""How many requests a key may send: so many in a moving window, and so many at once.
+"""How many requests a key may send: a moving window, shared by all API processes through the broker's Redis.
 
-Windows are shared by all API processes where there is a Redis (`request_counts`). Requests in flight are counted in
-each process: that limit protects the threads and the memory of one process, and a shared count of what a crashed
-process was serving would need leases (decision 27). What must hold exactly, budgets, is in the database.
+Without such a broker, and while it does not answer, each process counts for itself: with k processes behind one
+address, a key then gets up to k times as much. What must hold exactly, budgets, is in the database.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from collections.abc import Generator
+import math
+import time
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Final
+from urllib.parse import urlsplit
 
+import structlog
 from limits import RateLimitItem, RateLimitItemPerSecond
+from limits.errors import StorageError
+from limits.storage import MemoryStorage, RedisStorage
+from limits.strategies import MovingWindowRateLimiter
 
-from api.security.request_counts import RequestCounter, request_counter
+from api.security.concurrency import ConcurrencyLimit
 from datalens_service.errors import RateLimited
 from datalens_service.settings import Settings
 from datalens_service.store.access.keys import ApiKey
 
-_BURST_SECONDS: Final = 10
-_NAMESPACE: Final = "datalens"
+_WINDOW_SECONDS: Final = 10
+_REDIS_TIMEOUT_SECONDS: Final = 0.25
+_RETRY_SECONDS: Final = 10.0
+_PREFIX: Final = "datalens-requests"
+_log = structlog.get_logger("datalens.api")
 
 
 @dataclass(frozen=True)
-class Allowance:
+class RateLimitStatus:
     """What a request leaves of its key's limit; for the headers `RateLimit` and `RateLimit-Policy`."""
 
     per_minute: int
@@ -42,62 +48,102 @@ class Allowance:
         }
 
 
-class RequestLimits:
-    """The limits of all keys.
+def moving_window(per_minute: int) -> RateLimitItem:
+    """The window of whole seconds that allows exactly this rate.
+
+    The longest one of at most 10 seconds; rates such as 7 a minute have none and get the shortest longer one.
+    """
+    divisor = math.gcd(per_minute, 60)
+    requests, seconds = per_minute // divisor, 60 // divisor
+    repeat = max(1, _WINDOW_SECONDS // seconds)
+    return RateLimitItemPerSecond(requests * repeat, seconds * repeat, namespace="")
+
+
+class RateLimits:
+    """Counts the requests of each key.
 
     Args:
-        settings: Limits of keys that have none of their own, and where requests are counted.
-        counter: Counts requests in windows; by default as the settings say.
+        broker_url: Redis that all processes share; another broker, or None, means that each counts for itself.
+        clock: Seconds, for attempts to reach Redis again; for tests.
     """
 
-    def __init__(self, settings: Settings, counter: RequestCounter | None = None) -> None:
-        self._settings = settings
-        self._counter = counter or request_counter(settings.broker_url)
-        self._lock = threading.Lock()
-        self._in_flight: Counter[str] = Counter()
+    def __init__(self, broker_url: str | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._local = MovingWindowRateLimiter(MemoryStorage())
+        self._shared = _shared(broker_url)
+        self._unreachable = False
+        self._retry_at = -math.inf
 
-    @contextmanager
-    def slot(self, key: ApiKey) -> Generator[Allowance]:
-        """Count a request, and count it as served until the block is left.
+    def count(self, key_id: str, per_minute: int) -> RateLimitStatus:
+        """Count a request.
 
         Raises:
-            RateLimited: The key has used up its limit, or too many of its requests are being served.
+            RateLimited: The key has used up its limit.
         """
-        with self._serving(key):
-            yield self._allowance(key)
+        if self._shared is not None and self._clock() >= self._retry_at:
+            try:
+                status = _count(self._shared, key_id, per_minute)
+            except StorageError as error:
+                self._fall_back(error)
+            else:
+                self._recover()
+                return status
+        return _count(self._local, key_id, per_minute)
+
+    def _fall_back(self, error: StorageError) -> None:
+        # A limit is no reason to refuse everybody: what must not be exceeded is not counted here.
+        self._retry_at = self._clock() + _RETRY_SECONDS
+        if not self._unreachable:
+            _log.warning("rate limits are per process", error=type(error.__cause__).__name__)
+        self._unreachable = True
+
+    def _recover(self) -> None:
+        if self._unreachable:
+            _log.info("rate limits are shared again")
+        self._unreachable = False
+
+
+class RequestLimits:
+    """Both limits of a key: requests per minute, and requests at once.
+
+    Args:
+        settings: Limits of keys that have none of their own, and the broker.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._concurrency = ConcurrencyLimit()
+        self._rates = RateLimits(settings.broker_url)
 
     @contextmanager
-    def _serving(self, key: ApiKey) -> Generator[None]:
-        limit = key.concurrent_requests or self._settings.concurrent_requests
-        with self._lock:
-            if self._in_flight[key.id] >= limit:
-                raise _refused(f"{limit} requests of this key are being served; wait for one of them.", 1)
-            self._in_flight[key.id] += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._in_flight[key.id] -= 1
-                if not self._in_flight[key.id]:
-                    del self._in_flight[key.id]
+    def acquire(self, key: ApiKey) -> Generator[RateLimitStatus]:
+        """Count a request, and count it as in flight until the block is left.
 
-    def _allowance(self, key: ApiKey) -> Allowance:
-        per_minute = key.requests_per_minute or self._settings.requests_per_minute
-        count = self._counter.count(window_of(per_minute), key.id)
-        if not count.accepted:
-            raise _refused(f"This key may send {per_minute} requests a minute.", count.seconds)
-        return Allowance(per_minute, count.remaining, count.seconds)
+        Raises:
+            RateLimited: The key has used up its limit, or too many of its requests are in flight.
+        """
+        with self._concurrency.acquire(key.id, key.concurrent_requests or self._settings.concurrent_requests):
+            yield self._rates.count(key.id, key.requests_per_minute or self._settings.requests_per_minute)
 
 
-def window_of(per_minute: int) -> RateLimitItem:
-    """The window of a rate: whole seconds and whole requests in exactly its ratio, of ten seconds where that exists.
+def _shared(broker_url: str | None) -> MovingWindowRateLimiter | None:
+    if broker_url is None or urlsplit(broker_url).scheme not in RedisStorage.STORAGE_SCHEME:
+        return None
+    storage = RedisStorage(
+        broker_url,
+        key_prefix=_PREFIX,
+        wrap_exceptions=True,
+        socket_timeout=_REDIS_TIMEOUT_SECONDS,
+        socket_connect_timeout=_REDIS_TIMEOUT_SECONDS,
+    )
+    return MovingWindowRateLimiter(storage)
 
-    For 7 a minute there is none shorter than a minute.
-    """
-    rate = Fraction(per_minute, 60)
-    repeats = max(1, _BURST_SECONDS // rate.denominator)
-    return RateLimitItemPerSecond(rate.numerator * repeats, rate.denominator * repeats, _NAMESPACE)
 
-
-def _refused(detail: str, seconds: int) -> RateLimited:
-    return RateLimited(detail, extra={"retry_after": seconds})
+def _count(limiter: MovingWindowRateLimiter, key_id: str, per_minute: int) -> RateLimitStatus:
+    window = moving_window(per_minute)
+    allowed = limiter.hit(window, key_id)
+    state = limiter.get_window_stats(window, key_id)
+    seconds = max(1, math.ceil(state.reset_time - time.time()))
+    if not allowed:
+        raise RateLimited(f"This key may send {per_minute} requests a minute.", extra={"retry_after": seconds})
+    return RateLimitStatus(per_minute, state.remaining, seconds)

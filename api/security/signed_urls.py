@@ -1,30 +1,27 @@
 """Addresses that fetch one releasable file without a key, until they expire.
 
-    /v1/downloads/{what is granted}?signature={its signature}
+    /v1/downloads/{base64url of JSON: what is granted}?signature={by a key for this purpose alone}
 
-Both parts are one token of `token_signing`. What is granted names tenant, job, file, digest, audience, the key that
-asked for it, and the end. Whoever changes one of them has no signature for it; a key that was revoked takes its
-addresses with it. The signature is in the query, which no log has.
+What is granted names tenant, job, file, digest, audience, the key that asked for it, and the end. Whoever changes one
+of them has no signature for it; a key that was revoked takes its addresses with it.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Literal
 
 from itsdangerous import BadData
+from itsdangerous.encoding import base64_decode, base64_encode
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from datalens_service.clock import utc_now
 from datalens_service.errors import Forbidden
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import ApiKey
-from datalens_service.store.access.token_signing import Purpose, token_serializer
+from datalens_service.store.access.signers import Purpose, create_signer
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore
-
-GRANTED: Final = r"^\.?[A-Za-z0-9_-]+$"
-"""What a path of an address may look like; the point says that the rest is compressed."""
 
 
 class Grant(BaseModel):
@@ -64,10 +61,10 @@ def sign(database: Database, key: ApiKey, artifact: Artifact, expires_at: dateti
         sha256=artifact.sha256,
         until=int(expires_at.timestamp()),
     )
+    content = base64_encode(grant.model_dump_json())
     with database.session() as session:
-        token = str(token_serializer(session, Purpose.DOWNLOAD_ADDRESS).dumps(grant.model_dump(mode="json")))
-    granted, _, signature = token.rpartition(".")
-    return f"/v1/downloads/{granted}?signature={signature}"
+        signature = create_signer(session, Purpose.DOWNLOAD).get_signature(content)
+    return f"/v1/downloads/{content.decode()}?signature={signature.decode()}"
 
 
 def redeem(database: Database, artifacts: ArtifactStore, granted: str, signature: str) -> tuple[Grant, Artifact]:
@@ -83,7 +80,7 @@ def redeem(database: Database, artifacts: ArtifactStore, granted: str, signature
         NotFound: The file is gone.
         Forbidden: The address was not made here, was changed, has expired, or its key is gone.
     """
-    grant = _checked(database, granted, signature)
+    grant = _verify(database, granted, signature)
     if utc_now() >= datetime.fromtimestamp(grant.until, UTC) or not keys.usable(database, grant.key_id):
         raise Forbidden("This address has expired; ask for a new one.")
     artifact = artifacts.releasable(grant.job_id, grant.name)
@@ -92,10 +89,10 @@ def redeem(database: Database, artifacts: ArtifactStore, granted: str, signature
     return grant, artifact
 
 
-def _checked(database: Database, granted: str, signature: str) -> Grant:
+def _verify(database: Database, granted: str, signature: str) -> Grant:
     with database.session() as session:
-        serializer = token_serializer(session, Purpose.DOWNLOAD_ADDRESS)
+        signer = create_signer(session, Purpose.DOWNLOAD)
     try:
-        return Grant.model_validate(serializer.loads(f"{granted}.{signature}"))
-    except (BadData, ValidationError) as error:
-        raise Forbidden("This address was not made by this service, or was changed.") from error
+        return Grant.model_validate_json(base64_decode(signer.unsign(f"{granted}.{signature}")))
+    except (BadData, ValidationError):
+        raise Forbidden("This address was not made by this service, or was changed.") from None

@@ -48,7 +48,7 @@ class ReceivedUpload:
 
 
 async def received_upload(
-    request: Request, opened: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
+    request: Request, services: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
 ) -> AsyncIterator[ReceivedUpload | DatasetRequest]:
     """Receive the upload of this request, or the name of one that is there already.
 
@@ -63,7 +63,7 @@ async def received_upload(
     if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
         yield await _request(request)
         return
-    with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
+    with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
         await _receive(request, reader)
         yield ReceivedUpload(path, _checked(DatasetForm, typed(DatasetForm, reader.fields)))
@@ -83,7 +83,7 @@ class ReceivedGenerator:
 
 
 async def received_generator(
-    request: Request, opened: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
+    request: Request, services: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
 ) -> AsyncIterator[ReceivedGenerator]:
     """Receive the generator of this request; its file is removed when the handler has ended.
 
@@ -93,7 +93,7 @@ async def received_generator(
         RequestValidationError: A field is unknown or not usable.
         InsufficientStorage: The disk is full.
     """
-    with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
+    with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
         await _receive(request, reader)
         yield ReceivedGenerator(path, _checked(GeneratorForm, typed(GeneratorForm, reader.fields)))
@@ -148,5 +148,5 @@ def _checked(model: type[Form], fields: Any) -> Form:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in found], body=fields) from None
+        errors = error.errors(include_url=False, include_input=False)
+        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in errors], body=fields) from None

@@ -115,6 +115,7 @@ class LocalRun:
             dataset_id=dataset.id,
             spec=request,
             plan=price.cost.model_dump(mode="json"),
+            release_plan=price.plan,
             units=price.cost.units,
             max_attempts=_MAXIMUM_ATTEMPTS,
         )

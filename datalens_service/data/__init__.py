@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from datalens_service.data.notices import Notice
 from datalens_service.data.privacy_units import UnitDeclaration
-from datalens_service.data.readers import idx, image_folder, image_table, npz, parquet, webdataset
+from datalens_service.data.readers import READERS, recognised
 from datalens_service.data.readers.base import ClassNames, Reader, Upload
 from datalens_service.data.schema_inference import inspect, without_constant_images
 from datalens_service.data.untrusted.limits import DEFAULT_LIMITS, Limits
 from datalens_service.data.untrusted.source import Source, open_source
 from datalens_service.errors import InvalidDataset
-
-READERS: Final[dict[str, Reader]] = {
-    "npz": npz.READER,
-    "parquet": parquet.READER,
-    "idx": idx.READER,
-    "webdataset": webdataset.READER,
-    "image_table": image_table.READER,
-    "image_folder": image_folder.READER,
-}
-"""In the order in which they are asked: a folder of images with labels beside them is also a folder of images."""
 
 
 def detect(path: Path, *, limits: Limits = DEFAULT_LIMITS) -> str:
@@ -112,22 +101,6 @@ def _existing(path: Path) -> Path:
     if not path.is_file():
         raise InvalidDataset("There is no such file. Name an NPZ, a zip or tar of images, or a Parquet file.")
     return path
-
-
-def recognised(source: Source) -> str:
-    """Format of an opened upload: a key of `READERS`.
-
-    Raises:
-        InvalidDataset: No reader recognises it.
-    """
-    for name, reader in READERS.items():
-        if reader.recognises(source):
-            return name
-    raise InvalidDataset(
-        "This is neither an NPZ with labelled images, nor Parquet with an image column, nor a zip or tar of class "
-        "folders, of images with metadata.csv, of a WebDataset or of the IDX files of MNIST. Save arrays with "
-        "numpy.savez_compressed, or zip a folder that holds one folder of PNG or JPEG files for each class."
-    )
 
 
 __all__ = [

@@ -6,8 +6,9 @@ from datalens_service.methods.dp_sgd import DpSgd
 from datalens_service.methods.guided import Guided
 from datalens_service.methods.mixture import Mixture
 from datalens_service.methods.moments import Moments
+from datalens_service.methods.scattering import Scattering
 
-AnyMethod = DataLens | Moments | Mixture | Guided | DpSgd
+AnyMethod = DataLens | Moments | Mixture | Guided | DpSgd | Scattering
 
 __all__ = [
     "AnyMethod",
@@ -19,5 +20,6 @@ __all__ = [
     "Mixture",
     "Moments",
     "Plan",
+    "Scattering",
     "TrainingRun",
 ]

@@ -1,4 +1,4 @@
-"""A budget filter that lives in memory: for notebooks and tests, and the model of the durable one."""
+"""Accounts in memory: a budget filter for notebooks and tests, and the account of what is never handed out."""
 
 from __future__ import annotations
 
@@ -54,3 +54,22 @@ class MemoryAccount:
         if step in self._stored:
             raise StateConflict(f"Step {step} already has an aggregate.")
         self._stored[step] = noisy
+
+
+@final
+class UnchargedAccount:
+    """Account of a run whose result never leaves the process: it has no limit and keeps no books.
+
+    For the owner's baselines and for benchmarks on public records. A result of such a run has no guarantee that
+    anybody else could rely on.
+    """
+
+    def replay(self, step: int) -> None:
+        """Nothing is stored."""
+        return
+
+    def charge(self, step: int, label: str, units: int) -> None:
+        """Nothing is booked."""
+
+    def store(self, step: int, noisy: NDArray[np.int64]) -> None:
+        """Nothing is kept."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidDelta, StateConflict
-from datalens_service.spec import PlanSummary, TrainingSpec
+from datalens_service.methods import Plan
+from datalens_service.spec import PlanSummary, TrainingSpec, summarize
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
@@ -22,11 +23,13 @@ class Quote:
 
     Attributes:
         spec: With the δ of the account filled in.
+        plan: What will be reserved, and run.
         cost: Of the whole plan.
         account: As it was when the price was found.
     """
 
     spec: TrainingSpec
+    plan: Plan
     cost: PlanSummary
     account: Statement
 
@@ -59,13 +62,14 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
     if spec.evaluation.enabled and spec.evaluation.holdout is not None:
         datasets.check_holdout(database, dataset_id, spec.evaluation.holdout)
     asked = _with_delta(spec, account.delta)
-    return Quote(asked, _price(asked, dataset.schema), account)
+    plan = _plan(asked, dataset.schema)
+    return Quote(asked, plan, summarize(plan, asked.epsilon, account.delta), account)
 
 
 @functools.lru_cache(maxsize=256)
-def _price(spec: TrainingSpec, schema: Schema) -> PlanSummary:
+def _plan(spec: TrainingSpec, schema: Schema) -> Plan:
     """Of public numbers only; who submits a job has mostly asked for its price a moment before."""
-    return spec.price(schema)
+    return spec.plan(schema)
 
 
 def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:

@@ -40,16 +40,6 @@ _DRAW_SECONDS: Final = 1800
 _PARTS: Final = (STOCK, GENERATOR, CARD)
 _KEY_LENGTH: Final = 16
 
-SUFFIXES: Final = {"imagefolder": "zip", "webdataset": "tar"}
-"""Of formats whose files are not named like the format."""
-
-MEDIA_TYPES: Final = {
-    "parquet": "application/vnd.apache.parquet",
-    "imagefolder": "application/zip",
-    "webdataset": "application/x-tar",
-}
-"""Of formats that have one."""
-
 
 @dataclass(frozen=True)
 class BundleRequest:
@@ -148,33 +138,33 @@ class SyntheticFiles:
             f"{generator_id}-{n}-{seed}", format, lambda out: self._in_turn(file, card, n, format, seed, out)
         )
 
-    def bundle(self, job: Job, schema: Schema, wanted: BundleRequest) -> SyntheticFile:
+    def bundle(self, job: Job, schema: Schema, request: BundleRequest) -> SyntheticFile:
         """The same with everything a data set needs to be published, as a zip.
 
         Args:
             job: One whose images are ready.
             schema: Public schema of its images.
-            wanted: What goes into it.
+            request: What goes into it.
 
         Raises:
             NotFound: The job has no proof to go with its images.
         """
-        images = self.get(job, schema, wanted.format, wanted.n, wanted.seed)
+        images = self.get(job, schema, request.format, request.n, request.seed)
         card = json.loads(self._artifacts.releasable(job.id, CARD).path.read_text())
         stated = sorted(file.sha256 for file in self._artifacts.list_artifacts(job.id) if file.releasable)
-        made_from = f"{wanted}{images.sha256}{stated}{self._key.public.key_id}"
+        made_from = f"{request}{images.sha256}{stated}{self._key.public.key_id}"
         named = hashlib.sha256(made_from.encode()).hexdigest()[:_KEY_LENGTH]
-        count = int(job.spec["synthetic_images"]) if wanted.n is None else wanted.n
+        count = int(job.spec["synthetic_images"]) if request.n is None else request.n
 
         def make(out: Path) -> None:
             write_bundle(
                 out,
                 images.path,
-                wanted.format,
+                request.format,
                 card,
                 count=count,
-                name=wanted.title or f"Synthetic images {job.id}",
-                spdx=wanted.licence,
+                name=request.title or f"Synthetic images {job.id}",
+                spdx=request.licence,
                 further=self._released(job.id),
                 key=self._key,
             )

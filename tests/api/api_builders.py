@@ -63,7 +63,7 @@ def succeed(services: Services, job_id: str, folder: Path, card: dict[str, Any] 
     generator = gaussian(schema)
     stock = folder / "synthetic.npz"
     n = job.spec["synthetic_images"]
-    WRITERS["npz"](stock, *generator.sample(n), schema, {"job": job_id})
+    WRITERS["npz"].write(stock, *generator.sample(n), schema, {"job": job_id})
     generator.save(folder / "generator.safetensors")
     files = {
         "synthetic.npz": (stock, True, "application/octet-stream"),

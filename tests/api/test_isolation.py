@@ -119,7 +119,7 @@ def test_lists_and_counts_hold_nothing_of_another_tenant(stranger: TestClient, h
     assert len(listing) >= 7
     for name in listing:
         reply = call(stranger, name, {})
-        assert reply.status_code == (403 if RULES[name].everybodys else 200), name
+        assert reply.status_code == (403 if RULES[name].cross_tenant else 200), name
         assert not any(identifier in reply.text for identifier in house.ids.values()), name
     assert stranger.get("/v1/usage").json()["datasets"] == 0
     assert stranger.get("/v1/jobs", params={"dataset_id": house.ids["dataset_id"]}).json()["items"] == []

@@ -1,151 +1,163 @@
-"""How much a key may send: windows, requests in flight, and several API processes that share one limit."""
+"""How many requests a key may send: over time, at once, in one process and in several."""
 
 from __future__ import annotations
 
-import socket
+import json
+import math
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
-from redis import Redis as RedisClient
 from starlette.testclient import TestClient
-from structlog.testing import capture_logs
 
 from api.deps import Services
 from api.main import create_app
-from api.security import request_counts
-from api.security.rate_limits import RequestLimits, window_of
-from api.security.request_counts import ProcessCounter, SharedCounter, request_counter
+from api.security.concurrency import ConcurrencyLimit
+from api.security.rate_limits import RateLimits, RequestLimits, moving_window
 from datalens_service.errors import RateLimited
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
-from datalens_service.store.access.keys import ApiKey, KeyRequest
-from deployments.redis import Redis, redis_is_installed
+from datalens_service.store.access.keys import KeyRequest
+from deployments.redis import Redis, free_port, redis_is_installed
 
-PASSWORD = "ratepassword"  # noqa: S105 (of a server that lives as long as a test)
-
-needs_redis = pytest.mark.skipif(not redis_is_installed(), reason="redis-server is not installed")
+# Counts until it is refused; prints how often it was not.
+PROCESS = """
+import sys
+from api.security.rate_limits import RateLimits
+from datalens_service.errors import RateLimited
+limits = RateLimits(sys.argv[1])
+for count in range(1000):
+    try:
+        limits.count("key", 7)
+    except RateLimited:
+        print(count)
+        break
+"""
 
 
 @pytest.fixture
-def redis(tmp_path: Path) -> Iterator[Redis]:
-    folder = tmp_path / "redis"
-    folder.mkdir()
-    server = Redis(folder, PASSWORD)
+def redis_server(tmp_path: Path, do_without: Callable[[str], NoReturn]) -> Iterator[Redis]:
+    if not redis_is_installed():
+        do_without("redis-server is not installed")
+    server = Redis(tmp_path, "secret")
     server.serve()
     yield server
     server.kill()
 
 
 @pytest.fixture
-def key(services: Services) -> ApiKey:
-    return keys.create(services.database, KeyRequest("x", requests_per_minute=60, concurrent_requests=2))[0]
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds of the wall clock."""
+    clock = [time.time()]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    return clock
 
 
-def accepted(limits: RequestLimits, key: ApiKey, requests: int) -> int:
-    """How many of so many requests, one after the other, are let through."""
-    count = 0
-    for _ in range(requests):
+def allowed(limits: RateLimits, per_minute: int) -> int:
+    """Requests until one is refused."""
+    for count in range(10_000):
         try:
-            with limits.slot(key):
-                count += 1
+            limits.count("key", per_minute)
         except RateLimited:
-            pass
-    return count
+            return count
+    raise AssertionError("never refused")
 
 
-@pytest.mark.parametrize("per_minute", [1, 5, 6, 7, 59, 60, 61, 90, 12_000])
-def test_a_window_has_exactly_the_rate_that_was_promised(per_minute: int) -> None:
-    window = window_of(per_minute)
+@pytest.mark.parametrize("per_minute", [1, 5, 6, 7, 59, 60, 61, 100, 600, 12_000])
+def test_a_window_allows_exactly_the_rate(per_minute: int) -> None:
+    window = moving_window(per_minute)
     assert window.amount * 60 == per_minute * window.get_expiry()
-    assert window.get_expiry() <= 60
-    if per_minute % 6 == 0:
-        assert window.get_expiry() == 10
+    assert window.get_expiry() <= max(10, 60 / math.gcd(per_minute, 60))
 
 
-def test_a_window_moves_with_time_and_so_many_are_served_at_once(key: ApiKey, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [1000.0]
-    monkeypatch.setattr(time, "time", lambda: now[0])
-    limits = RequestLimits(Settings())
-    with limits.slot(key), limits.slot(key), pytest.raises(RateLimited, match="being served"), limits.slot(key):
-        pass
+def test_a_window_moves_with_time(now: list[float]) -> None:
+    limits = RateLimits(None)
+    assert allowed(limits, 60) == 10
     now[0] += 4
-    assert accepted(limits, key, 20) == 8
-    with pytest.raises(RateLimited, match="60 requests a minute") as refused, limits.slot(key):
-        pass
+    with pytest.raises(RateLimited) as refused:
+        limits.count("key", 60)
     assert refused.value.extra == {"retry_after": 6}
+    limits.count("other", 60)
     now[0] += 6.1
-    with limits.slot(key) as allowance:
-        assert (allowance.remaining, allowance.seconds_to_reset) == (1, 4)
+    status = limits.count("key", 60)
+    assert status.headers() == {"RateLimit-Policy": '"default";q=60;w=60', "RateLimit": '"default";r=9;t=10'}
 
 
-def test_a_refused_request_is_not_in_flight(key: ApiKey) -> None:
-    limits = RequestLimits(Settings())
-    assert accepted(limits, key, 30) == 10
-    with pytest.raises(RateLimited, match="requests a minute"), limits.slot(key):
+def test_so_many_requests_of_a_key_are_served_at_once() -> None:
+    limit = ConcurrencyLimit()
+    with limit.acquire("key", 2), limit.acquire("key", 2), limit.acquire("other", 1):
+        with pytest.raises(RateLimited, match="being served") as refused, limit.acquire("key", 2):
+            pass
+        assert refused.value.extra == {"retry_after": 1}
+    with limit.acquire("key", 1):
         pass
 
 
-@pytest.mark.parametrize("url", [None, "", "amqp://broker", "sqs://"])
-def test_without_redis_each_process_counts_for_itself(url: str | None) -> None:
-    assert isinstance(request_counter(url), ProcessCounter)
+def test_a_refused_request_is_not_in_flight(services: Services) -> None:
+    key, _ = keys.create(services.database, KeyRequest("x", requests_per_minute=6, concurrent_requests=1))
+    limits = RequestLimits(Settings())
+    with limits.acquire(key), pytest.raises(RateLimited, match="being served"), limits.acquire(key):
+        pass
+    for _ in range(2):
+        with pytest.raises(RateLimited, match="a minute"), limits.acquire(key):
+            pass
 
 
-@needs_redis
-@pytest.mark.redis
-def test_two_api_processes_share_one_limit(settings: Settings, redis: Redis) -> None:
-    settings = settings.model_copy(update={"broker_url": redis.url})
-    with (
-        TestClient(create_app(settings), base_url="http://service") as one,
-        TestClient(create_app(settings), base_url="http://service") as other,
-    ):
-        request = KeyRequest("x", requests_per_minute=60)
-        headers = {"Authorization": f"Bearer {keys.create(one.app.state.services.database, request)[1]}"}
-        replies = [(one, other)[number % 2].get("/v1/generators", headers=headers) for number in range(14)]
-    assert [reply.status_code for reply in replies] == [200] * 10 + [429] * 4
-    assert replies[0].headers["RateLimit-Policy"] == '"default";q=60;w=60'
-    assert [reply.headers["RateLimit"].split(";")[1] for reply in replies[:3]] == ["r=9", "r=8", "r=7"]
-    assert replies[-1].json()["code"] == "rate-limited"
-    assert 1 <= int(replies[-1].headers["Retry-After"]) <= 10
+def test_processes_share_one_limit(redis_server: Redis) -> None:
+    command = [sys.executable, "-c", PROCESS, redis_server.url]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    counts = [int(process.communicate(timeout=60)[0]) for process in processes]
+    assert sum(counts) == 7
 
 
-@needs_redis
-@pytest.mark.redis
-def test_what_redis_holds_ends_by_itself(redis: Redis, key: ApiKey) -> None:
-    accepted(RequestLimits(Settings(broker_url=redis.url)), key, 12)
-    with RedisClient.from_url(redis.url) as client:
-        [name] = client.keys()
-        assert key.id in name.decode()
-        assert 0 < client.ttl(name) <= 10
-        assert client.llen(name) == 10
+def test_two_services_share_one_limit(redis_server: Redis, client: TestClient, settings: Settings) -> None:
+    plain = client.post("/v1/api-keys", json={"name": "x", "role": "owner", "requests_per_minute": 6}).json()["api_key"]
+    shared = settings.model_copy(update={"broker_url": redis_server.url})
+    statuses = []
+    for _ in range(2):
+        with TestClient(create_app(shared), base_url="http://service") as service:
+            reply = service.get("/v1/generators", headers={"Authorization": f"Bearer {plain}"})
+            statuses.append(reply.status_code)
+    assert statuses == [200, 429]
+    assert 1 <= int(reply.headers["Retry-After"]) <= 10
 
 
-@needs_redis
-@pytest.mark.redis
-def test_without_a_reachable_redis_each_process_counts_for_itself(redis: Redis, key: ApiKey) -> None:
-    now = [0.0]
-    limits, other = (RequestLimits(Settings(), SharedCounter(redis.url, clock=lambda: now[0])) for _ in range(2))
-    assert accepted(limits, key, 10) == 10
-    assert accepted(other, key, 1) == 0
-    redis.kill()
-    with capture_logs() as lines:
-        # Neither unlimited, nor closed.
-        assert (accepted(limits, key, 20), accepted(other, key, 20)) == (10, 10)
-        now[0] += request_counts.RETRY_SECONDS
-        assert accepted(limits, key, 5) == 0
-    assert [line["event"] for line in lines] == ["rate_limits_counted_per_process"] * 2
-    assert PASSWORD not in str(lines)
-    redis.serve()
-    now[0] += request_counts.RETRY_SECONDS
-    with capture_logs() as lines:
-        accepted(limits, key, 1), accepted(other, key, 1)
-    assert [line["event"] for line in lines] == ["rate_limits_shared_again"] * 2
+def test_without_redis_each_process_counts_for_itself_and_says_so_once(
+    redis_server: Redis, capfd: pytest.CaptureFixture[str]
+) -> None:
+    elapsed = [0.0]
+    limits = RateLimits(redis_server.url, clock=lambda: elapsed[0])
+    assert allowed(limits, 60) == 10
+    redis_server.kill()
+    elapsed[0] = 1.0
+    assert allowed(limits, 60) == 10
+    # A second attempt to reach it, ten seconds later.
+    elapsed[0] = 12.0
+    assert allowed(limits, 60) == 0
+    redis_server.serve()
+    assert allowed(limits, 600) == 100
+    elapsed[0] = 23.0
+    limits.count("key", 1200)
+    assert messages(capfd) == ["rate limits are per process", "rate limits are shared again"]
 
 
-def test_a_silent_redis_delays_one_request_in_a_while(key: ApiKey) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        limits = RequestLimits(Settings(), SharedCounter(f"redis://127.0.0.1:{silent.getsockname()[1]}/0"))
-        began = time.monotonic()
-        assert accepted(limits, key, 10) == 10
-    assert time.monotonic() - began < 2
+def messages(capfd: pytest.CaptureFixture[str]) -> list[Any]:
+    lines = [line for line in capfd.readouterr().err.splitlines() if "rate limits" in line]
+    assert not any("secret" in line for line in lines)
+    return [json.loads(line)["event"] for line in lines]
+
+
+def test_a_redis_that_does_not_answer_delays_one_request_for_a_moment(redis_server: Redis) -> None:
+    limits = RateLimits(f"redis://127.0.0.1:{free_port()}/0")
+    started = time.monotonic()
+    assert allowed(limits, 600) == 100
+    assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize("broker_url", [None, "amqp://host", "sentinel://host"])
+def test_other_brokers_are_not_used(broker_url: str | None) -> None:
+    assert allowed(RateLimits(broker_url), 60) == 10

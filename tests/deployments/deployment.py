@@ -20,7 +20,7 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.stored_dataset import save_dataset
 from datalens_service.proof.hash_chain import Balance, Entry, EntryKind
 from datalens_service.settings import Settings
-from datalens_service.spec import TrainingSpec
+from datalens_service.spec import TrainingSpec, summarize
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import StoredDataset
@@ -123,7 +123,8 @@ class Deployment:
             self.database,
             dataset_id=stored.id,
             spec=spec.model_dump(mode="json"),
-            plan=plan.model_dump(mode="json"),
+            plan=summarize(plan, spec.epsilon, spec.delta_at(stored.schema)).model_dump(mode="json"),
+            release_plan=plan,
             units=plan.units(),
             **changes,
         )

@@ -45,7 +45,7 @@ def full() -> Report:
         Measure(name="accuracy", value=94.5, unit="percent", audience="owner", status="private", protocol="p"),
     )
     line = ClassFigure(
-        classifier="classifier A", class_name="x", test_images=3, accuracy=None, ceiling=None, taken_for=None
+        classifier="standard CNN", class_name="x", test_images=3, accuracy=None, ceiling=None, taken_for=None
     )
     missing = Unavailable(figure="Fidelity", reason="No weights.")
     return given.model_copy(update={"account": account, "per_class": (line,), "unavailable": (missing,)})

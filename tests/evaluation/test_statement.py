@@ -59,7 +59,7 @@ def authors_votes(count: int) -> PrivacyStatement:
 
 @pytest.mark.parametrize(("count", "point"), [(2245, 0), (1750, 1)])
 def test_the_authors_votes_reach_epsilon_1_where_they_should(count, point):
-    """Golden counts of soundness.md 1.2: 2,245 votes at δ = 1e-5 and 1,750 at 1e-6; the next one is too many."""
+    """Golden counts (docs/requirements.md): 2,245 votes at δ = 1e-5 and 1,750 at 1e-6; the next one is too many."""
     assert 0.999 < authors_votes(count).headline.points[point].epsilon <= 1.0
     assert authors_votes(count + 1).headline.points[point].epsilon > 1.0
 

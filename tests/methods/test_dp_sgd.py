@@ -79,7 +79,7 @@ def test_a_resumed_run_is_the_same_and_charges_nothing_twice() -> None:
 
 def test_the_whole_job_gives_a_classifier() -> None:
     spec = TrainingSpec(method=DpSgd(architecture="linear", steps=3), epsilon=4.0, delta=1e-4)
-    result = run(spec, stripes())
+    result = run(spec, stripes(), account=MemoryAccount(UNITS))
     assert (result.model.result, result.steps_made, result.initial_generator) == ("classifier", 3, None)
     with pytest.raises(InvalidInput, match="classifier"):
         _ = result.generator

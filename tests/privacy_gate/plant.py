@@ -14,7 +14,7 @@ class Plant:
 
     Attributes:
         name: What goes wrong.
-        reference: Defect of the original (B…) or requirement (R…) it belongs to.
+        reference: Defect of the original (B…: docs/defects.md) or requirement (R…: docs/requirements.md).
         apply: Puts it into the product; undone with the patch.
     """
 

@@ -56,6 +56,7 @@ def real_proof(database: Database, seed: int, *, lost_releases: int = 0) -> Acco
         dataset_id=stored.id,
         spec=SPEC.model_dump(mode="json"),
         plan={},
+        release_plan=plan,
         units=plan.units() + lost_releases * first.cost(),
     )
     account = account_of(database, claimed(database, job.id))

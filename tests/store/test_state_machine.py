@@ -36,7 +36,7 @@ from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.recovery import check_against_log
 
 from .backups import Backup, back_up, remove
-from .books import DELTA, EPSILON, LEASE_SECONDS, state_of, verified
+from .books import DELTA, EPSILON, LEASE_SECONDS, NO_RELEASES, state_of, verified
 from .model import Books, Charge
 
 LIMIT = limit_units(EPSILON, DELTA)
@@ -122,7 +122,13 @@ class StoreMachine(RuleBasedStateMachine):
 
         def create() -> None:
             job = jobs.create(
-                self.database, dataset_id=dataset_id, spec={}, plan={}, units=units, max_attempts=max_attempts
+                self.database,
+                dataset_id=dataset_id,
+                spec={},
+                plan={},
+                release_plan=NO_RELEASES,
+                units=units,
+                max_attempts=max_attempts,
             )
             made.append(job.id)
 

@@ -51,7 +51,7 @@ def holdout_accuracy(
     settings: EvaluationSettings,
     device: str,
 ) -> Measure:
-    """Charge for the accuracy of classifier A on the hold-out, and release it with noise.
+    """Charge for the accuracy of the standard CNN on the hold-out, and release it with noise.
 
     Args:
         database: Of both accounts.
@@ -118,8 +118,9 @@ def _protocol(database: Database, settings: EvaluationSettings, mechanism: Accur
     with database.session() as session:
         delta = statement(session, settings.holdout or "").delta
     epsilon = round_up(epsilon_of_units(mechanism.cost(), delta))
+    training_set = f"{settings.synthetic_images:,} synthetic images"
     return (
-        f"{trained_by(classifiers.A, settings, settings.epochs, f'{settings.synthetic_images:,} synthetic images')}; "
+        f"{trained_by(classifiers.STANDARD, settings, settings.epochs, training_set)}; "
         f"number of right labels among {mechanism.num_units:,} units of the data set {settings.holdout}, with discrete "
         f"Gaussian noise of σ = {mechanism.noise_stddev}: {mechanism.cost():,} units (ε = {epsilon:g} at "
         f"δ = {delta:g}) charged to the account of that data set"

@@ -151,7 +151,7 @@ def _pack_images(contents: ReleaseContents) -> Path:
     """Images that can be handed out without drawing; every class in turn."""
     path = contents.folder / "synthetic.npz"
     images, labels = contents.generator.sample(contents.num_images)
-    WRITERS["npz"](path, images, labels, contents.generator.schema, card(contents.report))
+    WRITERS["npz"].write(path, images, labels, contents.generator.schema, card(contents.report))
     return path
 
 

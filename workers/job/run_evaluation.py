@@ -24,9 +24,10 @@ from datalens_service.errors import (
 from datalens_service.evaluation import Measure, Unavailable
 from datalens_service.evaluation.attempts import FAILED
 from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
-from datalens_service.evaluation.measures import METRICS
+from datalens_service.evaluation.metrics import METRICS
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
+from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import Observer, Result, run
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
@@ -40,7 +41,7 @@ PHASE = "evaluating"
 
 _HOLDOUT_FIGURE = "Accuracy on a data set that was set aside"
 _ALL_FIGURES = "Accuracy and fidelity"
-_FLOOR_FIGURE = METRICS["floor_moments"].title
+_MOMENTS_TITLE = METRICS["floor_moments"].title
 
 Outcome = TypeVar("Outcome")
 
@@ -87,7 +88,7 @@ def measure(result: Result, spec: TrainingSpec, dataset: Dataset, place: Workpla
 def _measured(
     result: Result, spec: TrainingSpec, dataset: Dataset, holdout: Dataset | None, place: Workplace, observe: Observer
 ) -> Evaluation:
-    floor = _attempted(_FLOOR_FIGURE, lambda: _floor_generator(spec, dataset)) if spec.evaluation.floors else None
+    moments = _attempted(_MOMENTS_TITLE, lambda: _moments_generator(spec, dataset)) if spec.evaluation.floors else None
     subject = Subject(
         generator=result.generator,
         dataset=dataset,
@@ -95,7 +96,7 @@ def _measured(
         delta=result.cost.delta,
         device=place.device,
         folder=place.folder,
-        floor_generator=floor if isinstance(floor, Generator) else None,
+        moments_generator=moments if isinstance(moments, Generator) else None,
         holdout=holdout,
         inception_weights=place.inception_weights,
     )
@@ -105,7 +106,7 @@ def _measured(
     )
     if isinstance(evaluation, Unavailable):
         evaluation = Evaluation(unavailable=(evaluation,))
-    return _with(evaluation, floor) if isinstance(floor, Unavailable) else evaluation
+    return _with(evaluation, moments) if isinstance(moments, Unavailable) else evaluation
 
 
 def _with(evaluation: Evaluation, outcome: Measure | Unavailable) -> Evaluation:
@@ -139,7 +140,7 @@ def _attempted(figure: str, compute: Callable[[], Outcome]) -> Outcome | Unavail
         return Unavailable(figure=figure, reason=FAILED)
 
 
-def _floor_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None:
+def _moments_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None:
     """Moments at the same budget, for comparison: it never leaves the job, so it is not charged.
 
     None for a job that is made of moments itself, and where the method cannot be used.
@@ -147,6 +148,6 @@ def _floor_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None:
     if isinstance(spec.method, Moments):
         return None
     try:
-        return run(spec.model_copy(update={"method": Moments()}), dataset).generator
+        return run(spec.model_copy(update={"method": Moments()}), dataset, account=UnchargedAccount()).generator
     except InvalidSpec:
         return None

@@ -1,38 +1,24 @@
-"""Synthetic images as files: one writer per format.
+"""Synthetic images as files: one module per format, one line each in `_FORMATS`.
 
 Every file says that it is synthetic and carries the card, and equal input gives equal bytes.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final
 
-from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export import image_folder, npz, parquet, webdataset
 from datalens_service.data.export.grid import sample_grid
+from datalens_service.data.export.writer import ArchivePlace, Writer
 
+_FORMATS: Final = (
+    npz.WRITER,
+    parquet.WRITER,
+    image_folder.WRITER,
+    webdataset.WRITER,
+)
 
-class Writer(Protocol):
-    """Writes one format."""
+WRITERS: Final[dict[str, Writer]] = {writer.name: writer for writer in _FORMATS}
+"""By name, in the order in which the API lists them."""
 
-    def __call__(self, path: Path, images: Images, labels: Labels, schema: Schema, card: dict[str, Any]) -> None:
-        """Write a file that states it is synthetic.
-
-        Args:
-            path: File to create or replace; not written atomically.
-            images: uint8 (n, height, width, channels), released.
-            labels: int64 (n,), in [0, num_classes).
-            schema: Public schema of the images.
-            card: JSON-compatible and public.
-        """
-
-
-WRITERS: Final[dict[str, Writer]] = {
-    "npz": npz.write,
-    "parquet": parquet.write,
-    "imagefolder": image_folder.write,
-    "webdataset": webdataset.write,
-}
-
-__all__ = ["WRITERS", "Writer", "sample_grid"]
+__all__ = ["WRITERS", "ArchivePlace", "Writer", "sample_grid"]

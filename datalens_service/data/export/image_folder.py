@@ -13,6 +13,7 @@ from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.fixed_zip import fixed_entry
 from datalens_service.data.export.png import encode_png
 from datalens_service.data.export.provenance import provenance
+from datalens_service.data.export.writer import ArchivePlace, Writer
 
 _NAME_LENGTH: Final = 64
 
@@ -30,6 +31,16 @@ def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict
         for number, (image, label) in enumerate(zip(images, labels, strict=True)):
             entry = fixed_entry(f"{folders[label]}/{number:08d}.png", zipfile.ZIP_STORED)
             archive.writestr(entry, encode_png(image))
+
+
+WRITER: Final = Writer(
+    name="imagefolder",
+    title="Zip of folders, PNG",
+    suffix="zip",
+    media_type="application/zip",
+    write=write,
+    archived_as=ArchivePlace("data/train", "image/png"),
+)
 
 
 def class_folders(class_names: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.lib import format as npy
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.fixed_zip import fixed_entry
 from datalens_service.data.export.provenance import provenance
+from datalens_service.data.export.writer import ArchivePlace, Writer
 
 
 def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict[str, Any]) -> None:
@@ -31,3 +32,13 @@ def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict
             entry = fixed_entry(f"{name}.npy", zipfile.ZIP_DEFLATED)
             with archive.open(entry, "w", force_zip64=True) as stream:
                 npy.write_array(stream, np.asarray(values, order="C"), version=(1, 0), allow_pickle=False)
+
+
+WRITER: Final = Writer(
+    name="npz",
+    title="NPZ (NumPy)",
+    suffix="npz",
+    media_type="application/octet-stream",
+    write=write,
+    archived_as=ArchivePlace("data/synthetic.npz", "application/x-npz"),
+)

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.png import encode_png
 from datalens_service.data.export.provenance import provenance
+from datalens_service.data.export.writer import ArchivePlace, Writer
 
 _ROWS_PER_GROUP: Final = 1000
 
@@ -28,6 +29,16 @@ def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict
     with pq.ParquetWriter(path, columns, compression="zstd", use_dictionary=False) as writer:
         for group in _groups(images, labels, columns):
             writer.write_table(group)
+
+
+WRITER: Final = Writer(
+    name="parquet",
+    title="Parquet (Hugging Face)",
+    suffix="parquet",
+    media_type="application/vnd.apache.parquet",
+    write=write,
+    archived_as=ArchivePlace("data/train-00000-of-00001.parquet", "application/x-parquet"),
+)
 
 
 def _columns(schema: Schema, card: dict[str, Any]) -> pa.Schema:

@@ -14,35 +14,15 @@ import shutil
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from datalens_service.data.export import WRITERS, ArchivePlace
 from datalens_service.data.export.croissant import DataFile, croissant
 from datalens_service.data.export.fixed_zip import fixed_entry
 from datalens_service.data.export.licence import licence_text
 from datalens_service.data.export.pages import dataset_card, datasheet, description
 from datalens_service.data.export.provenance import provenance
 from datalens_service.signatures import SigningKey
-
-
-class Place(NamedTuple):
-    """Where the images of one format lie in a bundle.
-
-    Attributes:
-        name: Of the file, or of the folder that its files go to.
-        media_type: Of the file, or of each.
-    """
-
-    name: str
-    media_type: str
-
-
-PLACES: Final[dict[str, Place]] = {
-    "parquet": Place("data/train-00000-of-00001.parquet", "application/x-parquet"),
-    "npz": Place("data/synthetic.npz", "application/x-npz"),
-    "webdataset": Place("data/train-00000.tar", "application/x-tar"),
-    "imagefolder": Place("data/train", "image/png"),
-}
-"""By key of `WRITERS`."""
 
 SUMS: Final = "SHA256SUMS"
 SUMS_SIGNATURE: Final = "SHA256SUMS.sig.json"
@@ -73,7 +53,7 @@ def write_bundle(
     Args:
         path: File to create or replace.
         images: What the writer of `format` wrote.
-        format: Key of `PLACES`.
+        format: Key of `WRITERS`.
         card: Of the job; public.
         count: How many images there are.
         name: Of the data set; public.
@@ -81,7 +61,7 @@ def write_bundle(
         further: More public files by name, `privacy.json`, the proof of the job, among them.
         key: Of the installation.
     """
-    place = PLACES[format]
+    place = WRITERS[format].archive_place
     sums = _digests(images, place)
     data = DataFile(place.name, place.media_type, sums.get(place.name, ""), images.stat().st_size)
     texts = {**_texts(card, data, count, name, spdx), **further}
@@ -103,7 +83,7 @@ def sums_document(sums: bytes) -> dict[str, Any]:
     return {"format": SUMS_FORMAT, "file": SUMS, "sha256": hashlib.sha256(sums).hexdigest()}
 
 
-def _digests(images: Path, place: Place) -> dict[str, str]:
+def _digests(images: Path, place: ArchivePlace) -> dict[str, str]:
     """SHA-256 of every file of images, by its name in the bundle."""
     if place.media_type == _PICTURE:
         with zipfile.ZipFile(images) as folder:
@@ -112,7 +92,7 @@ def _digests(images: Path, place: Place) -> dict[str, str]:
         return {place.name: hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def _copy_images(images: Path, place: Place, archive: zipfile.ZipFile) -> None:
+def _copy_images(images: Path, place: ArchivePlace, archive: zipfile.ZipFile) -> None:
     """Images are packed already, so entries are stored."""
     if place.media_type == _PICTURE:
         with zipfile.ZipFile(images) as folder:

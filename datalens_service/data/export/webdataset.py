@@ -6,11 +6,12 @@ import io
 import json
 import tarfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.data.export.png import encode_png
 from datalens_service.data.export.provenance import provenance
+from datalens_service.data.export.writer import ArchivePlace, Writer
 
 
 def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict[str, Any]) -> None:
@@ -21,6 +22,16 @@ def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict
         for number, (image, label) in enumerate(zip(images, labels, strict=True)):
             _add(archive, f"{number:08d}.png", encode_png(image))
             _add(archive, f"{number:08d}.cls", str(int(label)).encode())
+
+
+WRITER: Final = Writer(
+    name="webdataset",
+    title="WebDataset",
+    suffix="tar",
+    media_type="application/x-tar",
+    write=write,
+    archived_as=ArchivePlace("data/train-00000.tar", "application/x-tar"),
+)
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -49,10 +49,18 @@ class Reader:
     """One upload format.
 
     Attributes:
+        name: Key in `READERS`, and `format` of the upload in the REST API.
+        title: A noun with its article and container; the sentence that refuses unknown files and the pages show it.
+        layout: How a file of this format is built, in Markdown, for the table of the documentation.
+        suffixes: What such files are usually called, with the dot; contents decide, a browser's file dialog asks.
         recognises: Whether a file is of this format.
         read: Its reader.
     """
 
+    name: str
+    title: str
+    layout: str
+    suffixes: tuple[str, ...]
     recognises: Recognise
     read: Read
 

@@ -73,17 +73,24 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     return build_upload(train, test, class_names or number_names(labels), units)
 
 
-READER = Reader(recognises, read)
+READER = Reader(
+    name="idx",
+    title="a zip or tar of the IDX files of MNIST",
+    layout="MNIST's own files, with or without gzip",
+    suffixes=(".zip", ".tar", ".gz", ".tgz"),
+    recognises=recognises,
+    read=read,
+)
 
 
 def _files(source: Source) -> list[_File]:
-    found = []
+    files = []
     for entry in source.entries:
         start = _start(source, entry)
         if start[:3] == _UNSIGNED_BYTES and len(start) == 4 and start[3] in (*_IMAGES, *_LABELS):
             name = entry.filename.rpartition("/")[2].casefold()
-            found.append(_File(entry, start[3], any(word in name for word in _TEST)))
-    return found
+            files.append(_File(entry, start[3], any(word in name for word in _TEST)))
+    return files
 
 
 def _start(source: Source, entry: Entry) -> bytes:

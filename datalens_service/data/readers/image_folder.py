@@ -73,7 +73,14 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     return build_upload(train, test, names, units)
 
 
-READER = Reader(recognises, read)
+READER = Reader(
+    name="image_folder",
+    title="a zip, tar or tar.gz of class folders",
+    layout="`class/name.png`, or `train/class/name.png` and `test/class/name.png`; PNG or JPEG",
+    suffixes=(".zip", ".tar", ".gz", ".tgz"),
+    recognises=recognises,
+    read=read,
+)
 
 
 def _files(source: Source) -> list[ImageEntry]:

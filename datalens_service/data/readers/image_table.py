@@ -69,7 +69,15 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     return build_upload(train, test, names, units)
 
 
-READER = Reader(recognises, read)
+READER = Reader(
+    name="image_table",
+    title="a zip, tar or tar.gz of images with metadata.csv",
+    layout="or `metadata.jsonl`: columns `file_name`, `label` and optionally `group`, as Hugging Face's `imagefolder` "
+    "reads them",
+    suffixes=(".zip", ".tar", ".gz", ".tgz"),
+    recognises=recognises,
+    read=read,
+)
 
 
 def _has_labels(head: bytes) -> bool:

@@ -99,7 +99,15 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     return build_upload(train, test, names, units)
 
 
-READER = Reader(recognises, read)
+READER = Reader(
+    name="npz",
+    title="an NPZ with labelled images",
+    layout="`train_images`, `train_labels` (MedMNIST), `x_train`, `y_train` (Keras) or `images`, `labels`; "
+    "`groups` for people with several images",
+    suffixes=(".npz",),
+    recognises=recognises,
+    read=read,
+)
 
 
 def _choose_pairs(arrays: Mapping[str, Entry]) -> list[tuple[Entry, Entry]]:
@@ -194,15 +202,15 @@ def _read_labels(archive: Archive, entry: Entry) -> Labels:
 
 def _read_groups(archive: Archive, arrays: Mapping[str, Entry]) -> UnitIds | None:
     """Identity of the unit of every training image, if the file names them."""
-    there = [arrays[key] for key in _GROUPS if key in arrays]
-    if len(there) > 1:
+    groups = [arrays[key] for key in _GROUPS if key in arrays]
+    if len(groups) > 1:
         raise InvalidDataset("The NPZ must name its groups in one way: groups or train_groups.")
-    if not there:
+    if not groups:
         return None
-    header = _header(archive, there[0])
+    header = _header(archive, groups[0])
     if header.dtype.kind not in "uiU" or len(header.shape) != 1:
         raise InvalidDataset("groups must be a one-dimensional array of integers or strings, one per training image.")
-    return identities(_read_array(archive, there[0]).tolist())
+    return identities(_read_array(archive, groups[0]).tolist())
 
 
 def _names_in_file(archive: Archive, arrays: Mapping[str, Entry]) -> ClassNames | None:

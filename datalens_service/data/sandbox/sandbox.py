@@ -60,7 +60,7 @@ class Refused(InvalidDataset):
         self.checked = outcome.checked
 
     @property
-    def findings(self) -> dict[str, Any]:
+    def validation_errors(self) -> dict[str, Any]:
         """`bad_files`, `bad_count` and `checked`, as they are told to the owner. Private."""
         files = [file.model_dump() for file in self.bad_files]
         return {"bad_files": files, "bad_count": self.bad_count, "checked": self.checked}
@@ -170,10 +170,10 @@ def _waited(process: subprocess.Popen[bytes], request: Request, seconds: int, st
 
 def _environment(folder: Path) -> dict[str, str]:
     """No secrets, one thread, and memory that is asked for when it is needed."""
-    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     single = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     fixed = {"TMPDIR": str(folder), "ARROW_DEFAULT_MEMORY_POOL": "system", "PYTHONDONTWRITEBYTECODE": "1"}
-    return kept | single | fixed
+    return passed_on | single | fixed
 
 
 def _outcome(folder: Path, status: int) -> Outcome:

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data.dataset import Schema
-from datalens_service.evaluation.measures import METRICS, STATUS_LABELS, ClassFigure, Measure, Unavailable
+from datalens_service.evaluation.measures import STATUS_LABELS, ClassFigure, Measure, Unavailable
+from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.report import disclosures, phrases
 from datalens_service.evaluation.report.disclosures import Recomputation
 from datalens_service.evaluation.report.document import FORMAT, SEALED_BY, seal_of

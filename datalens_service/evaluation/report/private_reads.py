@@ -101,6 +101,7 @@ PRIVATE_READS: Final = (
         what="The releases listed here, each charged before its noise was drawn.",
         modules=(
             "datalens_service.methods.guided",
+            "datalens_service.methods.dp_sgd",
             "datalens_service.methods.record_sums",
             "datalens_service.methods.datalens.teacher_pool",
             "datalens_service.methods.datalens.distributed",
@@ -115,18 +116,19 @@ PRIVATE_READS: Final = (
         "copies, only if the owner declared the test images public.",
         otherwise=_NOT_MEASURED,
         happens=_measured,
-        modules=("datalens_service.evaluation.metrics.reference", "datalens_service.evaluation.evaluate"),
+        modules=("datalens_service.evaluation.metrics.reference", "datalens_service.evaluation.metrics.context",
+                 "datalens_service.evaluation.evaluate"),
         operations=_OWNERS_REPORT,
     ),
     PrivateRead(
-        access="floors and ceiling on training images",
+        access="baselines and upper bound on training images",
         status="owner only, not charged",
         audience="owner",
-        what="What noisy averages, noisy moments and the real training images would reach. The noise of the floors "
+        what="What noisy averages, noisy moments and the real training images would reach. The noise of the baselines "
         "is for comparison; they are neither released nor charged.",
         otherwise=_NOT_MEASURED,
         happens=_measured,
-        modules=("datalens_service.evaluation.evaluate", "workers.job.run_evaluation"),
+        modules=("datalens_service.evaluation.metrics.context", "workers.job.run_evaluation"),
         operations=_OWNERS_REPORT,
     ),
     PrivateRead(

@@ -1,9 +1,9 @@
-"""Sessions of a browser: a signed random id in place of the key, so that the key itself is sent once and never stored.
+"""Sessions of a browser: a signed random token in place of the key, so that the key itself is sent once and never kept.
 
-The table has the SHA-256 of the id, the key that signed in, and the end. Without its row a token is worth nothing, in
-every API process at once: signing out deletes the row, and a key that no longer works ends all of its sessions. Without
-the signature of this installation (`token_signing`) no row is looked for. The form token is a signature of the same id
-under another key, and is in the pages alone: who makes a browser send the cookie does not know it.
+The table has the SHA-256 of the random part, whose key it stands for and when it ends. Without its row a token is worth
+nothing, in every API process at once: signing out deletes the row, and a key that no longer works ends all of its
+sessions. The form token is a signature of the same random part for another purpose and is in the pages alone: who makes
+a browser send the cookie does not know it.
 """
 
 from __future__ import annotations
@@ -14,25 +14,27 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from itsdangerous import BadData
-from sqlalchemy import delete, orm
+from itsdangerous import BadSignature
+from sqlalchemy import delete
+from sqlalchemy.orm import Session
 
 from datalens_service.clock import utc_now
 from datalens_service.errors import Unauthorized
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import ApiKey
-from datalens_service.store.access.token_signing import Purpose, token_serializer, token_signature
+from datalens_service.store.access.signers import Purpose, create_signer
 from datalens_service.store.database import Database
 from datalens_service.store.service_tables import BrowserSessionRow
 from datalens_service.store.tables import ApiKeyRow
 
 LIFETIME_SECONDS: Final = 12 * 3600
 
-_ID_BYTES: Final = 32
+_TOKEN_BYTES: Final = 32
+_ENDED: Final = "Your session has ended: sign in again."
 
 
 @dataclass(frozen=True)
-class Session:
+class BrowserSession:
     """A signed-in browser.
 
     Attributes:
@@ -46,10 +48,10 @@ class Session:
     form_token: str
 
     def __repr__(self) -> str:
-        return f"Session({self.key.id})"
+        return f"BrowserSession({self.key.id})"
 
 
-def sign_in(database: Database, plain: str) -> Session:
+def sign_in(database: Database, plain: str) -> BrowserSession:
     """A new session for whoever has a key; rows of sessions that have ended by themselves go.
 
     Raises:
@@ -57,36 +59,39 @@ def sign_in(database: Database, plain: str) -> Session:
     """
     with database.connection() as connection:
         key = keys.verify(connection, plain)
-    session_id, now = secrets.token_urlsafe(_ID_BYTES), utc_now()
+    identity, now = secrets.token_urlsafe(_TOKEN_BYTES), utc_now()
     ends_at = now + timedelta(seconds=LIFETIME_SECONDS)
     with database.transaction() as session:
         session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.expires_at <= now))
-        session.add(BrowserSessionRow(token_sha256=_digest(session_id), key_id=key.id, expires_at=ends_at))
-        return _session(session, key, session_id)
+        session.add(BrowserSessionRow(token_sha256=_digest(identity), key_id=key.id, expires_at=ends_at))
+        return _sign(session, key, identity)
 
 
-def resume(database: Database, token: str) -> Session:
+def resume(database: Database, token: str) -> BrowserSession:
     """The session that a token stands for.
 
     Raises:
-        Unauthorized: Unknown, signed out, too old, or its key was revoked.
+        Unauthorized: Not signed here, unknown, signed out, too old, or its key was revoked.
     """
     now = utc_now()
     with database.session() as session:
-        session_id = _session_id(session, token)
-        row = session.get(BrowserSessionRow, _digest(session_id)) if session_id is not None else None
+        identity = _verify(session, token)
+        # Looked up by its hash: how long that takes tells nothing about a token.
+        row = session.get(BrowserSessionRow, _digest(identity))
         key = session.get(ApiKeyRow, row.key_id) if row is not None and now < row.expires_at else None
-        if session_id is None or key is None or not keys.works(key, now):
-            raise Unauthorized("Your session has ended: sign in again.")
-        return _session(session, ApiKey.of(key), session_id)
+        if key is None or not keys.works(key, now):
+            raise Unauthorized(_ENDED)
+        return _sign(session, ApiKey.of(key), identity)
 
 
 def sign_out(database: Database, token: str) -> None:
     """End the session of a token. Repeatable; a token that stands for nothing changes nothing."""
     with database.transaction() as session:
-        session_id = _session_id(session, token)
-        if session_id is not None:
-            session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.token_sha256 == _digest(session_id)))
+        try:
+            identity = _verify(session, token)
+        except Unauthorized:
+            return
+        session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.token_sha256 == _digest(identity)))
 
 
 def sign_out_everywhere(database: Database, key_id: str) -> None:
@@ -95,21 +100,23 @@ def sign_out_everywhere(database: Database, key_id: str) -> None:
         session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.key_id == key_id))
 
 
-def _session(session: orm.Session, key: ApiKey, session_id: str) -> Session:
-    token = token_serializer(session, Purpose.BROWSER_SESSION).dumps(session_id)
-    return Session(key, str(token), token_signature(session, Purpose.FORM_TOKEN, session_id))
+def _sign(session: Session, key: ApiKey, identity: str) -> BrowserSession:
+    token = create_signer(session, Purpose.BROWSER_SESSION).sign(identity)
+    form_token = create_signer(session, Purpose.FORM).get_signature(identity)
+    return BrowserSession(key, token.decode(), form_token.decode())
 
 
-def _session_id(session: orm.Session, token: str) -> str | None:
-    """The id that a token was signed for; None if this installation did not sign it, or not like this."""
-    serializer = token_serializer(session, Purpose.BROWSER_SESSION)
+def _verify(session: Session, token: str) -> str:
+    """The random part of a token.
+
+    Raises:
+        Unauthorized: This installation did not sign it.
+    """
     try:
-        session_id = serializer.loads(token)
-    except (BadData, UnicodeError):
-        return None
-    # Base64 has several spellings of the same bytes; one of them is ours.
-    return session_id if isinstance(session_id, str) and serializer.dumps(session_id) == token else None
+        return create_signer(session, Purpose.BROWSER_SESSION).unsign(token).decode()
+    except BadSignature:
+        raise Unauthorized(_ENDED) from None
 
 
-def _digest(session_id: str) -> str:
-    return hashlib.sha256(session_id.encode()).hexdigest()
+def _digest(identity: str) -> str:
+    return hashlib.sha256(identity.encode()).hexdigest()

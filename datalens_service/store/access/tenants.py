@@ -35,7 +35,7 @@ def _by_key(row: type[Any], column: Any) -> Select[str]:
 
 
 OWNED: Final[Mapping[str, tuple[tuple[Select[str], ...], str]]] = {
-    # A data set is an intake before it has a row of its own.
+    # An upload is in this table alone before it has a row of its own.
     "dataset_id": ((_by_row(DatasetRow), _by_key(IntakeRow, IntakeRow.dataset_id)), "There is no such data set."),
     "upload_id": ((_by_key(UploadRow, UploadRow.id),), "There is no such upload."),
     "job_id": ((_by_row(JobRow),), "There is no such job."),

@@ -35,11 +35,11 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets.fingerprints import (
     KnownRecord,
     fingerprints,
-    installation_key,
     known_records,
     remember,
     tenant_key,
 )
+from datalens_service.store.installation import installation_key
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.recovery import check_log_before_upload
 from datalens_service.store.paging import Page, after, check_limit, cursor_of
@@ -56,9 +56,9 @@ class DatasetState(StrEnum):
     """Whether the records are still there."""
 
     VALIDATING = "validating"
-    """A process reads the upload (`intakes.py`); there is no data set yet."""
+    """A process reads the upload (`validations.py`); there is no data set yet."""
     INVALID = "invalid"
-    """The upload cannot be used (`intakes.py`); its owner can read why."""
+    """The upload cannot be used (`validations.py`); its owner can read why."""
     READY = "ready"
     """Records and partition key are there."""
     DELETED = "deleted"

@@ -38,6 +38,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
 from datalens_service.errors import NotFound, StateConflict
+from datalens_service.methods import Plan
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import events, generators
 from datalens_service.store.jobs.events import EventType
@@ -158,6 +159,7 @@ def create(
     dataset_id: str,
     spec: dict[str, Any],
     plan: dict[str, Any],
+    release_plan: Plan,
     units: int,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
@@ -169,7 +171,8 @@ def create(
         database: Where.
         dataset_id: The data set it trains on.
         spec: What was asked, as JSON.
-        plan: What will be charged, as JSON.
+        plan: The price, as JSON.
+        release_plan: What will be charged; the worker runs this one.
         units: Ledger units of the whole plan.
         max_attempts: Lost workers in a row without a stored step before it fails.
         idempotency_key: Chosen by the client; the same key with the same request is the same job.
@@ -191,7 +194,7 @@ def create(
             return Job.of(known)
         _check_ready(session, dataset)
         check_log(database.log, account)
-        row = _new_row(dataset, spec, plan, max_attempts, key, fingerprint, queue)
+        row = _new_row(dataset, spec, plan, release_plan, max_attempts, key, fingerprint, queue)
         session.add(row)
         ledger.reserve(session, account, row, units)
         events.record(session, row, EventType.CREATED)
@@ -215,6 +218,17 @@ def get(database: Database, job_id: str) -> Job:
     if row is None:
         raise NotFound("There is no such job.")
     return Job.of(row)
+
+
+def get_release_plan(database: Database, job_id: str) -> Plan | None:
+    """What the job's budget was reserved for; None for a job from before plans were stored.
+
+    Raises:
+        NotFound: No such job.
+    """
+    with database.session() as session:
+        stored = ledger.job_row(session, job_id).release_plan
+    return None if stored is None else Plan.model_validate(stored)
 
 
 def list_jobs(
@@ -338,6 +352,7 @@ def _new_row(
     dataset: DatasetRow,
     spec: dict[str, Any],
     plan: dict[str, Any],
+    release_plan: Plan,
     max_attempts: int,
     idempotency_key: str | None,
     fingerprint: str,
@@ -351,6 +366,7 @@ def _new_row(
         state=JobState.QUEUED,
         spec=spec,
         plan=plan,
+        release_plan=release_plan.model_dump(mode="json"),
         idempotency_key=idempotency_key,
         request_fingerprint=fingerprint,
         reserved_units=0,

@@ -1,0 +1,62 @@
+"""One output format: what it is called, what its files are, and who writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from datalens_service.data.dataset import Images, Labels, Schema
+
+
+class Write(Protocol):
+    """Writes one format."""
+
+    def __call__(self, path: Path, images: Images, labels: Labels, schema: Schema, card: dict[str, Any]) -> None:
+        """Write a file that states it is synthetic; equal input gives equal bytes.
+
+        Args:
+            path: File to create or replace; not written atomically.
+            images: uint8 (n, height, width, channels), released.
+            labels: int64 (n,), in [0, num_classes).
+            schema: Public schema of the images.
+            card: JSON-compatible and public.
+        """
+
+
+class ArchivePlace(NamedTuple):
+    """Where a release archive holds the images of a format.
+
+    Attributes:
+        name: Of the file, or of the folder that its PNG files are unpacked to.
+        media_type: Of the file, or of each; Croissant's loaders know it.
+    """
+
+    name: str
+    media_type: str
+
+
+@dataclass(frozen=True)
+class Writer:
+    """One output format.
+
+    Attributes:
+        name: Key in `WRITERS`, and the value of `format` in the REST API: lower-case letters and digits.
+        title: For people.
+        suffix: Of files, without the dot.
+        media_type: Of a download.
+        write: Writes a file.
+        archived_as: Its place in a release archive; None: `data/synthetic.<suffix>`, with the media type of a download.
+    """
+
+    name: str
+    title: str
+    suffix: str
+    media_type: str
+    write: Write
+    archived_as: ArchivePlace | None = None
+
+    @property
+    def archive_place(self) -> ArchivePlace:
+        """Its place in a release archive."""
+        return self.archived_as or ArchivePlace(f"data/synthetic.{self.suffix}", self.media_type)

@@ -1,0 +1,164 @@
+"""Hooks of MkDocs: pages that are made when the site is built, and links that lead out of docs/.
+
+README, CONTRIBUTING, CHANGELOG and results become pages of the site. A source file that some page links to becomes a
+page with its text, so that the link works on GitHub and in a site without network. openapi.json becomes the API
+reference.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.pages import Page
+
+from api.dashboard.reference import Section, sections
+
+ROOT: Final = Path(__file__).parent.parent
+PAGES: Final = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "benchmarks/results/measurements.md": "measured/measurements.md",
+    "benchmarks/results/ablations.md": "measured/ablations.md",
+    "benchmarks/results/hostile-files.md": "measured/hostile-files.md",
+}
+LINK: Final = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
+FENCE: Final = re.compile(r"(^ *(`{3,}).*?^ *\2 *$)", re.MULTILINE | re.DOTALL)
+# What is rendered is Markdown; `prose` and `cell` escape what Markdown would take for HTML.
+TEMPLATES: Final = Environment(  # noqa: S701
+    loader=FileSystemLoader(ROOT / "scripts"), trim_blocks=True, undefined=StrictUndefined
+)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Expands the placeholders of the menu."""
+    placed = set(re.findall(r"[\w-]+\.md", str(config.nav)))
+    config.nav = [_expanded(entry, placed) for entry in config.nav or []]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages that docs/ does not hold."""
+    for origin, name in PAGES.items():
+        files.append(File.generated(config, name, content=rebased((ROOT / origin).read_text(), origin, name)))
+    for section in _reference():
+        files.append(File.generated(config, _reference_page(section), content=_rendered(section)))
+    for path in sorted(_linked_sources(files)):
+        shown = File.generated(config, _source_page(path), content=_listing(path), inclusion=InclusionLevel.NOT_IN_NAV)
+        files.append(shown)
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Points links to source files at their pages."""
+    if page.file.generated_by:
+        return markdown
+    return rebased(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
+
+
+def rebased(markdown: str, origin: str, name: str) -> str:
+    """Text of `origin`, a path in the repository, with links as the page `name` of the site needs them."""
+
+    def link(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(origin), match[2]))
+        if target.startswith("..") or not (ROOT / target).exists():
+            return match[0]  # MkDocs complains
+        return match[1] + posixpath.relpath(_in_site(target), posixpath.dirname(name) or ".") + match[3]
+
+    parts = FENCE.split(markdown)
+    # Every third part is a fenced block, followed by its fence: code has no links.
+    return "".join(LINK.sub(link, part) if number % 3 == 0 else part for number, part in enumerate(parts)
+                   if number % 3 != 2)  # fmt: skip
+
+
+def _in_site(target: str) -> str:
+    if target in PAGES:
+        return PAGES[target]
+    inside = target.removeprefix("docs/")
+    if inside != target and (ROOT / target).is_file():
+        return inside
+    return _source_page(target)
+
+
+def _source_page(path: str) -> str:
+    return f"source/{path}.md"
+
+
+def _linked_sources(files: Files) -> set[str]:
+    origins = [*PAGES, *(f"docs/{file.src_uri}" for file in files.documentation_pages() if not file.generated_by)]
+    targets = {
+        posixpath.normpath(posixpath.join(posixpath.dirname(origin), match[2]))
+        for origin in origins
+        for match in LINK.finditer(FENCE.sub("", (ROOT / origin).read_text()))
+    }
+    return {path for path in targets if (ROOT / path).exists() and _in_site(path) == _source_page(path)}
+
+
+def _listing(path: str) -> str:
+    source = ROOT / path
+    if source.is_dir():
+        names = sorted(one.name for one in source.iterdir() if not one.name.startswith(("__pycache__", ".")))
+        return f"# {path}\n\n" + "".join(f"- {_entry(path, name)}\n" for name in names)
+    language = source.suffix.removeprefix(".") or "text"
+    return f"# {path}\n\n`````{language}\n{source.read_text()}\n`````\n"
+
+
+def _entry(folder: str, name: str) -> str:
+    if not folder.startswith("docs/"):
+        return f"`{name}`"
+    return f"[{name}]({posixpath.relpath(_in_site(f'{folder}/{name}'), posixpath.dirname(_source_page(folder)))})"
+
+
+def _reference() -> tuple[Section, ...]:
+    return sections(json.loads((ROOT / "openapi.json").read_text()))
+
+
+def _reference_page(section: Section) -> str:
+    return f"reference/{section.name}.md"
+
+
+def _rendered(section: Section) -> str:
+    pages = [*reversed(_reference()), section]
+    homes = {shape.name: f"{one.name}.md" for one in pages for shape in one.objects}
+    return TEMPLATES.get_template("reference.md.j2").render(section=section, homes=homes)
+
+
+def _prose(text: str) -> str:
+    """Every second part is code, which Markdown escapes itself."""
+    parts = text.split("`")
+    return "`".join(part if number % 2 else part.replace("<", "&lt;") for number, part in enumerate(parts))
+
+
+def _cell(text: str) -> str:
+    return _prose(" ".join(text.split())).replace("|", "&#124;")
+
+
+def _code(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+TEMPLATES.filters.update(prose=_prose, cell=_cell, code=_code)
+
+
+def _expanded(entry: Any, placed: set[str]) -> Any:
+    if isinstance(entry, dict):
+        return {title: _expanded(value, placed) for title, value in entry.items()}
+    if isinstance(entry, list):
+        expanded = [_expanded(one, placed) for one in entry]
+        # A folder without pages has no place in the menu.
+        return [one for one in expanded if not (isinstance(one, dict) and [] in one.values())]
+    if entry == "*":
+        return [path.name for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in placed]
+    if entry == "openapi":
+        return [{one.name.capitalize(): _reference_page(one)} for one in _reference()]
+    if entry.endswith("/*"):
+        folder = ROOT / "docs" / entry.removesuffix("/*")
+        return [f"{folder.name}/{path.name}" for path in sorted(folder.glob("*.md"))]
+    return entry

@@ -1,0 +1,111 @@
+"""Lines of the documentation are short; every link and anchor in a Markdown file leads somewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path
+    for name in subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split("\0")
+    if name and (path := ROOT / name).exists()
+)  # fmt: skip
+FENCE = re.compile(r"^ *(`{3,}).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+REQUIREMENT = re.compile(r"\bR\d{1,2}\b")
+LONGEST = 120
+
+# One line per change; commands and answers as they were; pages of which the generated copy is checked.
+UNWRAPPED = {ROOT / "CHANGELOG.md", ROOT / "docs" / "walkthrough.md"}
+TEMPLATES = {ROOT / "benchmarks" / name for name in ("ablations.md", "utility.md")}
+
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def prose(page: Path) -> str:
+    """Without fenced code, in which brackets are no links."""
+    return FENCE.sub("", page.read_text())
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """As GitHub derives them from headings."""
+    seen: dict[str, int] = {}
+    names = set(re.findall(r'<a (?:id|name)="([^"]+)"', page.read_text()))
+    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", prose(page), re.MULTILINE):
+        shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", shown.lower()).replace(" ", "-")
+        names.add(f"{slug}-{seen[slug]}" if slug in seen else slug)
+        seen[slug] = seen.get(slug, 0) + 1
+    return names
+
+
+@by_page
+def test_lines_are_short(page: Path):
+    """Rows of tables and lines with a link cannot be wrapped everywhere; a proof names its code in one line."""
+    lines = [] if page in UNWRAPPED else page.read_text().splitlines()
+    free = re.compile(r"\s*\||\*\*Code\*\*|.*\]\(")
+    long = [line for line in lines if len(line) > LONGEST and not free.match(line)]
+    assert long == []
+
+
+@by_page
+def test_every_link_and_anchor_leads_somewhere(page: Path):
+    broken = []
+    for target, anchor in [] if page in TEMPLATES else LINK.findall(prose(page)):
+        if re.match(r"\w+:", target):
+            continue
+        path = page.parent / target if target else page
+        if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors(path.resolve())):
+            broken.append(f"{target}#{anchor}")
+    assert broken == []
+
+
+def test_every_requirement_that_a_test_names_is_on_its_page():
+    stated = set(REQUIREMENT.findall((ROOT / "docs" / "requirements.md").read_text()))
+    named = {
+        name
+        for path in (ROOT / "tests" / "privacy_gate").glob("*.py")
+        for name in REQUIREMENT.findall(path.read_text())
+    }
+    assert named
+    assert named <= stated, named - stated
+
+
+def test_no_file_names_a_document_that_is_not_in_the_repository():
+    """`page.md` in code or prose is a page of docs/, or a path from the root or beside the file that names it."""
+    listing = ["git", "ls-files", "-z", "*.py", "*.md", "*.toml", "*.yml", "scripts"]
+    names = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    known = {page.name for page in PAGES} | {"datasheet.md", "index.md", "contributing.md", "changelog.md"}
+    missing = {}
+    for name in names:
+        if not name or name.startswith(("tests/docs/", "tests/extensions/")) or not (ROOT / name).is_file():
+            continue
+        text = (ROOT / name).read_text(errors="ignore")
+        missing[name] = {one for one in re.findall(r"\b([\w-]+\.md)\b(?!\.)", text) if one not in known}
+    assert {name: lost for name, lost in missing.items() if lost} == {}
+
+
+def test_architecture_states_the_layers_that_are_checked():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(one["layers"] for one in contracts if one["type"] == "layers")
+    stated = re.search(r"```\n(cli\n.*?)\n```", (ROOT / "docs" / "architecture.md").read_text(), re.DOTALL)
+    assert stated is not None
+    assert stated[1].splitlines() == [layer.replace("datalens_service.", "") for layer in layers]
+
+
+def test_every_field_of_a_report_is_explained():
+    report = json.loads((ROOT / "docs" / "examples" / "privacy-report.json").read_text())
+    fields = [entry["field"] for entry in report["index"]]
+    stated = re.findall(r"^\| (F\d+) \|", (ROOT / "docs" / "report.md").read_text(), re.MULTILINE)
+    assert stated == fields
