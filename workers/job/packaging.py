@@ -19,7 +19,7 @@ from datalens_service.errors import JobStopped
 from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
 from datalens_service.evaluation.report.card import card
 from datalens_service.evaluation.report.html import page
-from datalens_service.evaluation.report.pictures import pictures_of
+from datalens_service.evaluation.report.pictures import draw_pictures
 from datalens_service.models.generators.generator import Generator
 from datalens_service.proof.job_proof import ACCOUNT_FILE, PROOF_FILE, AccountProof, JobProof, Proof
 from datalens_service.run import Observer
@@ -129,7 +129,7 @@ def _stated(contents: ReleaseContents) -> list[_File]:
     """What states cost and figures, signed."""
     report, proof, key = contents.report, contents.proof, contents.key
     releasable, owners = key.sign(releasable_view(report)), key.sign(owner_view(report))
-    pictures = pictures_of(contents.generator, contents.num_images)
+    pictures = draw_pictures(contents.generator, contents.num_images)
     return [
         _File("card.json", "application/json", True, lambda: _json(card(report))),
         _File(PROOF_FILE, "application/json", True, lambda: _signed(key, JobProof.of(proof))),

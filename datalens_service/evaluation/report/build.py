@@ -17,9 +17,9 @@ from datalens_service.evaluation.measures import STATUS_LABELS, ClassFigure, Mea
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.report import disclosures, phrases
 from datalens_service.evaluation.report.disclosures import Recomputation
-from datalens_service.evaluation.report.document import FORMAT, SEALED_BY, seal_of
+from datalens_service.evaluation.report.document import FORMAT, SEALED_BY, compute_seal
 from datalens_service.evaluation.report.privacy_statement import PrivacyStatement, Release
-from datalens_service.evaluation.report.required_fields import FIELDS
+from datalens_service.evaluation.report.required_fields import REQUIRED_FIELDS
 from datalens_service.evaluation.report.summary import summary, usefulness
 from datalens_service.privacy.accounting import NeighboringRelation
 
@@ -115,7 +115,9 @@ def _view(view: View, report: Report) -> dict[str, Any]:
         "date": report.date.isoformat(),
         "contact": report.contact or disclosures.UNKNOWN_CONTACT,
         "dataset": _dataset(report.dataset, account),
-        "index": [{"field": name, "title": one.title, "paths": list(one.paths)} for name, one in FIELDS.items()],
+        "index": [
+            {"field": name, "title": one.title, "paths": list(one.paths)} for name, one in REQUIRED_FIELDS.items()
+        ],
         "summary": summary(method.name, report.privacy),
         "usefulness": usefulness(report.measures),
         "measures_notice": phrases.OWNER_NOTICE if view == "owner" else phrases.WITHHELD,
@@ -182,7 +184,7 @@ def _not_recomputed(privacy: PrivacyStatement) -> Recomputation:
 def _seal(content: dict[str, Any], account: AccountFacts | None) -> dict[str, Any]:
     return {
         "scheme": SEALED_BY,
-        "sha256": seal_of(content),
+        "sha256": compute_seal(content),
         "account_entries": account and account.entries,
         "account_head": account and account.head,
     }

@@ -191,7 +191,7 @@ class ReportDocument(_Frozen):
         return (*account, opened_on, self.privacy.lifetime, self.privacy.linked_datasets)
 
 
-def seal_of(content: dict[str, Any]) -> str:
+def compute_seal(content: dict[str, Any]) -> str:
     """SHA-256 over everything but the seal and the signature."""
     sealed = {key: value for key, value in content.items() if key not in ("seal", MEMBER)}
     canonical = json.dumps(sealed, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -219,7 +219,7 @@ def check(content: bytes) -> None:
     # Also members that a model would fill in by a default have to be there.
     if document.model_dump(mode="json") != given:
         raise ReportIncomplete("The report of this job is not complete: a member is missing.")
-    if document.seal.sha256 != seal_of(given):
+    if document.seal.sha256 != compute_seal(given):
         raise ReportIncomplete("The report of this job was changed after it was sealed.")
     try:
         signer(content)

@@ -167,7 +167,7 @@ def privacy_statement(
     """
     deltas = _deltas(delta, num_units)
     headline = _guarantee(_ZERO_OUT, units_charged, deltas, unit)
-    tier = tier_of(headline.epsilon)
+    tier = classify_epsilon(headline.epsilon)
     return PrivacyStatement(
         unit=unit,
         num_units=num_units,
@@ -198,7 +198,7 @@ def first_releases(releases: Sequence[Release], steps: int) -> tuple[Release, ..
     return tuple(made)
 
 
-def tier_of(epsilon: float) -> Tier:
+def classify_epsilon(epsilon: float) -> Tier:
     """Band of ε that is commonly named strong, reasonable, or neither."""
     if epsilon <= _STRONG:
         return "strong"

@@ -102,6 +102,7 @@ PRIVATE_READS: Final = (
         modules=(
             "datalens_service.methods.guided",
             "datalens_service.methods.dp_sgd",
+            "datalens_service.methods.scattering",
             "datalens_service.methods.record_sums",
             "datalens_service.methods.datalens.teacher_pool",
             "datalens_service.methods.datalens.distributed",
