@@ -19,6 +19,7 @@ from api.security.permissions import check_allowed
 from api.security.rate_limits import RequestLimits
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.dispatch import Dispatcher
+from datalens_service.services.predictions import Predictions
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.settings import Settings
@@ -41,6 +42,7 @@ class Services:
         artifacts: Files of jobs.
         dispatcher: Tells workers that there is a job.
         synthetic: Synthetic images in the format and number asked for.
+        predictions: Of released classifiers.
         limits: Of the requests of each key.
         stopping: Set when the service is about to end; streams end then.
         validator: Reads finished uploads.
@@ -52,6 +54,7 @@ class Services:
     artifacts: ArtifactStore
     dispatcher: Dispatcher
     synthetic: SyntheticFiles
+    predictions: Predictions
     limits: RequestLimits
     stopping: threading.Event
     validator: Validator

@@ -19,6 +19,7 @@ from api.openapi import document, examples, service_examples
 from api.problems import handlers
 from api.routes import (
     artifacts,
+    classifiers,
     datasets,
     downloads,
     events,
@@ -47,6 +48,7 @@ from api.uploads.tus import TusHeaders
 from datalens_service import logs
 from datalens_service.services import ingestion
 from datalens_service.services.dispatch import dispatcher_for
+from datalens_service.services.predictions import Predictions
 from datalens_service.services.startup import start
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
@@ -65,6 +67,7 @@ _ROUTES = (
     downloads,
     artifacts,
     generators,
+    classifiers,
     keys,
     webhooks,
     journals,
@@ -149,12 +152,15 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
     key = signing_key(database)
     receiver.remove_leftovers(settings.data_dir)
     ingestion.remove_leftovers(database, artifacts, settings.data_dir)
+    predictions = Predictions(settings)
+    predictions.remove_leftovers()
     return Services(
         settings=settings,
         database=database,
         artifacts=artifacts,
         dispatcher=dispatcher_for(settings),
         synthetic=SyntheticFiles(artifacts, key, settings.data_dir),
+        predictions=predictions,
         signing_key=key.public,
         limits=RequestLimits(settings),
         stopping=stopping,

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from api.problems.handlers import MEDIA_TYPE, Problem, document
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType
+from api.schemas.classifiers import PredictionRequest
 from api.schemas.datasets import DatasetRequest
 from api.security.permissions import rule_of
 from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
@@ -34,6 +35,7 @@ TAGS: Final = (
     {"name": "jobs", "description": "Training jobs."},
     {"name": "downloads", "description": "What a job has made."},
     {"name": "generators", "description": "Sample more images; export and import generators."},
+    {"name": "classifiers", "description": "Predict, free of further cost."},
     {"name": "access", "description": "Keys, usage, and who did what."},
     {"name": "webhooks", "description": "Notifications about job state changes."},
     {"name": "health", "description": "For load balancers and operators; need no key."},
@@ -54,6 +56,9 @@ JOB_LINKS: Final[Json] = {
         "getJobSynthetic",
         "getJobDataset",
         "getJobGenerator",
+        "getJobClassifier",
+        "getJobClassifierOnnx",
+        "getJobClassifierArchive",
     )
 }
 DATASET_LINKS: Final[Json] = {
@@ -181,6 +186,7 @@ def describe(app: FastAPI, answers: Json) -> Json:
     )
     described["components"]["schemas"].update(_problem_schemas())
     described["components"]["schemas"]["DatasetRequest"] = DatasetRequest.model_json_schema()
+    described["components"]["schemas"]["PredictionRequest"] = PredictionRequest.model_json_schema()
     _add_access(described)
     _add_answers(described, answers)
     return described

@@ -1,4 +1,4 @@
-"""What a job has made: report, proof of its cost, sample grid, synthetic images, generator."""
+"""What a job has made: report, proof of its cost, sample grid, synthetic images, generator, classifier."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ from datalens_service.errors import NotFound, StateConflict
 from datalens_service.evaluation.report import document
 from datalens_service.proof.job_proof import PROOF_FILE
 from datalens_service.services.synthetic_files import GENERATOR, MAXIMUM_IMAGES, BundleRequest
+from datalens_service.spec import TrainingSpec
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
+from datalens_service.store.jobs.released_models import CLASSIFIER as CLASSIFIER_KIND
+from datalens_service.store.jobs.released_models import GENERATOR as GENERATOR_KIND
 
 router = APIRouter(
     prefix="/v1/jobs/{job_id}",
@@ -70,6 +73,31 @@ def released(job_id: ObjectId, services: ServicesDep) -> Job:
     return job
 
 
+def drawing(job: Annotated[Job, Depends(released)]) -> Job:
+    """A job that made a generator.
+
+    Raises:
+        StateConflict: It made something else.
+    """
+    return _making(job, GENERATOR_KIND)
+
+
+def labelling(job: Annotated[Job, Depends(released)]) -> Job:
+    """A job that made a classifier.
+
+    Raises:
+        StateConflict: It made something else.
+    """
+    return _making(job, CLASSIFIER_KIND)
+
+
+def _making(job: Job, kind: str) -> Job:
+    made = TrainingSpec.model_validate(job.spec).method.result
+    if made != kind:
+        raise StateConflict(f"The job made a {made}: there is no {kind} to download. `links` of the job says what is.")
+    return job
+
+
 def _known(format: str) -> str:
     if format not in WRITERS:
         raise ValueError(f"Must be one of {', '.join(WRITERS)}.")
@@ -83,6 +111,9 @@ def _licence(spdx: str) -> str:
 
 
 Released = Annotated[Job, Depends(released)]
+Drawing = Annotated[Job, Depends(drawing)]
+Labelling = Annotated[Job, Depends(labelling)]
+LicenceId = Annotated[str, AfterValidator(_licence), Query(json_schema_extra={"enum": list(LICENCES)})]
 FormatName = Annotated[
     str, AfterValidator(_known), Query(json_schema_extra={"enum": list(WRITERS)}, description="Of the file.")
 ]
@@ -144,7 +175,7 @@ def get_bundle(job: Released, request: Request, services: ServicesDep) -> Respon
     summary="See samples of every class",
     responses=file_content("A grid, one class per row.", "image/png"),
 )
-def get_samples(job: Released, request: Request, services: ServicesDep) -> Response:
+def get_samples(job: Drawing, request: Request, services: ServicesDep) -> Response:
     """Synthetic images; free to publish."""
     return _artifact(request, services, job, "samples.png", inline=True)
 
@@ -155,7 +186,7 @@ def get_samples(job: Released, request: Request, services: ServicesDep) -> Respo
     summary="Download the generator",
     responses=file_content("The generator as safetensors.", "application/octet-stream"),
 )
-def get_generator(job: Released, request: Request, services: ServicesDep) -> Response:
+def get_generator(job: Drawing, request: Request, services: ServicesDep) -> Response:
     """Released numbers only; drawing from it is free and repeatable by seed."""
     return _artifact(request, services, job, GENERATOR)
 
@@ -173,7 +204,7 @@ def get_generator(job: Released, request: Request, services: ServicesDep) -> Res
     },
 )
 def get_synthetic(
-    job: Released,
+    job: Drawing,
     request: Request,
     services: ServicesDep,
     format: FormatName = "parquet",
@@ -202,7 +233,7 @@ def get_synthetic(
     },
 )
 def get_dataset(
-    job: Released,
+    job: Drawing,
     request: Request,
     services: ServicesDep,
     format: FormatName = "parquet",
@@ -213,7 +244,7 @@ def get_dataset(
         int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS
     ] = None,
     title: Annotated[str | None, Query(max_length=200, description="Public name of the data set.")] = None,
-    license: Annotated[str, AfterValidator(_licence), Query(json_schema_extra={"enum": list(LICENCES)})] = "other",
+    license: LicenceId = "other",
 ) -> Response:
     """Unpacked, Hugging Face `datasets` loads the folder; nothing in it is private."""
     schema = datasets.get(services.database, job.dataset_id).schema
@@ -221,6 +252,42 @@ def get_dataset(
     made = services.synthetic.bundle(job, schema, bundle_request)
     name = f"{job.id}-{format}.zip"
     return file_response(request, made.path, made.sha256, media_type="application/zip", name=name)
+
+
+@router.get(
+    "/classifier",
+    operation_id="getJobClassifier",
+    summary="Download the classifier",
+    responses=file_content("The classifier as safetensors.", "application/octet-stream"),
+)
+def get_classifier(job: Labelling, request: Request, services: ServicesDep) -> Response:
+    """Released numbers only; predicting with it is free."""
+    return _artifact(request, services, job, "classifier.safetensors")
+
+
+@router.get(
+    "/classifier.onnx",
+    operation_id="getJobClassifierOnnx",
+    summary="Download the classifier for other programs",
+    responses=file_content("The classifier as ONNX, bytes of pixels in.", "application/octet-stream"),
+)
+def get_classifier_onnx(job: Labelling, request: Request, services: ServicesDep) -> Response:
+    """The same numbers; onnxruntime and others run it, without this product."""
+    return _artifact(request, services, job, "classifier.onnx")
+
+
+@router.get(
+    "/classifier.zip",
+    operation_id="getJobClassifierArchive",
+    summary="Download the classifier, ready to be published",
+    responses=file_content("A zip: both forms, card, licence, checksums, report, proof of privacy.", "application/zip"),
+)
+def get_classifier_archive(
+    job: Labelling, request: Request, services: ServicesDep, license: LicenceId = "other"
+) -> Response:
+    """Nothing in it is private; `datalens verify` checks every file of it."""
+    made = services.synthetic.model_archive(job, license)
+    return file_response(request, made.path, made.sha256, media_type="application/zip", name=f"{job.id}-classifier.zip")
 
 
 def _check_complete(services: Services, job: Job, name: str) -> None:

@@ -22,7 +22,7 @@ from datalens_service.errors import StateConflict
 from datalens_service.services import generator_import
 from datalens_service.services.synthetic_files import CARD, GENERATOR, MAXIMUM_IMAGES
 from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import generators, jobs
+from datalens_service.store.jobs import jobs, released_models
 
 router = APIRouter(
     prefix="/v1/generators",
@@ -44,7 +44,9 @@ _FORM: Final[dict[str, Any]] = form_body(
 )
 def list_generators(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[GeneratorRead]:
     """Those that jobs made and those that were imported; cards are left out."""
-    page = generators.list_generators(services.database, key.tenant_id, limit=limit, cursor=after)
+    page = released_models.list_models(
+        services.database, key.tenant_id, kind=released_models.GENERATOR, limit=limit, cursor=after
+    )
     items = [GeneratorRead.of(generator, None) for generator in page.items]
     return Page.build(items, page.next_cursor)
 
@@ -86,7 +88,7 @@ def import_generator(
 )
 def get_generator(generator_id: ObjectId, services: ServicesDep) -> GeneratorRead:
     """The card of one that a job made is that of the job: what it cost, and by which mechanisms."""
-    generator = generators.get(services.database, generator_id)
+    generator = released_models.get(services.database, generator_id)
     if generator.job_id is None:
         return GeneratorRead.of(generator, generator.card)
     card = services.artifacts.releasable(generator.job_id, CARD).path.read_text()
@@ -102,7 +104,7 @@ def get_generator(generator_id: ObjectId, services: ServicesDep) -> GeneratorRea
 )
 def get_file(generator_id: ObjectId, request: Request, services: ServicesDep) -> Response:
     """Numbers and public settings; `POST /v1/generators` takes it in again, here or elsewhere."""
-    generator = generators.get(services.database, generator_id)
+    generator = released_models.get(services.database, generator_id)
     if generator.job_id is None:
         path, sha256 = generator_import.file_of(services.settings.data_dir, generator.id), generator.sha256 or ""
     else:
@@ -135,7 +137,7 @@ def get_samples(
     format: FormatName = "parquet",
 ) -> Response:
     """Costs no ε: it reads the generator, never the records."""
-    generator = generators.get(services.database, generator_id)
+    generator = released_models.get(services.database, generator_id)
     if generator.job_id is None:
         schema = Schema.model_validate((generator.card or {})["schema"])
         file, card = (

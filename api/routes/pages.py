@@ -10,6 +10,7 @@ from fastapi import APIRouter, Body, Depends, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from api.dashboard import budget_breakdown, formatting, journal, phases
+from api.dashboard.confusion import Confusion, read_confusion
 from api.dashboard.planning import CHOICES, PlanForm
 from api.dashboard.rendering import PageRoute, page
 from api.deps import After, ObjectId, Services, ServicesDep, caller
@@ -33,6 +34,7 @@ from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
+from datalens_service.store.jobs.released_models import CLASSIFIER
 from datalens_service.store.ledger import account_summary
 
 _RECENT: Final = 6
@@ -185,7 +187,8 @@ def jobs_page(who: VisitorDep, services: ServicesDep, after: After = None) -> Re
 @router.get("/jobs/{job_id}", operation_id="showJob")
 def job_page(job_id: ObjectId, who: VisitorDep, services: ServicesDep) -> Response:
     """A job: where it stands, what it spent, what it made."""
-    return who.page("job", **_job_facts(services, jobs.get(services.database, job_id)))
+    job = jobs.get(services.database, job_id)
+    return who.page("job", **_job_facts(services, job), confusion=_confusion(services, who, job))
 
 
 @router.get("/jobs/{job_id}/samples.png", operation_id="showJobSamples")
@@ -256,6 +259,20 @@ def _listed(services: Services, listed: tuple[Job, ...]) -> list[dict[str, Any]]
     return [{"job": JobRead.of(job), "name": named[job.dataset_id], "stages": phases.stages(job)} for job in listed]
 
 
+def _confusion(services: Services, who: Visitor, job: Job) -> Confusion | None:
+    """The table of a classifier, for the owner alone."""
+    if job.released_at is None or Scope.REPORTS_READ not in who.key.scopes:
+        return None
+    if TrainingSpec.model_validate(job.spec).method.result != CLASSIFIER:
+        return None
+    table = read_confusion(services.artifacts, job.id)
+    if table is not None:
+        access_log.note(
+            services.database, who.tenant_id, actor=who.key.id, action="seeConfusion", object_id=job.id, outcome=200
+        )
+    return table
+
+
 def _job_facts(services: Services, job: Job) -> dict[str, Any]:
     dataset = datasets.get(services.database, job.dataset_id)
     with services.database.session() as session:
@@ -263,6 +280,7 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
     files = services.artifacts.list_artifacts(job.id)
     return {
         "job": JobRead.of(job),
+        "made": TrainingSpec.model_validate(job.spec).method.result,
         "dataset": dataset,
         "budget": BudgetRead.of(account),
         "budget_gauge": budget_breakdown.of_budget(BudgetRead.of(account)),

@@ -145,6 +145,7 @@ class UsageRead(BaseModel):
     datasets: int
     jobs: dict[str, int] = Field(description="By state.")
     generators: int
+    classifiers: int
     api_keys: int = Field(description="That work now.")
     artifact_bytes: int
     job_seconds: float = Field(description="Of jobs that have ended, from their first start to their end.")

@@ -76,6 +76,13 @@ RULES: Final[dict[str, Rule]] = {
     "createGeneratorSamples": Rule(Scope.RELEASES_READ),
     "importGenerator": Rule(Scope.RELEASES_WRITE),
     "deleteGenerator": Rule(Scope.RELEASES_WRITE),
+    "getJobClassifier": Rule(Scope.RELEASES_READ),
+    "getJobClassifierOnnx": Rule(Scope.RELEASES_READ),
+    "getJobClassifierArchive": Rule(Scope.RELEASES_READ),
+    "listClassifiers": Rule(Scope.RELEASES_READ, audited=False),
+    "getClassifier": Rule(Scope.RELEASES_READ, audited=False),
+    # Who predicted and when; of the images nothing.
+    "createPredictions": Rule(Scope.RELEASES_READ),
     "createApiKey": Rule(Scope.KEYS_WRITE),
     "listApiKeys": Rule(Scope.KEYS_WRITE, audited=False),
     "getApiKey": Rule(Scope.KEYS_WRITE, audited=False),

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from api.deps import ServicesDep, caller
 from api.http.strictness import parsed, typed
+from api.schemas.classifiers import PredictionForm, PredictionRequest
 from api.schemas.datasets import DatasetRequest
 from api.schemas.releases import GeneratorForm
 from api.uploads.multipart import FormReader
@@ -61,7 +62,7 @@ async def received_upload(
         InsufficientStorage: The disk is full.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
-        yield await _request(request)
+        yield await _request(DatasetRequest, request)
         return
     with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
@@ -99,6 +100,28 @@ async def received_generator(
         yield ReceivedGenerator(path, _checked(GeneratorForm, typed(GeneratorForm, reader.fields)))
 
 
+async def received_images(
+    request: Request, opened: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
+) -> AsyncIterator[Path | PredictionRequest]:
+    """Receive the images of this request as a file, which is removed when the handler has ended, or as numbers.
+
+    Raises:
+        HTTPException: 415, not multipart/form-data; 413, longer than the limit.
+        InvalidInput: Malformed, or without exactly one file.
+        RequestValidationError: A field is unknown or not usable.
+        InsufficientStorage: The disk is full.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
+        yield await _request(PredictionRequest, request)
+        return
+    with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
+        reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
+        await _receive(request, reader)
+        _checked(PredictionForm, reader.fields)
+        yield path
+
+
+ImagesUploadDep = Annotated[Path | PredictionRequest, Depends(received_images, scope="function")]
 GeneratorUploadDep = Annotated[ReceivedGenerator, Depends(received_generator, scope="function")]
 UploadDep = Annotated[ReceivedUpload | DatasetRequest, Depends(received_upload, scope="function")]
 
@@ -137,9 +160,9 @@ async def _receive(request: Request, reader: FormReader) -> None:
         raise unavailable(error, "The upload could not be kept; free the disk of data_dir.") from error
 
 
-async def _request(request: Request) -> DatasetRequest:
+async def _request(model: type[Form], request: Request) -> Form:
     try:
-        return _checked(DatasetRequest, parsed(await request.body()))
+        return _checked(model, parsed(await request.body()))
     except (ValueError, RecursionError):
         raise InvalidInput("The body must be a JSON object.") from None
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from datalens_service.evaluation.attempts import attempted
-from datalens_service.evaluation.measures import ClassFigure, Measure, Unavailable, measured
+from datalens_service.evaluation.measures import ClassFigure, ConfusionTable, Measure, Unavailable, measured
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.accuracy import REAL, SYNTHETIC
 from datalens_service.evaluation.metrics.classifier_benchmark import Observe, Progress
@@ -30,11 +30,13 @@ class Evaluation:
         measures: Figures.
         per_class: How each class fares; for the owner.
         unavailable: What was asked for and could not be had; for the owner.
+        confusion: Of a classifier; for the owner.
     """
 
     measures: tuple[Measure, ...] = ()
     per_class: tuple[ClassFigure, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
+    confusion: ConfusionTable | None = None
 
 
 PENDING: Final = Evaluation(

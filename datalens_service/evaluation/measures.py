@@ -93,6 +93,23 @@ class Unavailable(BaseModel):
     reason: str = Field(description="What to change; never a private value.")
 
 
+class ConfusionTable(BaseModel):
+    """How often each class was taken for each; for the owner, since counts of test images are private."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    class_names: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...] = Field(description="A row per true class, a column per class that was given.")
+    reference: str = Field(description="What the images are.")
+
+    @model_validator(mode="after")
+    def _square(self) -> ConfusionTable:
+        size = len(self.class_names)
+        if len(self.counts) != size or any(len(row) != size for row in self.counts):
+            raise ValueError("a confusion table has a row and a column for each class")
+        return self
+
+
 class ClassFigure(BaseModel):
     """How one class fares; for the owner, since counts and accuracies of a class are private."""
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from datalens_service.data.dataset import Schema
+from datalens_service.data.export.model_archive import write_model_archive
 from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.errors import InvalidInput, NotFound, WorkerUnavailable
 from datalens_service.proof.job_proof import PROOF_FILE
@@ -170,6 +171,29 @@ class SyntheticFiles:
             )
 
         return self._kept(f"{job.id}-{named}", "bundle", make)
+
+    def model_archive(self, job: Job, licence: str) -> SyntheticFile:
+        """A released model that is no generator, with everything it needs to be published, as a zip.
+
+        Args:
+            job: One whose model is ready.
+            licence: Key of `data.export.licence.LICENCES`.
+
+        Raises:
+            NotFound: The job has no proof to go with its model.
+        """
+        public = [file for file in self._artifacts.list_artifacts(job.id) if file.releasable]
+        files = {file.name.replace("-releasable", ""): file for file in public}
+        if PROOF_FILE not in files:
+            raise NotFound("The job left no proof that may be published.")
+        made_from = f"{licence}{sorted(file.sha256 for file in public)}{self._key.public.key_id}"
+        named = hashlib.sha256(made_from.encode()).hexdigest()[:_KEY_LENGTH]
+
+        def make(out: Path) -> None:
+            content = {name: file.path.read_bytes() for name, file in files.items()}
+            write_model_archive(out, content, licence, self._key)
+
+        return self._kept(f"{job.id}-{named}", "model", make)
 
     def _released(self, job_id: str) -> dict[str, bytes]:
         """Reports, samples and the proof of what the job cost: whatever anybody may get."""

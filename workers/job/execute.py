@@ -1,6 +1,6 @@
 """The work of a job under a lease, and its end one way or the other.
 
-train ──▶ package ──▶ images are ready ──▶ evaluate ──▶ state the figures ──▶ end
+train ──▶ package ──▶ model is ready ──▶ evaluate ──▶ state the figures ──▶ end
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ from workers.job.build_report import proof_for, report_of
 from workers.job.device import device_for, training_device
 from workers.job.failures import check_disk, problem_of
 from workers.job.observer import JobObserver, ShutdownRequested
-from workers.job.packaging import ReleaseContents, package, restate
+from workers.job.packaging import package, restate
 from workers.job.previews import SamplePreviews
 from workers.job.private_folder import PrivateFolder
+from workers.job.release_files import ReleaseContents
 from workers.job.run_evaluation import Workplace, measure
 
 log = structlog.get_logger()
@@ -120,7 +121,7 @@ def _work(
     ranks.shutdown()
     writer = _ReleaseWriter(database, artifacts, settings, lease, private.path, result, spec.synthetic_images, observe)
     writer.store(package, PENDING if spec.evaluation.enabled else Evaluation())
-    leases.mark_released(database, lease)
+    leases.mark_released(database, lease, result.model.result)
     if spec.evaluation.enabled:
         workplace = Workplace(database, lease, private.path, device, settings.inception_weights)
         writer.store(restate, measure(result, spec, dataset, workplace, observe))
@@ -143,7 +144,7 @@ class _ReleaseWriter(NamedTuple):
         report = report_of(self.database, self.settings, self.lease.job_id, self.result, evaluation)
         proof = proof_for(self.database, self.lease.job_id, report)
         key = signing_key(self.database)
-        contents = ReleaseContents(self.folder, self.result.generator, report, proof, key, self.num_images)
+        contents = ReleaseContents(self.folder, self.result.model, report, proof, key, self.num_images)
         write(self.artifacts, self.lease, contents, self.observe)
 
 

@@ -110,6 +110,23 @@ READER = Reader(
 )
 
 
+def read_images_alone(source: Source) -> Images:
+    """Images of an NPZ without labels: its one array of images, under any of the names above.
+
+    Raises:
+        InvalidDataset: With a sentence that says what to change.
+    """
+    archive = source.archive
+    if archive is None:
+        raise InvalidDataset(_DAMAGED)
+    names = {f"{name}{_SUFFIX}" for keys in _LAYOUTS for name in (keys.images, keys.test_images)}
+    arrays = [entry for entry in archive.entries if entry.filename in names]
+    if len(arrays) != 1:
+        raise InvalidDataset("The NPZ must hold one array of images, named images or x.")
+    _check_image_header(_header(archive, arrays[0]))
+    return _read_images(archive, arrays[0])
+
+
 def _choose_pairs(arrays: Mapping[str, Entry]) -> list[tuple[Entry, Entry]]:
     """(images, labels) of training and, if there is one, of the test split."""
     layouts = [keys for keys in _LAYOUTS if keys.images in arrays and keys.labels in arrays]

@@ -79,6 +79,7 @@ class Outcome(_Frozen):
     bad_count: int = 0
     checked: int = 0
     notices: tuple[Notice, ...] = Field(default=(), max_length=len(NoticeCode))
+    names: tuple[str, ...] = ()
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from datalens_service.evaluation.metrics import accuracy, baselines, fidelity, holdout
+from datalens_service.evaluation.metrics import accuracy, baselines, fidelity, holdout, released_classifier
 from datalens_service.evaluation.metrics.metric import Metric
 
 _REGISTERED: Final = (
@@ -14,6 +14,8 @@ _REGISTERED: Final = (
     accuracy.UPPER_BOUND,
     *accuracy.RESIDUAL_METRICS,
     holdout.METRIC,
+    released_classifier.ACCURACY,
+    released_classifier.HOLDOUT,
     *fidelity.METRICS,
 )
 

@@ -65,7 +65,7 @@ def page(view: dict[str, Any], pictures: Pictures | None) -> str:
     # Every drawing escapes its own texts.
     drawings = {name: Markup(svg) for name, svg in _drawings(view, pictures).items()}  # noqa: S704
     return environment.get_template("report.html.j2").render(
-        view=view,
+        view={"confusion": None, **view},
         privacy=view["privacy"],
         schema=view["dataset"]["public_schema"],
         drawings=drawings,

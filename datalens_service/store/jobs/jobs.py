@@ -40,7 +40,7 @@ from datalens_service.clock import to_second, utc_now
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.methods import Plan
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import events, generators
+from datalens_service.store.jobs import events, released_models
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
 from datalens_service.store.ledger import ledger
@@ -325,13 +325,13 @@ def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | 
     events.record(session, row, EventType(f"job.{state}"))
 
 
-def release(session: Session, row: JobRow) -> None:
-    """Note that the images of a job (locked) are ready, if it is not noted yet; it may go on being evaluated."""
-    # What a job pays for a figure elsewhere makes no images.
+def release(session: Session, row: JobRow, kind: str = released_models.GENERATOR) -> None:
+    """Note that the model of a job (locked) is ready, if it is not noted yet; it may go on being evaluated."""
+    # What a job pays for a figure elsewhere makes no model.
     if row.released_at is not None or row.measured_job_id is not None:
         return
     row.released_at = utc_now().replace(microsecond=0)
-    generators.add_made(session, row)
+    released_models.add_made(session, row, kind)
 
 
 def _dataset(session: Session, dataset_id: str) -> DatasetRow:
