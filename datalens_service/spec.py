@@ -116,7 +116,12 @@ class TrainingSpec(BaseModel):
         Raises:
             InvalidSpec: As `plan`.
         """
-        return summarize(self.plan(schema), self.epsilon, self.delta_at(schema))
+        return self.summarize(self.plan(schema), schema)
+
+    def summarize(self, plan: Plan, schema: Schema) -> PlanSummary:
+        """What a plan of this spec costs at its δ, and what the method warns of."""
+        summary = summarize(plan, self.epsilon, self.delta_at(schema))
+        return summary.model_copy(update={"warnings": list(self.method.warnings(plan, schema))})
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON; names the spec in cards and checkpoints."""
@@ -137,6 +142,7 @@ class PlanSummary(BaseModel):
     epsilon_limit: float
     units: int = Field(description="Ledger units: 1e-15 of μ².")
     releases: list[dict[str, Any]]
+    warnings: list[str] = Field(default=[], description="What to know before paying, from public numbers alone.")
 
 
 def summarize(plan: Plan, epsilon: float, delta: float) -> PlanSummary:

@@ -44,6 +44,11 @@ _PRESETS: Final = {
         "Balanced",
         "Starts like Fast, then thousands of small teacher networks vote on improvements. Minutes.",
     ),
+    "classifier": (
+        "Classifier",
+        "A classifier instead of images: learns which class an image belongs to, and can be run anywhere (ONNX). "
+        "Minutes.",
+    ),
     "paper": (
         "Paper",
         "DataLens with the settings of its authors, to compare with their figures. Slow without a GPU.",
@@ -112,9 +117,10 @@ class PlanForm(BaseModel):
             "method": self._method(schema),
             "epsilon": self.epsilon,
             "seed": self.seed,
-            "synthetic_images": self.synthetic_images,
             "evaluation": {"enabled": self.evaluate},
         }
+        if self.preset != "classifier":
+            request["synthetic_images"] = self.synthetic_images
         try:
             return TrainingRequest(dataset_id=dataset_id, spec=TrainingSpec.model_validate(request))
         except ValidationError as error:

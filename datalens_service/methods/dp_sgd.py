@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.mechanisms import Account, GradientChunk, GradientSum
+from datalens_service.mechanisms.gradient_sum import unit_means
 from datalens_service.methods.base import ExecutionOptions, Method, Plan, PlannedRelease
 from datalens_service.methods.record_sums import StatelessRun, calibrated
 from datalens_service.models.classifiers.sizes import num_weights
@@ -50,6 +51,12 @@ class DpSgd(Method):
         le=1e6,
         description="σ of the noise over clip_norm; left out, the smallest with which `steps` fit into ε.",
     )
+    compression: Literal["none", "topk", "normtopk"] = Field(
+        default="none",
+        description="- `none`\n- `topk`: the largest coordinates of a gradient, a share `keep` of all\n"
+        "- `normtopk`: the largest coordinates that hold at most a share `keep` of its squared norm",
+    )
+    keep: Number = Field(default=1.0, gt=0, le=1, description="Of topk and normtopk.")
     optimizer: Literal["sgd", "adam"] = "sgd"
     learning_rate: Number = Field(default=0.5, gt=0, le=1000)
     momentum: Number = Field(default=0.9, ge=0, lt=1, description="Of sgd; adam has its own.")
@@ -64,6 +71,12 @@ class DpSgd(Method):
             )
         return value
 
+    @model_validator(mode="after")
+    def _keep_belongs_to_a_compression(self) -> DpSgd:
+        if self.compression == "none" and self.keep != 1:
+            raise ValueError("keep belongs to a compression: choose topk or normtopk, or leave keep out.")
+        return self
+
     def plan(self, schema: Schema, units: int) -> Plan:
         """As many gradients as were asked for and fit.
 
@@ -73,13 +86,18 @@ class DpSgd(Method):
         """
         mechanism = GradientSum(
             dimensions=num_weights(self.architecture, schema),
-            clip_norm=self.clip_norm,
+            clip_norm=self.longest_row,
             noise_stddev=MAXIMUM_NOISE_STDDEV,
         )
         if self.noise_multiplier is None:
             release = calibrated(mechanism, units / self.steps)
             return Plan(releases=(release.model_copy(update={"count": self.steps}),))
         return Plan(releases=(self._as_noisy_as_named(mechanism, units),))
+
+    @property
+    def longest_row(self) -> float:
+        """Largest L2 norm of what a unit contributes: √keep · clip_norm with `normtopk` (DataLens, appendix A)."""
+        return self.clip_norm * math.sqrt(self.keep) if self.compression == "normtopk" else self.clip_norm
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """Whether noise drowns the gradient, from public numbers."""
@@ -172,7 +190,24 @@ class DpSgdRun(StatelessRun):
         labels = torch.from_numpy(train.labels[order])
         gradients = PerRecordGradients(torch.nn.Sequential(BytesToNumbers(), self._network), loss)
         rows = gradients.chunks([images.to(self._device), labels.to(self._device)])
-        return whole_units(rows, torch.from_numpy(train.unit_ids[order]).to(self._device))
+        chunks = whole_units(rows, torch.from_numpy(train.unit_ids[order]).to(self._device))
+        return chunks if self._parameters.compression == "none" else map(self._compressed, chunks)
+
+    def _compressed(self, chunk: GradientChunk) -> GradientChunk:
+        """Private: one row per unit, the mean of its records, of which the largest coordinates stay."""
+        import torch
+
+        from datalens_service.models.compression import keep_energy, keep_largest
+
+        parameters = self._parameters
+        # One precision for all: else the size of one unit would decide how rows of others are rounded.
+        means = unit_means(chunk).to(torch.float32)
+        if parameters.compression == "topk":
+            kept = keep_largest(means, max(1, math.floor(parameters.keep * means.shape[1])))
+        else:
+            norms = means.norm(dim=1, keepdim=True)
+            kept = keep_energy(means * (parameters.clip_norm / norms.clamp(min=parameters.clip_norm)), parameters.keep)
+        return GradientChunk(kept, torch.unique_consecutive(chunk.units))
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         import torch

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidDelta, StateConflict
 from datalens_service.methods import Plan
-from datalens_service.spec import PlanSummary, TrainingSpec, summarize
+from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
@@ -63,7 +63,7 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
         datasets.check_holdout(database, dataset_id, spec.evaluation.holdout)
     asked = _with_delta(spec, account.delta)
     plan = _plan(asked, dataset.schema)
-    return Quote(asked, plan, summarize(plan, asked.epsilon, account.delta), account)
+    return Quote(asked, plan, asked.summarize(plan, dataset.schema), account)
 
 
 @functools.lru_cache(maxsize=256)

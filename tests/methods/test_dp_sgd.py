@@ -108,6 +108,28 @@ def test_a_named_noise_multiplier_limits_the_steps() -> None:
         DpSgd(architecture="linear", noise_multiplier=0.01).plan(schema, UNITS)
 
 
+@pytest.mark.parametrize("compression", ["topk", "normtopk"])
+def test_compressed_gradients_learn_and_are_no_longer_than_charged(compression: str) -> None:
+    dataset = stripes(records_per_unit=2)
+    method = DpSgd(architecture="linear", steps=20, compression=compression, keep=0.6)
+    training_run = start(method, dataset)
+    rows = torch.cat([chunk.gradients for chunk in training_run._gradients()])
+    longest = method.clip_norm * (0.6**0.5 if compression == "normtopk" else 1)
+    assert training_run._mechanism.clip_norm == pytest.approx(longest)
+    if compression == "normtopk":
+        assert float(rows.norm(dim=1).max()) <= longest * (1 + 1e-6)
+    assert float((rows == 0).float().mean()) > 0.3
+    finish(training_run, MemoryAccount(UNITS))
+    test = stripes(seed=1)
+    predicted = training_run.result().predict(test.train.images).argmax(axis=1)
+    assert (predicted == test.train.labels).mean() > 0.9
+
+
+def test_a_share_without_a_compression_is_refused() -> None:
+    with pytest.raises(ValidationError, match="choose topk or normtopk"):
+        DpSgd(keep=0.5)
+
+
 def test_poisson_sampling_is_refused_with_the_reason() -> None:
     with pytest.raises(ValidationError, match="cannot be charged yet"):
         DpSgd.model_validate({"sampling": "poisson"})
@@ -128,3 +150,11 @@ def test_chunks_split_no_unit(size: int) -> None:
     torch.testing.assert_close(torch.cat([chunk.gradients for chunk in chunks]), rows)
     torch.testing.assert_close(torch.cat([chunk.units for chunk in chunks]), units)
     GradientSum(dimensions=1, clip_norm=1.0, noise_stddev=10**6).exact_sum(chunks)
+
+
+def test_prices_carry_the_warnings_of_the_method() -> None:
+    schema = Schema(**stripes().schema.model_dump() | {"height": 28, "width": 28})
+    spec = TrainingSpec(method=DpSgd(steps=10_000), epsilon=1.0, delta=1e-4)
+    (warning,) = spec.price(schema).warnings
+    assert "learn little" in warning
+    assert TrainingSpec(method=DpSgd(architecture="linear", steps=4), epsilon=9.0).price(schema).warnings == []

@@ -162,6 +162,8 @@ CASES: tuple[ContributionCase, ...] = (
     ),
     ContributionCase(DataLens(teacher="conv", **_VOTES), 2, side=8),
     ContributionCase(DpSgd(architecture="linear", steps=3), 1),
+    ContributionCase(DpSgd(architecture="linear", steps=2, compression="normtopk", keep=0.7), 3),
+    ContributionCase(DpSgd(architecture="linear", steps=2, compression="topk", keep=0.5), 2),
     ContributionCase(DpSgd(architecture="mlp", optimizer="adam", steps=2), 2),
     ContributionCase(DpSgd(architecture="small_cnn", steps=2), 3, side=18, tried=3),
     *(ContributionCase(Scattering(warm_start=_MOMENTS, **_SCATTERING), records) for records in (1, 2, 3)),
