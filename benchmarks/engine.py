@@ -67,6 +67,7 @@ from datalens_service.models.teachers.device_tuning import reduced_precision_pro
 from datalens_service.models.teachers.ensemble import TeacherEnsemble
 from datalens_service.models.teachers.networks import ARCHITECTURES
 from datalens_service.models.teachers.partitions import partition_teachers
+from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
@@ -250,7 +251,8 @@ def job(architecture: str, teachers: int, clock: Clock) -> dict[str, Any]:
     spec = TrainingSpec(method=method, epsilon=1.0, delta=1e-5)
     clock.forget_peak()
     began = clock.now()
-    result = run(spec, Dataset(SCHEMA, records, None, b"benchmark"), options=ExecutionOptions(clock.device))
+    dataset = Dataset(SCHEMA, records, None, b"benchmark")
+    result = run(spec, dataset, account=UnchargedAccount(), options=ExecutionOptions(clock.device))
     passed = clock.now() - began
     return {"votes": result.steps_made, "seconds": passed, "peak_memory_gib": clock.peak_memory_gib()}
 

@@ -21,6 +21,7 @@ from benchmarks.environment import dataset
 from benchmarks.rows import ROWS
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.models.generators.generator import Generator
+from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 
 _COLUMNS = 10
@@ -69,7 +70,8 @@ def main() -> None:
         return
     for name in options.rows:
         spec = ROWS[name].options(options.epsilon, _DELTA, 0).build_spec(data.schema)
-        write(run(spec, data).generator, options.out, options.dataset, name, options.epsilon)
+        generator = run(spec, data, account=UnchargedAccount()).generator
+        write(generator, options.out, options.dataset, name, options.epsilon)
 
 
 if __name__ == "__main__":

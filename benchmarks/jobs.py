@@ -23,6 +23,7 @@ from benchmarks.rows import ROWS, Row
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.evaluate import Subject, evaluate
 from datalens_service.methods import Moments
+from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
 
@@ -50,7 +51,7 @@ def timed(name: str, data: Dataset, epsilon: float) -> dict[str, Any]:
     """One job."""
     spec = JOBS[name].options(epsilon, DELTA, 0).build_spec(data.schema)
     training = Clock()
-    result = run(spec, data)
+    result = run(spec, data, account=UnchargedAccount())
     trained = training.read("training")
     evaluation = Clock()
     measured(spec, data, result)
@@ -71,7 +72,7 @@ def timed(name: str, data: Dataset, epsilon: float) -> dict[str, Any]:
 def measured(spec: TrainingSpec, data: Dataset, result: Result) -> None:
     """Every figure that the job of this spec measures, its floor B included."""
     moments = spec.model_copy(update={"method": Moments()})
-    floor = None if isinstance(spec.method, Moments) else run(moments, data).generator
+    floor = None if isinstance(spec.method, Moments) else run(moments, data, account=UnchargedAccount()).generator
     with tempfile.TemporaryDirectory() as folder:
         subject = Subject(
             generator=result.generator,

@@ -30,6 +30,7 @@ from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.metrics.baselines import class_average_accuracy
 from datalens_service.evaluation.metrics.downstream import accuracy
 from datalens_service.models.generators.generator import Generator
+from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 
 FLOOR, CEILING = "floor", "ceiling"
@@ -57,7 +58,7 @@ def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]
     for seed in range(options.seeds):
         wanted = chosen.options(options.epsilon, options.delta, seed, tuple(options.settings))
         began = time.process_time()
-        result = run(wanted.build_spec(data.schema), data)
+        result = run(wanted.build_spec(data.schema), data, account=UnchargedAccount())
         seconds.append(time.process_time() - began)
         if options.grids is not None and seed == 0:
             write(result.generator, options.grids, options.dataset, options.row, options.epsilon)

@@ -4,7 +4,9 @@
 
     schema, train, test = datalens.read_upload(Path("digits.npz"))
     dataset = datalens.Dataset(schema, train, test, partition_key=secrets.token_bytes(32))
-    result = datalens.run(datalens.TrainingSpec(method="moments", epsilon=1.0), dataset)
+    spec = datalens.TrainingSpec(method="moments", epsilon=1.0)
+    account = datalens.MemoryAccount(spec.limit_units(schema))
+    result = datalens.run(spec, dataset, account=account)
     images, labels = result.generator.sample(10_000)
 
 Names are loaded when they are first used: whoever needs only the `Client` loads no NumPy, and nothing here loads
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from datalens_service.models.classifiers.classifier import Classifier
     from datalens_service.models.generators.generator import Generator
     from datalens_service.presets import preset
+    from datalens_service.privacy.budget import MemoryAccount
     from datalens_service.run import Result, run
     from datalens_service.spec import TrainingSpec, vote_allowance
 
@@ -44,6 +47,7 @@ _HOMES: Final = {
     "Dataset": "data.dataset",
     "Generator": "models.generators.generator",
     "Guided": "methods",
+    "MemoryAccount": "privacy.budget",
     "Mixture": "methods",
     "Moments": "methods",
     "Result": "run",
@@ -67,6 +71,7 @@ __all__ = [
     "Dataset",
     "Generator",
     "Guided",
+    "MemoryAccount",
     "Mixture",
     "Moments",
     "Result",

@@ -15,7 +15,6 @@ from datalens_service.data.dataset import Dataset
 from datalens_service.errors import BudgetExceeded, InvalidInput
 from datalens_service.mechanisms import Account
 from datalens_service.methods import ExecutionOptions, Plan, TrainingRun
-from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.spec import PlanSummary, TrainingSpec, summarize
 
@@ -77,7 +76,7 @@ def run(
     spec: TrainingSpec,
     dataset: Dataset,
     *,
-    account: Account | None = None,
+    account: Account,
     observe: Observer | None = None,
     checkpoints: Checkpoints | None = None,
     previews: Previews | None = None,
@@ -91,7 +90,7 @@ def run(
     Args:
         spec: Method, budget, seed.
         dataset: Public schema, private records.
-        account: The books; by default in memory and limited to `spec.epsilon`.
+        account: Charged before each release. `UnchargedAccount` says that the result is never handed out.
         observe: Progress and cancellation.
         checkpoints: Where to keep private state between steps, or None.
         previews: Who sees the model as it is between steps, or None.
@@ -102,7 +101,6 @@ def run(
         BudgetExceeded: The account does not pay for the releases without which there is no result.
     """
     plan = spec.plan(dataset.schema)
-    account = account or MemoryAccount(spec.limit_units(dataset.schema))
     training = spec.method.create_run(plan, dataset, TrainingRandomness(spec.seed), options)
     steps_made = _train(training, account, observe or _silent, checkpoints, previews)
     cost = summarize(plan, spec.epsilon, spec.delta_at(dataset.schema))

@@ -1,4 +1,4 @@
-"""A budget filter that lives in memory: for notebooks and tests, and the model of the durable one."""
+"""Accounts without a database: a budget filter in memory, and one for results that are never handed out."""
 
 from __future__ import annotations
 
@@ -54,3 +54,21 @@ class MemoryAccount:
         if step in self._stored:
             raise StateConflict(f"Step {step} already has an aggregate.")
         self._stored[step] = noisy
+
+
+@final
+class UnchargedAccount:
+    """Account of a run whose result is never handed out: an experiment on public data, a baseline inside a job.
+
+    It has no limit and keeps nothing, so no guarantee covers what such a run computes from private records.
+    """
+
+    def replay(self, step: int) -> NDArray[np.int64] | None:
+        """None: no noisy sum is kept."""
+        return None
+
+    def charge(self, step: int, label: str, units: int) -> None:
+        """Book nothing."""
+
+    def store(self, step: int, noisy: NDArray[np.int64]) -> None:
+        """Keep nothing."""

@@ -17,6 +17,7 @@ from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms import VoteMechanism
 from datalens_service.privacy import randomness
 from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 from workers.job.holdout import _answers
 
@@ -55,7 +56,7 @@ def answers_of_others_stay_as_they_are(rng: np.random.Generator) -> None:
     """R26: the same for accuracy on a data set that was set aside, which is measured after a job's method."""
     case = CASES[1]
     holdout = case.dataset(rng)
-    generator = run(case.spec, case.dataset(rng)).generator
+    generator = run(case.spec, case.dataset(rng), account=UnchargedAccount()).generator
     settings, network = EvaluationSettings(synthetic_images=10), _HairTrigger()
     with mock.patch.object(downstream, "trained", return_value=network):
         before = _answers(generator, holdout, settings, "cpu")

@@ -27,6 +27,7 @@ from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
 from datalens_service.evaluation.measures import METRICS
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
+from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import Observer, Result, run
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
@@ -147,6 +148,7 @@ def _floor_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None:
     if isinstance(spec.method, Moments):
         return None
     try:
-        return run(spec.model_copy(update={"method": Moments()}), dataset).generator
+        moments = spec.model_copy(update={"method": Moments()})
+        return run(moments, dataset, account=UnchargedAccount()).generator
     except InvalidSpec:
         return None
