@@ -14,11 +14,12 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.http.strictness import DIGITS
-from api.security.browser_sessions import session_of
+from api.security.browser_sessions import resume_session
 from api.security.permissions import check_allowed
 from api.security.rate_limits import RequestLimits
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.dispatch import Dispatcher
+from datalens_service.services.predictions import Predictions
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.settings import Settings
@@ -41,6 +42,7 @@ class Services:
         artifacts: Files of jobs.
         dispatcher: Tells workers that there is a job.
         synthetic: Synthetic images in the format and number asked for.
+        predictions: Of released classifiers.
         limits: Of the requests of each key.
         stopping: Set when the service is about to end; streams end then.
         validator: Reads finished uploads.
@@ -52,19 +54,20 @@ class Services:
     artifacts: ArtifactStore
     dispatcher: Dispatcher
     synthetic: SyntheticFiles
+    predictions: Predictions
     limits: RequestLimits
     stopping: threading.Event
     validator: Validator
     signing_key: PublicKey
 
 
-async def services(request: Request) -> Services:
+async def get_services(request: Request) -> Services:
     """The services of the running application; async, since it waits for nothing and needs no thread."""
-    opened: Services = request.app.state.services
-    return opened
+    services: Services = request.app.state.services
+    return services
 
 
-ServicesDep = Annotated[Services, Depends(services)]
+ServicesDep = Annotated[Services, Depends(get_services)]
 
 _bearer = HTTPBearer(
     auto_error=False,
@@ -76,7 +79,7 @@ _bearer = HTTPBearer(
 
 async def caller(
     request: Request,
-    opened: ServicesDep,
+    services: ServicesDep,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> AsyncGenerator[ApiKey]:
     """The key the request carries, or the one that its browser signed in with: here is the one door.
@@ -89,16 +92,16 @@ async def caller(
     """
     plain = credentials.credentials if credentials else None
     with ExitStack() as in_flight:
-        yield await run_in_threadpool(_admit, request, opened, plain, in_flight)
+        yield await run_in_threadpool(_admit, request, services, plain, in_flight)
 
 
-def _admit(request: Request, opened: Services, plain: str | None, in_flight: ExitStack) -> ApiKey:
+def _admit(request: Request, services: Services, plain: str | None, in_flight: ExitStack) -> ApiKey:
     """The caller, if the request may go on; it counts as in flight until `in_flight` is closed."""
-    key = session_of(request, opened.database).key if plain is None else None
-    with opened.database.connection() as connection:
+    key = resume_session(request, services.database).key if plain is None else None
+    with services.database.connection() as connection:
         key = key or keys.verify(connection, plain or "")
         request.state.caller = key
-        request.state.rate_limit = in_flight.enter_context(opened.limits.acquire(key))
+        request.state.rate_limit = in_flight.enter_context(services.limits.acquire(key))
         check_allowed(key, getattr(request.scope.get("route"), "operation_id", None))
         # Ids that are malformed are refused by the operation itself; a database need not see them.
         usable = {name: value for name, value in request.path_params.items() if re.fullmatch(IDENTIFIER, value)}
@@ -108,5 +111,5 @@ def _admit(request: Request, opened: Services, plain: str | None, in_flight: Exi
 
 Caller = Annotated[ApiKey, Depends(caller)]
 ObjectId = Annotated[str, Path(max_length=64, pattern=IDENTIFIER)]
-Limit = Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS]
-After = Annotated[str | None, Query(max_length=512, description="`next_cursor` of the portion before.")]
+Limit = Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Page size."), DIGITS]
+After = Annotated[str | None, Query(max_length=512, description="Cursor returned by the previous page.")]

@@ -19,6 +19,7 @@ from api.openapi import document, examples, service_examples
 from api.problems import handlers
 from api.routes import (
     artifacts,
+    classifiers,
     datasets,
     downloads,
     events,
@@ -47,10 +48,11 @@ from api.uploads.tus import TusHeaders
 from datalens_service import logs
 from datalens_service.services import ingestion
 from datalens_service.services.dispatch import dispatcher_for
+from datalens_service.services.predictions import Predictions
 from datalens_service.services.startup import start
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
-from datalens_service.services.webhook_sender import HookSender
+from datalens_service.services.webhook_sender import WebhookSender
 from datalens_service.settings import Settings
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.signing_key import signing_key
@@ -65,6 +67,7 @@ _ROUTES = (
     downloads,
     artifacts,
     generators,
+    classifiers,
     keys,
     webhooks,
     journals,
@@ -128,18 +131,18 @@ class _Application(FastAPI):
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    opened = await anyio.to_thread.run_sync(_open, app.state.settings, app.state.stopping)
-    app.state.services = opened
-    sender = HookSender(opened.database, opened.settings, opened.stopping)
+    services = await anyio.to_thread.run_sync(_open, app.state.settings, app.state.stopping)
+    app.state.services = services
+    sender = WebhookSender(services.database, services.settings, services.stopping)
     sender.start()
     try:
         yield
     finally:
-        opened.stopping.set()
-        await anyio.to_thread.run_sync(opened.validator.stop)
+        services.stopping.set()
+        await anyio.to_thread.run_sync(services.validator.stop)
         await anyio.to_thread.run_sync(sender.join)
-        await anyio.to_thread.run_sync(opened.dispatcher.stop)
-        opened.database.dispose()
+        await anyio.to_thread.run_sync(services.dispatcher.stop)
+        services.database.dispose()
 
 
 def _open(settings: Settings, stopping: threading.Event) -> Services:
@@ -149,12 +152,15 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
     key = signing_key(database)
     receiver.remove_leftovers(settings.data_dir)
     ingestion.remove_leftovers(database, artifacts, settings.data_dir)
+    predictions = Predictions(settings)
+    predictions.remove_leftovers()
     return Services(
         settings=settings,
         database=database,
         artifacts=artifacts,
         dispatcher=dispatcher_for(settings),
         synthetic=SyntheticFiles(artifacts, key, settings.data_dir),
+        predictions=predictions,
         signing_key=key.public,
         limits=RequestLimits(settings),
         stopping=stopping,

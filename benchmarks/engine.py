@@ -251,8 +251,12 @@ def job(architecture: str, teachers: int, clock: Clock) -> dict[str, Any]:
     spec = TrainingSpec(method=method, epsilon=1.0, delta=1e-5)
     clock.forget_peak()
     began = clock.now()
-    dataset = Dataset(SCHEMA, records, None, b"benchmark")
-    result = run(spec, dataset, account=UnchargedAccount(), options=ExecutionOptions(clock.device))
+    result = run(
+        spec,
+        Dataset(SCHEMA, records, None, b"benchmark"),
+        account=UnchargedAccount(),
+        options=ExecutionOptions(clock.device),
+    )
     passed = clock.now() - began
     return {"votes": result.steps_made, "seconds": passed, "peak_memory_gib": clock.peak_memory_gib()}
 

@@ -70,8 +70,9 @@ def main() -> None:
         return
     for name in options.rows:
         spec = ROWS[name].options(options.epsilon, _DELTA, 0).build_spec(data.schema)
-        generator = run(spec, data, account=UnchargedAccount()).generator
-        write(generator, options.out, options.dataset, name, options.epsilon)
+        write(
+            run(spec, data, account=UnchargedAccount()).generator, options.out, options.dataset, name, options.epsilon
+        )
 
 
 if __name__ == "__main__":

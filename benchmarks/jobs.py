@@ -70,7 +70,7 @@ def timed(name: str, data: Dataset, epsilon: float) -> dict[str, Any]:
 
 
 def measured(spec: TrainingSpec, data: Dataset, result: Result) -> None:
-    """Every figure that the job of this spec measures, its floor B included."""
+    """Every figure that the job of this spec measures, its baseline of moments included."""
     moments = spec.model_copy(update={"method": Moments()})
     floor = None if isinstance(spec.method, Moments) else run(moments, data, account=UnchargedAccount()).generator
     with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +81,7 @@ def measured(spec: TrainingSpec, data: Dataset, result: Result) -> None:
             delta=result.cost.delta,
             device="cpu",
             folder=Path(folder),
-            floor_generator=floor,
+            moments_generator=floor,
         )
         evaluate(subject, spec.evaluation, lambda _phase, _done, _steps: None)
 

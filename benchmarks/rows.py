@@ -39,6 +39,7 @@ _FEWER_STEPS: Final = {0.2: ("steps=30",)}
 ROWS: Final = {
     "moments": Row("floor B: `moments`", method="moments"),
     "mixture": Row("`mixture`", method="mixture"),
+    "shapes": Row("`shapes`, `content` as the set has it", method="shapes"),
     "auto": Row("preset `auto`", preset="auto"),
     "warm": Row("DataLens after a warm start, preset `balanced`", preset="balanced", start="that warm start alone"),
     "scratch": Row("DataLens from scratch, ours", method="datalens", settings=_SCRATCH, at=_FEWER_STEPS),

@@ -27,6 +27,7 @@ BUDGETS: Final = (0.2, 1.0, 10.0)
 COLUMNS: Final = ["data set", "method", "ε", "accuracy", "seeds", "images × epochs", "seconds", "commit"]
 ORDER: Final = (
     "auto",
+    "shapes",
     "mixture",
     "moments",
     "warm",

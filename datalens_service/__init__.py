@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from datalens_service.data.dataset import Dataset, Schema, Split
     from datalens_service.data.digits import digits
     from datalens_service.errors import DatalensError
-    from datalens_service.methods import DataLens, Guided, Mixture, Moments
+    from datalens_service.methods import DataLens, Guided, Mixture, Moments, Shapes
     from datalens_service.models.classifiers.classifier import Classifier
     from datalens_service.models.generators.generator import Generator
     from datalens_service.presets import preset
-    from datalens_service.privacy.budget import MemoryAccount
+    from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
     from datalens_service.run import Result, run
     from datalens_service.spec import TrainingSpec, vote_allowance
 
@@ -52,8 +52,10 @@ _HOMES: Final = {
     "Moments": "methods",
     "Result": "run",
     "Schema": "data.dataset",
+    "Shapes": "methods",
     "Split": "data.dataset",
     "TrainingSpec": "spec",
+    "UnchargedAccount": "privacy.budget",
     "digits": "data.digits",
     "preset": "presets",
     "read_upload": "data",
@@ -76,8 +78,10 @@ __all__ = [
     "Moments",
     "Result",
     "Schema",
+    "Shapes",
     "Split",
     "TrainingSpec",
+    "UnchargedAccount",
     "digits",
     "preset",
     "read_upload",

@@ -3,6 +3,7 @@
     auto       guided where there is evidence enough to train a classifier, else fast; minutes on two cores
     fast       moments, or a mixture where the budget pays for one; seconds on one core
     balanced   DataLens with small dense teachers, started from moments and refined by votes
+    classifier a classifier instead of images: a linear layer on wavelet features where they fit, else a network
     paper      DataLens with the settings of its authors (docs/published-algorithm.md)
 
 A preset is nothing but parameters: what it returns can be written out, and is, in the spec of the job.
@@ -17,8 +18,10 @@ from typing import Final, NamedTuple
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import TopAggParameters
-from datalens_service.methods import AnyMethod, DataLens, Guided, Mixture, Moments
+from datalens_service.methods import AnyMethod, DataLens, DpSgd, Guided, Mixture, Moments, Scattering
 from datalens_service.methods.datalens.teachers import ConvTeacher
+from datalens_service.methods.scattering import MOST_FEATURES
+from datalens_service.models.classifiers.sizes import num_features
 from datalens_service.privacy.accounting import default_delta, mu_for_epsilon
 
 RECORDS_PER_TEACHER: Final = 15
@@ -156,9 +159,14 @@ def _paper(schema: Schema, epsilon: float) -> DataLens:
     )
 
 
+def _classifier(schema: Schema, _epsilon: float) -> Scattering | DpSgd:
+    return Scattering() if num_features(schema) <= MOST_FEATURES else DpSgd()
+
+
 PRESETS: Final[dict[str, Callable[[Schema, float], AnyMethod]]] = {
     "auto": _auto,
     "fast": _fast,
     "balanced": _balanced,
     "paper": _paper,
+    "classifier": _classifier,
 }

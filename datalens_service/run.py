@@ -77,6 +77,7 @@ def run(
     dataset: Dataset,
     *,
     account: Account,
+    plan: Plan | None = None,
     observe: Observer | None = None,
     checkpoints: Checkpoints | None = None,
     previews: Previews | None = None,
@@ -90,7 +91,9 @@ def run(
     Args:
         spec: Method, budget, seed.
         dataset: Public schema, private records.
-        account: Charged before each release. `UnchargedAccount` says that the result is never handed out.
+        account: The books: durable for what is handed out, a `MemoryAccount` outside of a service, an
+            `UnchargedAccount` for what never leaves the process.
+        plan: What was reserved; None plans by `spec`.
         observe: Progress and cancellation.
         checkpoints: Where to keep private state between steps, or None.
         previews: Who sees the model as it is between steps, or None.
@@ -100,7 +103,7 @@ def run(
         InvalidSpec: Spec and data set do not fit together; nothing was charged.
         BudgetExceeded: The account does not pay for the releases without which there is no result.
     """
-    plan = spec.plan(dataset.schema)
+    plan = plan or spec.plan(dataset.schema)
     training = spec.method.create_run(plan, dataset, TrainingRandomness(spec.seed), options)
     steps_made = _train(training, account, observe or _silent, checkpoints, previews)
     cost = summarize(plan, spec.epsilon, spec.delta_at(dataset.schema))

@@ -94,7 +94,7 @@ class Settings(BaseSettings):
         default=128, ge=1, description="Requests of a key that one API process serves at once, if it has no own limit."
     )
     webhooks_to_private_addresses: bool = Field(
-        default=False, description="Whether webhooks may point into the house: loopback, private and link-local."
+        default=False, description="Whether webhooks may go to private addresses: loopback, private and link-local."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe message that is logged."

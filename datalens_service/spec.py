@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan
@@ -27,6 +27,20 @@ from datalens_service.privacy.accounting import (
     round_up,
 )
 from datalens_service.strict import Integer, Number
+
+_SYNTHETIC_IMAGES: Final = 10_000
+_DEFAULTS: Final = EvaluationSettings()
+_OF_IMAGES: Final = (
+    "synthetic_images",
+    "epochs",
+    "batch_size",
+    "seeds",
+    "stronger_classifier",
+    "fidelity",
+    "fidelity_images",
+    "reference",
+)
+"""Members of the evaluation that are about synthetic images, or about what is trained on them."""
 
 
 class Device(StrEnum):
@@ -49,13 +63,28 @@ class TrainingSpec(BaseModel):
     )
     seed: Integer = Field(default=0, ge=0, lt=2**63, description="Of training randomness; noise never has a seed.")
     synthetic_images: Integer = Field(
-        default=10_000, ge=1, le=1_000_000, description="Images drawn and packed when the job ends; more are free."
+        default=_SYNTHETIC_IMAGES,
+        ge=1,
+        le=1_000_000,
+        description="Images drawn and packed when the job ends; more are free.",
     )
     evaluation: EvaluationSettings = EvaluationSettings()
     device: Device = Field(
         default=Device.AUTO,
         description="- `auto`: wherever the service runs jobs\n- `cpu`: never on a GPU\n- `gpu`: only on one",
     )
+
+    @model_validator(mode="after")
+    def _about_images_only_where_some_are_made(self) -> Self:
+        """What is said of synthetic images is refused where the method makes none."""
+        if self.method.result == "generator":
+            return self
+        if self.synthetic_images != _SYNTHETIC_IMAGES:
+            raise ValueError(f"synthetic_images does not apply: {self.method.name} makes a {self.method.result}.")
+        said = [name for name in _OF_IMAGES if getattr(self.evaluation, name) != getattr(_DEFAULTS, name)]
+        if said:
+            raise ValueError(f"evaluation.{said[0]} does not apply: {self.method.name} makes a {self.method.result}.")
+        return self
 
     def delta_at(self, schema: Schema) -> float:
         """δ as named, or the default for this many units.

@@ -21,7 +21,6 @@ def main(folder: Path) -> None:
     dataset = datalens.Dataset(schema, train, test, partition_key=secrets.token_bytes(32))
 
     spec = datalens.TrainingSpec(method=datalens.preset("fast", schema, epsilon=2.0), epsilon=2.0)
-    # The account lives in this process: it does not know what earlier runs on the same records have spent.
     account = datalens.MemoryAccount(spec.limit_units(schema))
     result = datalens.run(spec, dataset, account=account)
     print(f"spent epsilon {result.cost.epsilon_at_plan} at delta {result.cost.delta:g}")

@@ -15,7 +15,7 @@ from typing import NoReturn
 import pytest
 import sqlalchemy
 
-from datalens_service.store.charge_log import LedgerLog
+from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from deployments.postgresql import TEMPLATE, Cluster, postgresql_binaries, roomy_memory
 from disks import SmallDisk, small_disk
@@ -122,6 +122,6 @@ def reopen(database: Database) -> Generator[Callable[[], Database]]:
 
 
 def _opened(url: str, folder: Path) -> Iterator[Database]:
-    database = Database(url, LedgerLog(folder / "ledger.log"))
+    database = Database(url, ChargeLog(folder / "ledger.log"))
     yield database
     database.dispose()

@@ -64,13 +64,13 @@ def rows(entries: Sequence[Entry], delta: float) -> list[Row]:
         delta: Of the account.
     """
     limit = sum(entry.units for entry in entries if entry.kind in _LIMITING)
-    found, spent = [], 0
+    table, spent = [], 0
     for _, group in groupby(entries, key=lambda entry: (entry.kind, entry.job_id, entry.label)):
         same = list(group)
         units = sum(entry.units for entry in same)
         spent += units if same[0].kind in _SPENDING else 0
-        found.append(_row(same, units, limit, round_up(epsilon_of_units(spent, delta))))
-    return found[::-1]
+        table.append(_row(same, units, limit, round_up(epsilon_of_units(spent, delta))))
+    return table[::-1]
 
 
 def _row(same: Sequence[Entry], units: int, limit: int, epsilon_after: float) -> Row:

@@ -108,7 +108,7 @@ class PlanForm(BaseModel):
         Raises:
             InvalidSpec: Its parameters are not JSON, or not those of a method.
         """
-        wanted = {
+        request = {
             "method": self._method(schema),
             "epsilon": self.epsilon,
             "seed": self.seed,
@@ -116,9 +116,9 @@ class PlanForm(BaseModel):
             "evaluation": {"enabled": self.evaluate},
         }
         try:
-            return TrainingRequest(dataset_id=dataset_id, spec=TrainingSpec.model_validate(wanted))
+            return TrainingRequest(dataset_id=dataset_id, spec=TrainingSpec.model_validate(request))
         except ValidationError as error:
-            raise InvalidSpec(_sentence(error, wanted)) from None
+            raise InvalidSpec(_sentence(error, request)) from None
 
     def _method(self, schema: Schema) -> Any:
         if not self.method.strip():
@@ -131,7 +131,7 @@ class PlanForm(BaseModel):
             raise InvalidSpec("The parameters are not valid JSON; empty the field to use the preset's.") from None
 
 
-def _sentence(error: ValidationError, wanted: dict[str, Any]) -> str:
+def _sentence(error: ValidationError, request: dict[str, Any]) -> str:
     located = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
-    first = problem_errors(located, wanted)[0]
+    first = problem_errors(located, request)[0]
     return f"{first['pointer'].removeprefix('#/').replace('/', ', ')}: {first['detail']}"

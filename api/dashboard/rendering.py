@@ -17,10 +17,10 @@ from starlette.exceptions import HTTPException
 from api.dashboard.formatting import FILTERS
 from api.dashboard.markup import marked
 from api.http.strictness import StrictRoute
-from api.problems.problem_types import BY_STATUS, CATALOGUE, INTERNAL, ProblemType
-from api.security.browser_sessions import session_of
+from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
+from api.security.browser_sessions import resume_session
 from datalens_service.errors import DatalensError, Forbidden, Unauthorized
-from datalens_service.store.access.browser_sessions import Session
+from datalens_service.store.access.browser_sessions import BrowserSession
 
 SIGN_IN: Final = "/sign-in"
 HOME: Final = "/"
@@ -54,7 +54,7 @@ _templates: Final = _environment()
 
 
 def page(
-    request: Request, template: str, session: Session | None = None, *, status: int = 200, **facts: Any
+    request: Request, template: str, session: BrowserSession | None = None, *, status: int = 200, **facts: Any
 ) -> HTMLResponse:
     """A page or a part of one.
 
@@ -93,9 +93,9 @@ class PageRoute(StrictRoute):
                 # Keys that see no data set begin with what was released.
                 if request.url.path == HOME:
                     return RedirectResponse(RELEASES, 303)
-                return _error_page(request, CATALOGUE[error.slug], error.detail)
+                return _error_page(request, PROBLEM_TYPES[error.slug], error.detail)
             except DatalensError as error:
-                return _error_page(request, CATALOGUE.get(error.slug, INTERNAL), error.detail)
+                return _error_page(request, PROBLEM_TYPES.get(error.slug, INTERNAL), error.detail)
             except RequestValidationError:
                 return _error_page(request, BY_STATUS[404], "There is nothing at this address.")
             except HTTPException as error:
@@ -113,6 +113,6 @@ def _place(request: Request) -> str:
 def _error_page(request: Request, problem: ProblemType, detail: str) -> HTMLResponse:
     # With the way around for visitors who have one.
     with suppress(DatalensError):
-        session = session_of(request, request.app.state.services.database)
+        session = resume_session(request, request.app.state.services.database)
         return page(request, "error", session, status=problem.status or 500, problem=problem, detail=detail)
     return page(request, "error", status=problem.status or 500, problem=problem, detail=detail)

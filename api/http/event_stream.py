@@ -23,7 +23,7 @@ HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 RETRY_MILLISECONDS: Final = 3000
 _POLL_SECONDS: Final = 0.5
 _KEEP_ALIVE_SECONDS: Final = 15.0
-_PORTION: Final = 100
+_PAGE_SIZE: Final = 100
 
 
 async def stream(
@@ -53,7 +53,7 @@ async def stream(
 
 
 def _next(database: Database, job_id: str, last: int) -> tuple[Event, ...]:
-    return events.list_events(database, job_id, after=last, limit=_PORTION)
+    return events.list_events(database, job_id, after=last, limit=_PAGE_SIZE)
 
 
 def _lines(event: Event, delta: float) -> str:

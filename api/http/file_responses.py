@@ -41,23 +41,23 @@ def file_response(
     if _matches(request.headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers=headers)
     try:
-        found = path.stat()
+        stat_result = path.stat()
     except FileNotFoundError:
         raise NotFound("The file was removed.") from None
     digest = base64.b64encode(bytes.fromhex(sha256)).decode()
     return FileResponse(
         path,
-        headers={**headers, "Repr-Digest": f"sha-256=:{digest}:", "Last-Modified": _minute(found.st_mtime)},
+        headers={**headers, "Repr-Digest": f"sha-256=:{digest}:", "Last-Modified": _minute(stat_result.st_mtime)},
         media_type=media_type,
         filename=name,
-        stat_result=found,
+        stat_result=stat_result,
         content_disposition_type="inline" if inline else "attachment",
     )
 
 
 def _matches(if_none_match: str, etag: str) -> bool:
-    wanted = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
-    return "*" in wanted or etag in wanted
+    etags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+    return "*" in etags or etag in etags
 
 
 def _minute(moment: float) -> str:

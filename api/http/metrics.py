@@ -16,49 +16,49 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from datalens_service.services.overview import Overview
-from datalens_service.store.ledger.account_summary import Statement
+from datalens_service.store.ledger.account_summary import AccountSummary
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def exposition(found: Overview) -> bytes:
+def exposition(overview: Overview) -> bytes:
     """The text format that Prometheus reads."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(_Collector(found))
+    registry.register(_Collector(overview))
     return generate_latest(registry)
 
 
 class _Collector(Collector):
-    def __init__(self, found: Overview) -> None:
-        self._found = found
+    def __init__(self, overview: Overview) -> None:
+        self._overview = overview
 
     def collect(self) -> Iterator[Metric]:
         yield InfoMetricFamily("datalens", "Version of the service.", {"version": version("datalens-service")})
-        yield from _jobs(self._found)
-        yield from _ledger(self._found)
-        yield from _budgets(self._found.accounts)
+        yield from _jobs(self._overview)
+        yield from _ledger(self._overview)
+        yield from _budgets(self._overview.accounts)
 
 
-def _jobs(found: Overview) -> Iterator[Metric]:
+def _jobs(overview: Overview) -> Iterator[Metric]:
     jobs = GaugeMetricFamily("datalens_jobs", "Jobs by state.", labels=["state"])
-    for state, count in found.jobs.items():
+    for state, count in overview.jobs.items():
         jobs.add_metric([state], count)
     waiting = GaugeMetricFamily("datalens_queue_jobs", "Jobs that wait for a worker.", labels=["queue"])
     age = GaugeMetricFamily("datalens_queue_oldest_seconds", "Age of the job that waits longest.", labels=["queue"])
-    for queue in found.waiting:
+    for queue in overview.waiting:
         waiting.add_metric([queue.queue], queue.jobs)
         age.add_metric([queue.queue], queue.oldest_seconds)
     steps = "Releases charged in the last whole minute."
-    yield from (jobs, waiting, age, GaugeMetricFamily("datalens_steps_per_second", steps, found.steps_per_second))
+    yield from (jobs, waiting, age, GaugeMetricFamily("datalens_steps_per_second", steps, overview.steps_per_second))
 
 
-def _ledger(found: Overview) -> Iterator[Metric]:
-    yield CounterMetricFamily("datalens_ledger_entries", "Lines of all journals.", found.entries)
-    yield GaugeMetricFamily("datalens_accounts_frozen", "Accounts that release nothing.", found.frozen_accounts)
+def _ledger(overview: Overview) -> Iterator[Metric]:
+    yield CounterMetricFamily("datalens_ledger_entries", "Lines of all journals.", overview.entries)
+    yield GaugeMetricFamily("datalens_accounts_frozen", "Accounts that release nothing.", overview.frozen_accounts)
 
 
-def _budgets(accounts: dict[str, Statement]) -> Iterator[Metric]:
+def _budgets(accounts: dict[str, AccountSummary]) -> Iterator[Metric]:
     named = {
         "limit": "Lifetime budget of a data set.",
         "reserved": "Reserved by jobs that have not ended.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Final
 from uuid import uuid4
@@ -16,6 +17,7 @@ from api.problems.handlers import ProblemResponse, from_status, internal_error
 from datalens_service.logs import outline
 
 UPLOAD_PATHS: Final = frozenset({"/v1/datasets", "/v1/generators"})
+_PREDICTIONS: Final = re.compile(r"/v1/classifiers/[^/]+/predictions")
 PIECES_PATH: Final = "/v1/uploads/"
 _JSON_BYTES: Final = 2**20
 # In the log only: nobody was left to answer.
@@ -113,7 +115,8 @@ class BodyLimit:
 def _is_upload(path: str, headers: Headers) -> bool:
     """Whether the body is a file, whole or in part, and not JSON."""
     is_json = headers.get("content-type", "").startswith("application/json")
-    return path.startswith(PIECES_PATH) or (path in UPLOAD_PATHS and not is_json)
+    is_file = path in UPLOAD_PATHS or _PREDICTIONS.fullmatch(path) is not None
+    return path.startswith(PIECES_PATH) or (is_file and not is_json)
 
 
 def _limited(receive: Receive, declared: str, limit: int) -> Receive:

@@ -12,7 +12,8 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from api.problems.handlers import MEDIA_TYPE, Problem, document
-from api.problems.problem_types import CATALOGUE, ProblemType
+from api.problems.problem_types import PROBLEM_TYPES, ProblemType
+from api.schemas.classifiers import PredictionRequest
 from api.schemas.datasets import DatasetRequest
 from api.security.permissions import rule_of
 from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
@@ -33,9 +34,10 @@ TAGS: Final = (
     {"name": "plans", "description": "What a training request would cost."},
     {"name": "jobs", "description": "Training jobs."},
     {"name": "downloads", "description": "What a job has made."},
-    {"name": "generators", "description": "Draw more, take along, bring in."},
+    {"name": "generators", "description": "Sample more images; export and import generators."},
+    {"name": "classifiers", "description": "Predict, free of further cost."},
     {"name": "access", "description": "Keys, usage, and who did what."},
-    {"name": "webhooks", "description": "Being told when a job changes."},
+    {"name": "webhooks", "description": "Notifications about job state changes."},
     {"name": "health", "description": "For load balancers and operators; need no key."},
     {"name": "problems", "description": "What the errors mean; needs no key."},
 )
@@ -54,6 +56,9 @@ JOB_LINKS: Final[Json] = {
         "getJobSynthetic",
         "getJobDataset",
         "getJobGenerator",
+        "getJobClassifier",
+        "getJobClassifierOnnx",
+        "getJobClassifierArchive",
     )
 }
 DATASET_LINKS: Final[Json] = {
@@ -141,7 +146,7 @@ def problems(*slugs: str) -> Responses:
     """The errors an operation may answer with, by status, each type with an example."""
     by_status: defaultdict[int, list[ProblemType]] = defaultdict(list)
     for slug in slugs:
-        problem = CATALOGUE[slug]
+        problem = PROBLEM_TYPES[slug]
         by_status[problem.status or 500].append(problem)
     return {status: _problem_answer(types) for status, types in by_status.items()}
 
@@ -170,7 +175,7 @@ def describe(app: FastAPI, answers: Json) -> Json:
         app: With all its routes.
         answers: A JSON body by operation id.
     """
-    found = get_openapi(
+    described = get_openapi(
         title=TITLE,
         version=version("datalens-service"),
         description=DESCRIPTION,
@@ -179,16 +184,17 @@ def describe(app: FastAPI, answers: Json) -> Json:
         servers=[{"url": "/", "description": "This service."}],
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
-    found["components"]["schemas"].update(_problem_schemas())
-    found["components"]["schemas"]["DatasetRequest"] = DatasetRequest.model_json_schema()
-    _add_access(found)
-    _add_answers(found, answers)
-    return found
+    described["components"]["schemas"].update(_problem_schemas())
+    described["components"]["schemas"]["DatasetRequest"] = DatasetRequest.model_json_schema()
+    described["components"]["schemas"]["PredictionRequest"] = PredictionRequest.model_json_schema()
+    _add_access(described)
+    _add_answers(described, answers)
+    return described
 
 
-def _add_answers(found: Json, answers: Json) -> None:
+def _add_answers(described: Json, answers: Json) -> None:
     """Put the examples in here, because FastAPI drops every member of an example that is null."""
-    operations = [operation for methods in found["paths"].values() for operation in methods.values()]
+    operations = [operation for methods in described["paths"].values() for operation in methods.values()]
     for operation in operations:
         for status, answer in operation["responses"].items():
             media = answer.get("content", {}).get("application/json")
@@ -196,10 +202,10 @@ def _add_answers(found: Json, answers: Json) -> None:
                 media["example"] = answers[operation["operationId"]]
 
 
-def _add_access(found: Json) -> None:
+def _add_access(described: Json) -> None:
     """Every operation that takes a key says which scope it needs, and may refuse for want of it or for haste."""
     refusals = problems("forbidden", "rate-limited")
-    for methods in found["paths"].values():
+    for methods in described["paths"].values():
         for operation in methods.values():
             if not operation.get("security"):
                 continue

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from api.openapi.example_proof import example_bundle
-from api.problems.problem_types import CATALOGUE
+from api.problems.problem_types import PROBLEM_TYPES
 from api.schemas.common import BudgetRead, DatasetRead, PlanRead, PrivacyRead
 from api.schemas.datasets import DeletionReceipt, UploadRead, ValidationRead
 from api.schemas.events import EventPage, EventRead
@@ -22,15 +22,16 @@ from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec, summarize
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.upload_sessions import PartialUpload
+from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.jobs.events import Event, EventType
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
-from datalens_service.store.ledger.account_summary import Statement
+from datalens_service.store.ledger.account_summary import AccountSummary
 from datalens_service.store.tables import DEFAULT_TENANT
 
 _DATASET_ID: Final = "ds_5b0c2a1e7f3d4c6b8a9e0f1d2c3b4a59"
 _JOB_ID: Final = "job_0f8e2d4c6b1a49d3a7c5e9f10b2d3c4e"
 _ACCOUNT_ID: Final = "acc_8d1f3b5a7c9e4f2d6b0a1c3e5f7a9b2d"
-_NOT_FOUND: Final = CATALOGUE["not-found"]
+_NOT_FOUND: Final = PROBLEM_TYPES["not-found"]
 _AT: Final = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 _SCHEMA: Final = Schema(
     channels=1, height=28, width=28, class_names=tuple(str(digit) for digit in range(10)), num_units=60_000
@@ -44,8 +45,8 @@ _COST: Final = summarize(_SPEC.plan(_SCHEMA), _SPEC.epsilon, _DELTA)
 _LIMIT: Final = limit_units(_EPSILON, _DELTA)
 
 
-def _statement(reserved: int, charged: int) -> Statement:
-    return Statement(
+def _statement(reserved: int, charged: int) -> AccountSummary:
+    return AccountSummary(
         account_id=_ACCOUNT_ID,
         epsilon=_EPSILON,
         delta=_DELTA,
@@ -95,19 +96,21 @@ _NOTICE: Final = Notice(
 ).model_dump(mode="json")
 
 _DATASET: Final = DatasetRead.of(
-    StoredDataset(
-        id=_DATASET_ID,
-        tenant_id=DEFAULT_TENANT,
-        account_id=_ACCOUNT_ID,
-        name="MNIST",
-        state=DatasetState.READY,
-        schema=_SCHEMA,
-        format="npz",
-        has_test=True,
-        records_path="",
-        partition_key=None,
-        created_at=_AT,
-        deleted_at=None,
+    DatasetView.from_dataset(
+        StoredDataset(
+            id=_DATASET_ID,
+            tenant_id=DEFAULT_TENANT,
+            account_id=_ACCOUNT_ID,
+            name="MNIST",
+            state=DatasetState.READY,
+            schema=_SCHEMA,
+            format="npz",
+            has_test=True,
+            records_path="",
+            partition_key=None,
+            created_at=_AT,
+            deleted_at=None,
+        ),
     ),
     _statement(0, 0),
 ).model_dump(mode="json", by_alias=True)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from api.schemas.access import AuditPage, AuditRead, KeyCreated, KeyList, KeyRead, UsageRead
+from api.schemas.classifiers import ClassifierRead, Prediction, PredictionList
 from api.schemas.privacy import EntryPage
 from api.schemas.releases import AddressRead, ArtifactList, ArtifactRead, GeneratorRead
 from api.schemas.webhooks import DeliveryRead, HookList, HookRead
@@ -15,7 +16,7 @@ from datalens_service.store.access.access_log import AuditEntry
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.roles import SCOPES, Role
 from datalens_service.store.access.webhooks import Delivery, Webhook
-from datalens_service.store.jobs.generators import StoredGenerator
+from datalens_service.store.jobs.released_models import CLASSIFIER, StoredModel
 from datalens_service.store.tables import DEFAULT_TENANT
 
 Json = dict[str, Any]
@@ -53,6 +54,9 @@ HOOKS: Final[Json] = {
 }
 HOOK_CHANGES: Final[Json] = {"off": {"summary": "Not for now", "value": {"enabled": False}}}
 GENERATOR_FORM: Final[Json] = {"file": "@generator.safetensors", "name": "from elsewhere"}
+
+PREDICTION_FORM: Final[Json] = {"file": "@images.zip"}
+PREDICTION_REQUEST: Final[Json] = {"images": [[[0, 0, 255, 0]] * 4]}
 
 _KEY: Final = ApiKey(
     id="key_4c1d7e0a9b3f4a6c8d2e5f7a1b0c3d4e",
@@ -108,8 +112,15 @@ _DRAFT: Final = AuditEntry(
 )
 _AUDIT: Final = replace(_DRAFT, hash=_DRAFT.computed_hash())
 _GENERATOR: Final = GeneratorRead.of(
-    StoredGenerator("gen_0f8e2d4c6b1a49d3a7c5e9f10b2d3c4e", DEFAULT_TENANT, _JOB_ID, _JOB_ID, None, None, _AT), None
+    StoredModel("gen_0f8e2d4c6b1a49d3a7c5e9f10b2d3c4e", DEFAULT_TENANT, _JOB_ID, _JOB_ID, None, None, _AT), None
 ).model_dump(mode="json", by_alias=True)
+_CLASSIFIER: Final = ClassifierRead.of(
+    StoredModel("clf_0f8e2d4c6b1a49d3a7c5e9f10b2d3c4e", DEFAULT_TENANT, _JOB_ID, _JOB_ID, None, None, _AT, CLASSIFIER),
+    None,
+).model_dump(mode="json", by_alias=True)
+_PREDICTIONS: Final = PredictionList(
+    class_names=["cat", "dog"], items=[Prediction(file="0001.png", class_name="dog", probabilities=[0.125, 0.875])]
+).model_dump(mode="json")
 _ADDRESS: Final = AddressRead(url="/v1/downloads/eyJ0ZW5hbnRfaWQi?signature=q83vEjRW", expires_at=_AT)
 _ARTIFACT: Final = ArtifactRead(
     name="generator.safetensors",
@@ -135,6 +146,9 @@ ANSWERS: Final[Json] = {
     "listGenerators": _page(_GENERATOR),
     "getGenerator": _GENERATOR,
     "importGenerator": {**_GENERATOR, "job_id": None, "covered_by_ledger": False},
+    "listClassifiers": _page(_CLASSIFIER),
+    "getClassifier": _CLASSIFIER,
+    "createPredictions": _PREDICTIONS,
     "createApiKey": _CREATED,
     "rotateApiKey": _CREATED,
     "listApiKeys": KeyList(items=[KeyRead.of(_KEY)]).model_dump(mode="json"),
@@ -148,7 +162,13 @@ ANSWERS: Final[Json] = {
     "redeliverWebhookDelivery": _DELIVERY,
     "listWebhookDeliveries": _page(_DELIVERY),
     "getUsage": UsageRead(
-        datasets=1, jobs={"succeeded": 3}, generators=3, api_keys=2, artifact_bytes=12_582_912, job_seconds=431.5
+        datasets=1,
+        jobs={"succeeded": 3},
+        generators=3,
+        classifiers=1,
+        api_keys=2,
+        artifact_bytes=12_582_912,
+        job_seconds=431.5,
     ).model_dump(mode="json"),
     "listAuditEntries": AuditPage(
         items=[AuditRead.of(_AUDIT)], has_more=False, next_cursor=None, tenant_id=DEFAULT_TENANT, head_hash=_AUDIT.hash

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from api.problems.problem_types import BY_STATUS, CATALOGUE, INTERNAL, ProblemType
+from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
 from api.problems.request_errors import problem_errors
 from datalens_service.data.sandbox.sandbox import Refused
 from datalens_service.data.untrusted.validation_errors import BadFile
@@ -126,7 +126,7 @@ def answer_withheld(error: StoreUnavailable, request_id: str) -> ProblemResponse
         error: Of the journal.
         request_id: Names the request in the log.
     """
-    problem = CATALOGUE[error.slug]
+    problem = PROBLEM_TYPES[error.slug]
     _log.error("problem", code=problem.slug, detail=error.detail)
     detail = (
         "The audit journal did not take this call, so its answer is withheld; "
@@ -152,7 +152,7 @@ def from_status(status: int, request_id: str, content_range: str | None = None) 
 def _deliberate(request: Request, error: Exception) -> ProblemResponse:
     if not isinstance(error, DatalensError):
         raise error
-    problem = CATALOGUE.get(error.slug, INTERNAL)
+    problem = PROBLEM_TYPES.get(error.slug, INTERNAL)
     if problem.status is None or problem.status >= 500:
         _log.error("problem", code=problem.slug, detail=error.detail)
     return _response(request, problem, error.detail, _members(error), _headers_of(error))
@@ -174,7 +174,7 @@ def _headers_of(error: DatalensError) -> Mapping[str, str]:
 def _members(error: DatalensError) -> dict[str, Any]:
     if isinstance(error, Refused):
         # Whoever sent the file holds the scope datasets:write, which owners alone have.
-        return error.findings
+        return error.validation_errors
     if not isinstance(error, BudgetExceeded):
         return error.extra
     names = ("limit", "spent", "reserved", "remaining", "requested")
@@ -185,12 +185,12 @@ def _members(error: DatalensError) -> dict[str, Any]:
 def _invalid(request: Request, error: Exception) -> ProblemResponse:
     if not isinstance(error, RequestValidationError):
         raise error
-    found = problem_errors(error.errors(), error.body)
-    first = found[0]
-    others = f" {len(found) - 1} more in errors." if len(found) > 1 else ""
+    located = problem_errors(error.errors(), error.body)
+    first = located[0]
+    others = f" {len(located) - 1} more in errors." if len(located) > 1 else ""
     place = first["pointer"] if first["in"] == "body" else f"{first['in']} {first['pointer']}"
     detail = f"{place}: {first['detail']}{others}"
-    return _response(request, CATALOGUE[InvalidInput.slug], detail, {"errors": found})
+    return _response(request, PROBLEM_TYPES[InvalidInput.slug], detail, {"errors": located})
 
 
 def _from_framework(request: Request, error: Exception) -> ProblemResponse:

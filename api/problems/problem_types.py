@@ -136,21 +136,21 @@ def _all() -> Iterator[ProblemType]:
     yield from _OTHERS
 
 
-CATALOGUE: Final[dict[str, ProblemType]] = {problem.slug: problem for problem in _all()}
+PROBLEM_TYPES: Final[dict[str, ProblemType]] = {problem.slug: problem for problem in _all()}
 """By slug."""
 
-INTERNAL: Final = CATALOGUE[errors.DatalensError.slug]
+INTERNAL: Final = PROBLEM_TYPES[errors.DatalensError.slug]
 
 BY_STATUS: Final[dict[int, ProblemType]] = {
     problem.status: problem
-    for problem in (*_OTHERS, *(CATALOGUE[error.slug] for error in (errors.NotFound, errors.Unauthorized)))
+    for problem in (*_OTHERS, *(PROBLEM_TYPES[error.slug] for error in (errors.NotFound, errors.Unauthorized)))
     if problem.status is not None
 }
 """For errors the framework raises, which have a status and nothing else."""
 
 
 def as_markdown() -> str:
-    """The catalogue as the page `docs/problems.md`."""
+    """All problem types as the page `docs/problems.md`."""
     lines = [
         "# Problems",
         "",
@@ -159,7 +159,7 @@ def as_markdown() -> str:
         "the log. Types are stable: programs may branch on them. This page is written by `scripts/openapi`.",
         "",
     ]
-    for problem in CATALOGUE.values():
+    for problem in PROBLEM_TYPES.values():
         status = f"Status {problem.status}." if problem.status else "On a job only, as its `error`."
         lines += [f"## {problem.slug}", "", f"{problem.title}. {status}", ""]
         lines += [problem.meaning, "", f"*What to do:* {problem.remedy}", ""]

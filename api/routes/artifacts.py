@@ -39,11 +39,11 @@ FileName = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9.
     dependencies=[Depends(caller)],
     responses={**_KEYED, **ok(200, "Name, size and digest of each.")},
 )
-def list_artifacts(job_id: ObjectId, opened: ServicesDep, key: Caller) -> ArtifactList:
+def list_artifacts(job_id: ObjectId, services: ServicesDep, key: Caller) -> ArtifactList:
     """What is for the owner alone is shown to nobody else."""
-    jobs.get(opened.database, job_id)
-    found = opened.artifacts.list_artifacts(job_id)
-    return ArtifactList(items=[ArtifactRead.of(one) for one in found if one.releasable or _sees_private(key)])
+    jobs.get(services.database, job_id)
+    listed = services.artifacts.list_artifacts(job_id)
+    return ArtifactList(items=[ArtifactRead.of(one) for one in listed if one.releasable or _sees_private(key)])
 
 
 @router.get(
@@ -54,9 +54,9 @@ def list_artifacts(job_id: ObjectId, opened: ServicesDep, key: Caller) -> Artifa
     responses={**_KEYED, **_FILE},
     response_class=Response,
 )
-def get_artifact(job_id: ObjectId, name: FileName, request: Request, opened: ServicesDep, key: Caller) -> Response:
+def get_artifact(job_id: ObjectId, name: FileName, request: Request, services: ServicesDep, key: Caller) -> Response:
     """Bytes as they were stored; the digest in the list, the `ETag` and `Repr-Digest` are the same."""
-    return _sent(request, _visible(opened, key, job_id, name))
+    return _sent(request, _visible(services, key, job_id, name))
 
 
 @router.post(
@@ -70,15 +70,15 @@ def get_artifact(job_id: ObjectId, name: FileName, request: Request, opened: Ser
 def create_address(
     job_id: ObjectId,
     name: FileName,
-    opened: ServicesDep,
+    services: ServicesDep,
     key: Caller,
     response: Response,
-    wanted: Annotated[AddressRequest | None, Body(openapi_examples=examples.ADDRESSES)] = None,
+    request: Annotated[AddressRequest | None, Body(openapi_examples=examples.ADDRESSES)] = None,
 ) -> AddressRead:
     """Releasable files only. Revoking the key that asked ends its addresses, too."""
-    seconds = (wanted or AddressRequest()).expires_in
+    seconds = (request or AddressRequest()).expires_in
     expires_at = (utc_now() + timedelta(seconds=seconds)).replace(microsecond=0)
-    url = signed_urls.sign(opened.database, key, _visible(opened, key, job_id, name), expires_at)
+    url = signed_urls.sign(services.database, key, _visible(services, key, job_id, name), expires_at)
     response.headers["Location"] = url
     return AddressRead(url=url, expires_at=expires_at)
 
@@ -94,12 +94,12 @@ def get_download(
     granted: Annotated[str, Path(max_length=1024, pattern=IDENTIFIER, description="As it was handed out.")],
     signature: Annotated[str, Query(max_length=64, pattern=IDENTIFIER, description="As it was handed out.")],
     request: Request,
-    opened: ServicesDep,
+    services: ServicesDep,
 ) -> Response:
     """Needs no key: the address is the right. Every use is noted under the key that asked for it."""
-    grant, artifact = signed_urls.redeem(opened.database, opened.artifacts, granted, signature)
+    grant, artifact = signed_urls.redeem(services.database, services.artifacts, granted, signature)
     access_log.note(
-        opened.database,
+        services.database,
         grant.tenant_id,
         actor=grant.key_id,
         action="getDownload",
@@ -113,8 +113,8 @@ def _sees_private(key: ApiKey) -> bool:
     return Scope.REPORTS_READ in key.scopes
 
 
-def _visible(opened: Services, key: ApiKey, job_id: str, name: str) -> Artifact:
-    artifact = opened.artifacts.get(job_id, name)
+def _visible(services: Services, key: ApiKey, job_id: str, name: str) -> Artifact:
+    artifact = services.artifacts.get(job_id, name)
     if not artifact.releasable and not _sees_private(key):
         raise NotFound("There is no such file; those for the owner alone go when their data set is deleted.")
     return artifact

@@ -18,7 +18,7 @@ from datalens_service.data.export.grid import grid
 from datalens_service.data.export.png import encode_private_png
 from datalens_service.data.readers import READERS
 from datalens_service.data.stored_dataset import load_dataset
-from datalens_service.errors import NotFound, StateConflict
+from datalens_service.errors import StateConflict
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.services import ingestion
 from datalens_service.services.dataset_declaration import DatasetForm
@@ -27,9 +27,9 @@ from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import datasets, validations
-from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
-from datalens_service.store.datasets.validations import Intake
+from datalens_service.store.datasets import datasets, validations, views
+from datalens_service.store.datasets.datasets import DatasetState
+from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger import account_summary
 
 router = APIRouter(
@@ -79,7 +79,7 @@ _FORM["requestBody"]["content"]["application/json"] = {
         ),
     },
 )
-def create_dataset(upload: UploadDep, opened: ServicesDep, key: Caller, response: Response) -> UploadedDataset:
+def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, response: Response) -> UploadedDataset:
     """A file in the request is checked as a whole before the answer; the name of a finished upload is answered at once.
 
     Either way the file is read by a confined process, kept as plain arrays, and then removed. `epsilon` and `delta`
@@ -89,25 +89,25 @@ def create_dataset(upload: UploadDep, opened: ServicesDep, key: Caller, response
     `account` names a data set whose budget pays for this one, too: for data that grows. `notices` are for the owner.
     """
     response.headers.update(PRIVATE)
-    found = _begun(upload, opened, key) if isinstance(upload, DatasetRequest) else _read_now(upload, opened, key)
-    if found.state is DatasetState.VALIDATING:
+    dataset = _begun(upload, services, key) if isinstance(upload, DatasetRequest) else _read_now(upload, services, key)
+    if dataset.state is DatasetState.VALIDATING:
         response.status_code = status.HTTP_202_ACCEPTED
         response.headers["Retry-After"] = str(_RETRY_SECONDS)
-    response.headers["Location"] = f"/v1/datasets/{found.id}"
-    return found
+    response.headers["Location"] = f"/v1/datasets/{dataset.id}"
+    return dataset
 
 
 @router.get(
     "",
     operation_id="listDatasets",
     summary="List data sets, newest first",
-    responses={**ok(200, "A portion of the list."), **problems("invalid-input")},
+    responses={**ok(200, "A page of the list."), **problems("invalid-input")},
 )
-def list_datasets(opened: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
+def list_datasets(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
     """Uploads are in it from the start; deleted data sets stay: what was spent on them stays spent."""
-    found = validations.listed(opened.database, key.tenant_id, limit=limit, cursor=after)
-    items = [_shown(opened.database, item, key) for item in found.items]
-    return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
+    page = views.list_views(services.database, key.tenant_id, limit=limit, cursor=after)
+    items = [_shown(services.database, item, key) for item in page.items]
+    return Page.build(items, page.next_cursor)
 
 
 @router.get(
@@ -116,12 +116,9 @@ def list_datasets(opened: ServicesDep, key: Caller, limit: Limit = 20, after: Af
     summary="Read a data set and its budget",
     responses={**ok(200, "The data set."), **problems("not-found", "invalid-input")},
 )
-def get_dataset(dataset_id: ObjectId, opened: ServicesDep, key: Caller) -> DatasetRead:
+def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> DatasetRead:
     """What its owner declared public; records are never handed out. `joined` is for its owner alone."""
-    try:
-        return _shown(opened.database, datasets.get(opened.database, dataset_id), key)
-    except NotFound:
-        return DatasetRead.of_intake(validations.get(opened.database, dataset_id))
+    return _shown(services.database, views.get(services.database, dataset_id), key)
 
 
 @router.get(
@@ -130,10 +127,10 @@ def get_dataset(dataset_id: ObjectId, opened: ServicesDep, key: Caller) -> Datas
     summary="Read what came of an upload: for its owner",
     responses={**ok(200, "Private: counts, or what is wrong."), **problems("not-found", "invalid-input")},
 )
-def get_dataset_validation(dataset_id: ObjectId, opened: ServicesDep, response: Response) -> ValidationRead:
+def get_dataset_validation(dataset_id: ObjectId, services: ServicesDep, response: Response) -> ValidationRead:
     """Counts of records and duplicates, or the files that cannot be used, by name. Deleted with the data."""
     response.headers.update(PRIVATE)
-    return ValidationRead.of(validations.get(opened.database, dataset_id))
+    return ValidationRead.of(validations.get(services.database, dataset_id))
 
 
 @router.get(
@@ -146,13 +143,15 @@ def get_dataset_validation(dataset_id: ObjectId, opened: ServicesDep, response: 
         **problems("not-found", "state-conflict", "invalid-input"),
     },
 )
-def get_dataset_preview(dataset_id: ObjectId, opened: ServicesDep) -> Response:
+def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response:
     """The first records of each class as one PNG, marked as private. Not to be passed on, and never in a release."""
-    dataset = datasets.get(opened.database, dataset_id)
+    dataset = datasets.get(services.database, dataset_id)
     if dataset.state is not DatasetState.READY or dataset.partition_key is None:
         raise StateConflict(f"There is nothing to see: the data set is {dataset.state}.")
-    kept = load_dataset(Path(dataset.records_path), dataset.partition_key)
-    picture = encode_private_png(grid(kept.train.images, kept.train.labels, kept.schema))
+    dataset_records = load_dataset(Path(dataset.records_path), dataset.partition_key)
+    picture = encode_private_png(
+        grid(dataset_records.train.images, dataset_records.train.labels, dataset_records.schema)
+    )
     return Response(picture, media_type="image/png", headers=PRIVATE)
 
 
@@ -162,10 +161,10 @@ def get_dataset_preview(dataset_id: ObjectId, opened: ServicesDep) -> Response:
     summary="Delete the records of a data set",
     responses={**ok(200, "The receipt."), **problems("not-found", "state-conflict", "invalid-input")},
 )
-def delete_dataset(dataset_id: ObjectId, opened: ServicesDep) -> DeletionReceipt:
+def delete_dataset(dataset_id: ObjectId, services: ServicesDep) -> DeletionReceipt:
     """Records, partition key and the owner's reports go; account and releases stay, as what was spent stays spent."""
-    removed = ingestion.remove(opened.database, opened.artifacts, opened.settings.data_dir, dataset_id)
-    return DeletionReceipt.of(removed, _deletion(opened.database, dataset_id) if removed.dataset else None)
+    removed = ingestion.remove(services.database, services.artifacts, services.settings.data_dir, dataset_id)
+    return DeletionReceipt.of(removed, _deletion(services.database, dataset_id) if removed.contents else None)
 
 
 @router.get(
@@ -174,50 +173,52 @@ def delete_dataset(dataset_id: ObjectId, opened: ServicesDep) -> DeletionReceipt
     summary="Read the privacy account of a data set",
     responses={**ok(200, "The account."), **problems("not-found", "invalid-input")},
 )
-def get_dataset_privacy(dataset_id: ObjectId, opened: ServicesDep) -> PrivacyRead:
+def get_dataset_privacy(dataset_id: ObjectId, services: ServicesDep) -> PrivacyRead:
     """Its journal may be long and is behind `links.entries`. Every entry seals the one before it by SHA-256, so that
     whoever has noted `head_hash` sees whether it was rewritten later.
     """
-    with opened.database.session() as session:
+    with services.database.session() as session:
         account = account_summary.statement(session, dataset_id)
-    return PrivacyRead.with_head(account, dataset_id, list(datasets.linked(opened.database, dataset_id)))
+    return PrivacyRead.with_head(account, dataset_id, list(datasets.linked(services.database, dataset_id)))
 
 
-def _begun(request: DatasetRequest, opened: Services, caller: ApiKey) -> UploadedDataset:
+def _begun(request: DatasetRequest, services: Services, caller: ApiKey) -> UploadedDataset:
     """A finished upload is going to be read."""
     form = request.form.model_dump(mode="json", exclude_none=True)
-    with opened.database.connection() as connection:
+    with services.database.connection() as connection:
         tenants.check_owned(connection, caller.tenant_id, {"upload_id": request.upload_id})
         if request.account is not None:
             tenants.check_owned(connection, caller.tenant_id, {"dataset_id": request.account})
-    begun = validations.begin(opened.database, caller.id, request.upload_id, form)
-    opened.validator.submitted()
-    return UploadedDataset.of_intake(begun)
+    begun = validations.begin(services.database, caller.id, request.upload_id, form)
+    services.validator.submitted()
+    return UploadedDataset.of(DatasetView.from_validation(begun), None)
 
 
-def _read_now(upload: ReceivedUpload, opened: Services, caller: ApiKey) -> UploadedDataset:
+def _read_now(upload: ReceivedUpload, services: Services, caller: ApiKey) -> UploadedDataset:
     """The file of this request was read."""
     dataset, counts, notices, joined = ingestion.register(
-        opened.database, opened.settings, upload.path, upload.form, tenant_id=caller.tenant_id
+        services.database, services.settings, upload.path, upload.form, tenant_id=caller.tenant_id
     )
     form = upload.form.model_dump(mode="json", exclude_none=True)
-    validations.note_ready(opened.database, dataset.id, caller.id, form, ready_report(counts, notices, joined))
-    with opened.database.session() as session:
-        shown = UploadedDataset.of(dataset, account_summary.statement(session, dataset.id), joined)
+    validations.note_ready(services.database, dataset.id, caller.id, form, ready_report(counts, notices, joined))
+    with services.database.session() as session:
+        shown = UploadedDataset.of(
+            DatasetView.from_dataset(dataset), account_summary.statement(session, dataset.id), joined
+        )
     return shown.model_copy(update={"notices": list(notices)})
 
 
-def _shown(database: Database, found: StoredDataset | Intake, key: ApiKey) -> DatasetRead:
-    if isinstance(found, Intake):
-        return DatasetRead.of_intake(found)
-    joined = validations.joined(database, found.id) if Scope.DATASETS_WRITE in key.scopes else None
+def _shown(database: Database, upload: DatasetView, key: ApiKey) -> DatasetRead:
+    if upload.contents is None:
+        return DatasetRead.of(upload, None)
+    joined = validations.joined(database, upload.id) if Scope.DATASETS_WRITE in key.scopes else None
     with database.session() as session:
-        return DatasetRead.of(found, account_summary.statement(session, found.id), joined)
+        return DatasetRead.of(upload, account_summary.statement(session, upload.id), joined)
 
 
 def _deletion(database: Database, dataset_id: str) -> Entry | None:
     """What the journal says of it."""
     with database.session() as session:
         entries = account_summary.entries(session, dataset_id)
-    found = (entry for entry in entries if entry.kind == EntryKind.DELETE and entry.dataset_id == dataset_id)
-    return next(found, None)
+    deletions = (entry for entry in entries if entry.kind == EntryKind.DELETE and entry.dataset_id == dataset_id)
+    return next(deletions, None)

@@ -1,4 +1,4 @@
-"""What a job has made: report, proof of its cost, sample grid, synthetic images, generator."""
+"""What a job has made: report, proof of its cost, sample grid, synthetic images, generator, classifier."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ from datalens_service.errors import NotFound, StateConflict
 from datalens_service.evaluation.report import document
 from datalens_service.proof.job_proof import PROOF_FILE
 from datalens_service.services.synthetic_files import GENERATOR, MAXIMUM_IMAGES, BundleRequest
+from datalens_service.spec import TrainingSpec
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
+from datalens_service.store.jobs.released_models import CLASSIFIER as CLASSIFIER_KIND
+from datalens_service.store.jobs.released_models import GENERATOR as GENERATOR_KIND
 
 router = APIRouter(
     prefix="/v1/jobs/{job_id}",
@@ -57,16 +60,41 @@ class ReportFormat(StrEnum):
 _REPORT_NAMES: Final = {Audience.OWNER: "report", Audience.RELEASABLE: "report-releasable"}
 
 
-def released(job_id: ObjectId, opened: ServicesDep) -> Job:
+def released(job_id: ObjectId, services: ServicesDep) -> Job:
     """The job, if it has something to download: its evaluation may still go on.
 
     Raises:
         NotFound: No such job.
         StateConflict: Its images are not ready.
     """
-    job = jobs.get(opened.database, job_id)
+    job = jobs.get(services.database, job_id)
     if job.released_at is None:
         raise StateConflict(f"There is nothing to download: the job is {job.state} and its images are not ready.")
+    return job
+
+
+def drawing(job: Annotated[Job, Depends(released)]) -> Job:
+    """A job that made a generator.
+
+    Raises:
+        StateConflict: It made something else.
+    """
+    return _making(job, GENERATOR_KIND)
+
+
+def labelling(job: Annotated[Job, Depends(released)]) -> Job:
+    """A job that made a classifier.
+
+    Raises:
+        StateConflict: It made something else.
+    """
+    return _making(job, CLASSIFIER_KIND)
+
+
+def _making(job: Job, kind: str) -> Job:
+    made = TrainingSpec.model_validate(job.spec).method.result
+    if made != kind:
+        raise StateConflict(f"The job made a {made}: there is no {kind} to download. `links` of the job says what is.")
     return job
 
 
@@ -83,6 +111,9 @@ def _licence(spdx: str) -> str:
 
 
 Released = Annotated[Job, Depends(released)]
+Drawing = Annotated[Job, Depends(drawing)]
+Labelling = Annotated[Job, Depends(labelling)]
+LicenceId = Annotated[str, AfterValidator(_licence), Query(json_schema_extra={"enum": list(LICENCES)})]
 FormatName = Annotated[
     str, AfterValidator(_known), Query(json_schema_extra={"enum": list(WRITERS)}, description="Of the file.")
 ]
@@ -97,7 +128,7 @@ FormatName = Annotated[
 def get_report(
     job: Released,
     request: Request,
-    opened: ServicesDep,
+    services: ServicesDep,
     key: Caller,
     audience: Annotated[
         Audience,
@@ -119,9 +150,9 @@ def get_report(
     """
     if audience is Audience.OWNER:
         check_may_see_private(key)
-    _check_complete(opened, job, _REPORT_NAMES[audience])
+    _check_complete(services, job, _REPORT_NAMES[audience])
     name = f"{_REPORT_NAMES[audience]}.{format}"
-    return _artifact(request, opened, job, name, inline=True, private=audience is Audience.OWNER)
+    return _artifact(request, services, job, name, inline=True, private=audience is Audience.OWNER)
 
 
 @router.get(
@@ -130,12 +161,12 @@ def get_report(
     summary="Download the proof of what a job cost",
     responses=file_content("What `datalens verify` reads.", "application/json"),
 )
-def get_bundle(job: Released, request: Request, opened: ServicesDep) -> Response:
+def get_bundle(job: Released, request: Request, services: ServicesDep) -> Response:
     """Card, mechanisms and the charges of this job; from it anybody recomputes ε. Free to publish.
 
     The journal of the whole account is for the owner: `account-proof.json` among the files of the job.
     """
-    return _artifact(request, opened, job, PROOF_FILE)
+    return _artifact(request, services, job, PROOF_FILE)
 
 
 @router.get(
@@ -144,9 +175,9 @@ def get_bundle(job: Released, request: Request, opened: ServicesDep) -> Response
     summary="See samples of every class",
     responses=file_content("A grid, one class per row.", "image/png"),
 )
-def get_samples(job: Released, request: Request, opened: ServicesDep) -> Response:
+def get_samples(job: Drawing, request: Request, services: ServicesDep) -> Response:
     """Synthetic images; free to publish."""
-    return _artifact(request, opened, job, "samples.png", inline=True)
+    return _artifact(request, services, job, "samples.png", inline=True)
 
 
 @router.get(
@@ -155,9 +186,9 @@ def get_samples(job: Released, request: Request, opened: ServicesDep) -> Respons
     summary="Download the generator",
     responses=file_content("The generator as safetensors.", "application/octet-stream"),
 )
-def get_generator(job: Released, request: Request, opened: ServicesDep) -> Response:
+def get_generator(job: Drawing, request: Request, services: ServicesDep) -> Response:
     """Released numbers only; drawing from it is free and repeatable by seed."""
-    return _artifact(request, opened, job, GENERATOR)
+    return _artifact(request, services, job, GENERATOR)
 
 
 @router.get(
@@ -173,9 +204,9 @@ def get_generator(job: Released, request: Request, opened: ServicesDep) -> Respo
     },
 )
 def get_synthetic(
-    job: Released,
+    job: Drawing,
     request: Request,
-    opened: ServicesDep,
+    services: ServicesDep,
     format: FormatName = "parquet",
     n: Annotated[
         int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
@@ -185,8 +216,8 @@ def get_synthetic(
     ] = None,
 ) -> Response:
     """Drawing more is free: it reads the generator, never the records."""
-    schema = datasets.get(opened.database, job.dataset_id).schema
-    made = opened.synthetic.get(job, schema, format, n, seed)
+    schema = datasets.get(services.database, job.dataset_id).schema
+    made = services.synthetic.get(job, schema, format, n, seed)
     writer = WRITERS[format]
     name = f"{job.id}-synthetic.{writer.suffix}"
     return file_response(request, made.path, made.sha256, media_type=writer.media_type, name=name)
@@ -202,9 +233,9 @@ def get_synthetic(
     },
 )
 def get_dataset(
-    job: Released,
+    job: Drawing,
     request: Request,
-    opened: ServicesDep,
+    services: ServicesDep,
     format: FormatName = "parquet",
     n: Annotated[
         int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
@@ -213,17 +244,53 @@ def get_dataset(
         int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS
     ] = None,
     title: Annotated[str | None, Query(max_length=200, description="Public name of the data set.")] = None,
-    license: Annotated[str, AfterValidator(_licence), Query(json_schema_extra={"enum": list(LICENCES)})] = "other",
+    license: LicenceId = "other",
 ) -> Response:
     """Unpacked, Hugging Face `datasets` loads the folder; nothing in it is private."""
-    schema = datasets.get(opened.database, job.dataset_id).schema
-    wanted = BundleRequest(format, n, seed, title, license)
-    made = opened.synthetic.bundle(job, schema, wanted)
+    schema = datasets.get(services.database, job.dataset_id).schema
+    bundle_request = BundleRequest(format, n, seed, title, license)
+    made = services.synthetic.bundle(job, schema, bundle_request)
     name = f"{job.id}-{format}.zip"
     return file_response(request, made.path, made.sha256, media_type="application/zip", name=name)
 
 
-def _check_complete(opened: Services, job: Job, name: str) -> None:
+@router.get(
+    "/classifier",
+    operation_id="getJobClassifier",
+    summary="Download the classifier",
+    responses=file_content("The classifier as safetensors.", "application/octet-stream"),
+)
+def get_classifier(job: Labelling, request: Request, services: ServicesDep) -> Response:
+    """Released numbers only; predicting with it is free."""
+    return _artifact(request, services, job, "classifier.safetensors")
+
+
+@router.get(
+    "/classifier.onnx",
+    operation_id="getJobClassifierOnnx",
+    summary="Download the classifier for other programs",
+    responses=file_content("The classifier as ONNX, bytes of pixels in.", "application/octet-stream"),
+)
+def get_classifier_onnx(job: Labelling, request: Request, services: ServicesDep) -> Response:
+    """The same numbers; onnxruntime and others run it, without this product."""
+    return _artifact(request, services, job, "classifier.onnx")
+
+
+@router.get(
+    "/classifier.zip",
+    operation_id="getJobClassifierArchive",
+    summary="Download the classifier, ready to be published",
+    responses=file_content("A zip: both forms, card, licence, checksums, report, proof of privacy.", "application/zip"),
+)
+def get_classifier_archive(
+    job: Labelling, request: Request, services: ServicesDep, license: LicenceId = "other"
+) -> Response:
+    """Nothing in it is private; `datalens verify` checks every file of it."""
+    made = services.synthetic.model_archive(job, license)
+    return file_response(request, made.path, made.sha256, media_type="application/zip", name=f"{job.id}-classifier.zip")
+
+
+def _check_complete(services: Services, job: Job, name: str) -> None:
     """Refuse a report whose JSON lacks a field; the page is made from the same view.
 
     Raises:
@@ -231,16 +298,16 @@ def _check_complete(opened: Services, job: Job, name: str) -> None:
         NotFound: There is none.
     """
     try:
-        document.check(opened.artifacts.get(job.id, f"{name}.json").path.read_bytes())
+        document.check(services.artifacts.get(job.id, f"{name}.json").path.read_bytes())
     except FileNotFoundError:
         raise NotFound("The file was removed.") from None
 
 
 def _artifact(
-    request: Request, opened: Services, job: Job, name: str, *, inline: bool = False, private: bool = False
+    request: Request, services: Services, job: Job, name: str, *, inline: bool = False, private: bool = False
 ) -> Response:
     """A stored file; private ones only where the operation says so."""
-    artifact = (opened.artifacts.get if private else opened.artifacts.releasable)(job.id, name)
+    artifact = (services.artifacts.get if private else services.artifacts.releasable)(job.id, name)
     return file_response(
         request,
         artifact.path,

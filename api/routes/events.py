@@ -30,7 +30,7 @@ _STREAM: Final = {MEDIA_TYPE: {"schema": {"type": "string"}}}
     summary="Read what happened to a job, or follow it",
     response_model=EventPage,
     responses={
-        200: {**ok(200, "A portion of the events; with `Accept: text/event-stream`, all of them as they happen.")[200],
+        200: {**ok(200, "A page of the events; with `Accept: text/event-stream`, all of them as they happen.")[200],
               "content": _STREAM},
         **problems("not-found", "invalid-input"),
     },
@@ -38,9 +38,9 @@ _STREAM: Final = {MEDIA_TYPE: {"schema": {"type": "string"}}}
 def list_job_events(
     job_id: ObjectId,
     request: Request,
-    opened: ServicesDep,
+    services: ServicesDep,
     after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last event that is known."), DIGITS] = 0,
-    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Page size."), DIGITS] = 100,
     last_event_id: Annotated[
         int | None,
         Header(ge=0, le=_LARGEST, description="Of a stream that was cut off: number of the last event that came."),
@@ -51,17 +51,17 @@ def list_job_events(
 
     The stream ends with the job. Each event has its number as `id`; `Last-Event-ID` goes on behind it.
     """
-    job = jobs.get(opened.database, job_id)
+    job = jobs.get(services.database, job_id)
     delta = float(job.plan["delta"])
     if MEDIA_TYPE in request.headers.get("accept", ""):
         last = after if last_event_id is None else last_event_id
-        lines = stream(opened.database, job_id, delta, last, opened.stopping)
+        lines = stream(services.database, job_id, delta, last, services.stopping)
         return StreamingResponse(lines, media_type=MEDIA_TYPE, headers=HEADERS)
-    found = events.list_events(opened.database, job_id, after=after, limit=limit + 1)
-    more = len(found) > limit
+    listed = events.list_events(services.database, job_id, after=after, limit=limit + 1)
+    more = len(listed) > limit
     page = EventPage(
-        items=[EventRead.of(event, delta) for event in found[:limit]],
+        items=[EventRead.of(event, delta) for event in listed[:limit]],
         has_more=more,
-        next_cursor=found[limit - 1].seq if more else None,
+        next_cursor=listed[limit - 1].seq if more else None,
     )
     return JSONResponse(page.model_dump(mode="json"))

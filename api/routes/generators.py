@@ -22,7 +22,7 @@ from datalens_service.errors import StateConflict
 from datalens_service.services import generator_import
 from datalens_service.services.synthetic_files import CARD, GENERATOR, MAXIMUM_IMAGES
 from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import generators, jobs
+from datalens_service.store.jobs import jobs, released_models
 
 router = APIRouter(
     prefix="/v1/generators",
@@ -40,13 +40,15 @@ _FORM: Final[dict[str, Any]] = form_body(
     "",
     operation_id="listGenerators",
     summary="List generators, newest first",
-    responses={**ok(200, "A portion of the list."), **problems("invalid-input")},
+    responses={**ok(200, "A page of the list."), **problems("invalid-input")},
 )
-def list_generators(opened: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[GeneratorRead]:
+def list_generators(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[GeneratorRead]:
     """Those that jobs made and those that were imported; cards are left out."""
-    found = generators.list_generators(opened.database, key.tenant_id, limit=limit, cursor=after)
-    items = [GeneratorRead.of(generator, None) for generator in found.items]
-    return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
+    page = released_models.list_models(
+        services.database, key.tenant_id, kind=released_models.GENERATOR, limit=limit, cursor=after
+    )
+    items = [GeneratorRead.of(generator, None) for generator in page.items]
+    return Page.build(items, page.next_cursor)
 
 
 @router.post(
@@ -67,10 +69,12 @@ def list_generators(opened: ServicesDep, key: Caller, limit: Limit = 20, after: 
         ),
     },
 )
-def import_generator(upload: GeneratorUploadDep, opened: ServicesDep, key: Caller, response: Response) -> GeneratorRead:
+def import_generator(
+    upload: GeneratorUploadDep, services: ServicesDep, key: Caller, response: Response
+) -> GeneratorRead:
     """Numbers are read from it and no code is run. No account here covers it, and everything drawn from it says so."""
     made = generator_import.register(
-        opened.database, opened.settings.data_dir, upload.path, key.tenant_id, upload.form.name
+        services.database, services.settings.data_dir, upload.path, key.tenant_id, upload.form.name
     )
     response.headers["Location"] = f"/v1/generators/{made.id}"
     return GeneratorRead.of(made, made.card)
@@ -82,13 +86,13 @@ def import_generator(upload: GeneratorUploadDep, opened: ServicesDep, key: Calle
     summary="Read a generator and its card",
     responses={**ok(200, "The generator."), **_ONE},
 )
-def get_generator(generator_id: ObjectId, opened: ServicesDep) -> GeneratorRead:
+def get_generator(generator_id: ObjectId, services: ServicesDep) -> GeneratorRead:
     """The card of one that a job made is that of the job: what it cost, and by which mechanisms."""
-    found = generators.get(opened.database, generator_id)
-    if found.job_id is None:
-        return GeneratorRead.of(found, found.card)
-    card = opened.artifacts.releasable(found.job_id, CARD).path.read_text()
-    return GeneratorRead.of(found, json.loads(card))
+    generator = released_models.get(services.database, generator_id)
+    if generator.job_id is None:
+        return GeneratorRead.of(generator, generator.card)
+    card = services.artifacts.releasable(generator.job_id, CARD).path.read_text()
+    return GeneratorRead.of(generator, json.loads(card))
 
 
 @router.get(
@@ -98,15 +102,15 @@ def get_generator(generator_id: ObjectId, opened: ServicesDep) -> GeneratorRead:
     responses={**file_content("safetensors.", "application/octet-stream"), **_ONE, **problems("range-not-satisfiable")},
     response_class=Response,
 )
-def get_file(generator_id: ObjectId, request: Request, opened: ServicesDep) -> Response:
+def get_file(generator_id: ObjectId, request: Request, services: ServicesDep) -> Response:
     """Numbers and public settings; `POST /v1/generators` takes it in again, here or elsewhere."""
-    found = generators.get(opened.database, generator_id)
-    if found.job_id is None:
-        path, sha256 = generator_import.file_of(opened.settings.data_dir, found.id), found.sha256 or ""
+    generator = released_models.get(services.database, generator_id)
+    if generator.job_id is None:
+        path, sha256 = generator_import.file_of(services.settings.data_dir, generator.id), generator.sha256 or ""
     else:
-        artifact = opened.artifacts.releasable(found.job_id, GENERATOR)
+        artifact = services.artifacts.releasable(generator.job_id, GENERATOR)
         path, sha256 = artifact.path, artifact.sha256
-    name = f"{found.id}.safetensors"
+    name = f"{generator.id}.safetensors"
     return file_response(request, path, sha256, media_type="application/octet-stream", name=name)
 
 
@@ -127,25 +131,25 @@ def get_file(generator_id: ObjectId, request: Request, opened: ServicesDep) -> R
 def get_samples(
     generator_id: ObjectId,
     request: Request,
-    opened: ServicesDep,
+    services: ServicesDep,
     n: Annotated[int, Query(ge=1, le=MAXIMUM_IMAGES, description="Images."), DIGITS] = 1000,
     seed: Annotated[int, Query(ge=0, lt=2**63, description="The same seed gives the same images."), DIGITS] = 0,
     format: FormatName = "parquet",
 ) -> Response:
     """Costs no ε: it reads the generator, never the records."""
-    found = generators.get(opened.database, generator_id)
-    if found.job_id is None:
-        schema = Schema.model_validate((found.card or {})["schema"])
+    generator = released_models.get(services.database, generator_id)
+    if generator.job_id is None:
+        schema = Schema.model_validate((generator.card or {})["schema"])
         file, card = (
-            generator_import.file_of(opened.settings.data_dir, found.id),
-            generator_import.card_of(opened.settings.data_dir, found.id),
+            generator_import.file_of(services.settings.data_dir, generator.id),
+            generator_import.card_of(services.settings.data_dir, generator.id),
         )
-        made = opened.synthetic.drawn(found.id, file, card, schema, format, n, seed)
+        made = services.synthetic.drawn(generator.id, file, card, schema, format, n, seed)
     else:
-        job = jobs.get(opened.database, found.job_id)
-        made = opened.synthetic.get(job, datasets.get(opened.database, job.dataset_id).schema, format, n, seed)
+        job = jobs.get(services.database, generator.job_id)
+        made = services.synthetic.get(job, datasets.get(services.database, job.dataset_id).schema, format, n, seed)
     writer = WRITERS[format]
-    name = f"{found.id}-synthetic.{writer.suffix}"
+    name = f"{generator.id}-synthetic.{writer.suffix}"
     return file_response(request, made.path, made.sha256, media_type=writer.media_type, name=name)
 
 
@@ -156,7 +160,7 @@ def get_samples(
     status_code=status.HTTP_204_NO_CONTENT,
     responses={204: {"description": "Its file is gone."}, **_ONE, **problems("state-conflict")},
 )
-def delete_generator(generator_id: ObjectId, opened: ServicesDep) -> None:
+def delete_generator(generator_id: ObjectId, services: ServicesDep) -> None:
     """One that a job made is a release: it stays, as what was spent on it stays spent."""
-    if not generator_import.remove(opened.database, opened.settings.data_dir, generator_id):
+    if not generator_import.remove(services.database, services.settings.data_dir, generator_id):
         raise StateConflict("A job made this generator; what was released stays.")

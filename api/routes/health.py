@@ -51,15 +51,15 @@ def livez() -> Alive:
         **problems("store-unavailable", "insufficient-storage", "worker-unavailable"),
     },
 )
-def readyz(opened: ServicesDep) -> Ready:
+def readyz(services: ServicesDep) -> Ready:
     """Checks the database with its schema and safety settings, the disks, and artifact store and broker.
 
     A disk with less than 16 MiB free counts as full.
     """
-    opened.database.check()
-    if not os.access(opened.settings.data_dir, os.R_OK | os.W_OK | os.X_OK):
+    services.database.check()
+    if not os.access(services.settings.data_dir, os.R_OK | os.W_OK | os.X_OK):
         raise StoreUnavailable("The service may not write into its data folder; correct its owner or mode.")
-    check_disks(opened.settings)
-    opened.artifacts.check()
-    opened.dispatcher.check()
-    return Ready(executor=opened.settings.executor)
+    check_disks(services.settings)
+    services.artifacts.check()
+    services.dispatcher.check()
+    return Ready(executor=services.settings.executor)

@@ -60,24 +60,24 @@ IdempotencyKey = Annotated[
     },
 )
 def create_job(
-    wanted: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)],
-    opened: ServicesDep,
+    request: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)],
+    services: ServicesDep,
     key: Caller,
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobRead:
     """Job and reservation are written in one transaction: there is never one without the other."""
-    return _submitted(opened, key, response, wanted, idempotency_key)
+    return _submitted(services, key, response, request, idempotency_key)
 
 
 @router.get(
     "",
     operation_id="listJobs",
     summary="List jobs, newest first",
-    responses={**ok(200, "A portion of the list."), **problems("invalid-input")},
+    responses={**ok(200, "A page of the list."), **problems("invalid-input")},
 )
 def list_jobs(
-    opened: ServicesDep,
+    services: ServicesDep,
     key: Caller,
     limit: Limit = 20,
     after: After = None,
@@ -89,8 +89,8 @@ def list_jobs(
     created_before: Annotated[AwareDatetime | None, Query(description="Only jobs created before.")] = None,
 ) -> Page[JobRead]:
     """Jobs of all data sets, or those that the filters leave."""
-    found = jobs.list_jobs(
-        opened.database,
+    page = jobs.list_jobs(
+        services.database,
         limit=limit,
         cursor=after,
         dataset_id=dataset_id,
@@ -99,8 +99,8 @@ def list_jobs(
         created_before=created_before,
         tenant_id=key.tenant_id,
     )
-    items = [JobRead.of(job) for job in found.items]
-    return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
+    items = [JobRead.of(job) for job in page.items]
+    return Page.build(items, page.next_cursor)
 
 
 @router.get(
@@ -112,9 +112,9 @@ def list_jobs(
         **problems("not-found", "invalid-input"),
     },
 )
-def get_job(job_id: ObjectId, opened: ServicesDep, response: Response) -> JobRead:
+def get_job(job_id: ObjectId, services: ServicesDep, response: Response) -> JobRead:
     """`Retry-After` says when it is worth looking again; it is left out once the job has ended."""
-    job = jobs.get(opened.database, job_id)
+    job = jobs.get(services.database, job_id)
     if not job.state.terminal:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return JobRead.of(job)
@@ -130,9 +130,9 @@ def get_job(job_id: ObjectId, opened: ServicesDep, response: Response) -> JobRea
         **problems("not-found", "state-conflict", "invalid-input"),
     },
 )
-def cancel_job(job_id: ObjectId, opened: ServicesDep) -> JobRead:
+def cancel_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     """What it has charged stays charged; the rest of its reservation returns when it has stopped."""
-    return JobRead.of(jobs.request_cancel(opened.database, job_id))
+    return JobRead.of(jobs.request_cancel(services.database, job_id))
 
 
 @router.post(
@@ -145,9 +145,9 @@ def cancel_job(job_id: ObjectId, opened: ServicesDep) -> JobRead:
         **problems("not-found", "state-conflict", "invalid-input"),
     },
 )
-def pause_job(job_id: ObjectId, opened: ServicesDep) -> JobRead:
+def pause_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     """Reservation, checkpoint and released sums stay; ε does not depend on how often a job was paused."""
-    return JobRead.of(pausing.request_pause(opened.database, job_id))
+    return JobRead.of(pausing.request_pause(services.database, job_id))
 
 
 @router.post(
@@ -160,10 +160,10 @@ def pause_job(job_id: ObjectId, opened: ServicesDep) -> JobRead:
         **problems("not-found", "state-conflict", "invalid-input"),
     },
 )
-def resume_job(job_id: ObjectId, opened: ServicesDep) -> JobRead:
+def resume_job(job_id: ObjectId, services: ServicesDep) -> JobRead:
     """What was drawn is replayed, not drawn again. A pause that has not begun yet is called off."""
-    job = pausing.resume(opened.database, job_id)
-    opened.dispatcher.submitted(job.id, job.queue)
+    job = pausing.resume(services.database, job_id)
+    services.dispatcher.submitted(job.id, job.queue)
     return JobRead.of(job)
 
 
@@ -179,32 +179,33 @@ def resume_job(job_id: ObjectId, opened: ServicesDep) -> JobRead:
 )
 def clone_job(
     job_id: ObjectId,
-    opened: ServicesDep,
+    services: ServicesDep,
     key: Caller,
     response: Response,
     changes: Annotated[CloneRequest | None, Body(openapi_examples=examples.CLONES)] = None,
     idempotency_key: IdempotencyKey = None,
 ) -> JobRead:
     """A new job with a reservation of its own: what it releases is new, and costs again."""
-    wanted = (changes or CloneRequest()).applied_to(jobs.get(opened.database, job_id))
-    return _submitted(opened, key, response, wanted, idempotency_key)
+    request = (changes or CloneRequest()).applied_to(jobs.get(services.database, job_id))
+    return _submitted(services, key, response, request, idempotency_key)
 
 
 def _submitted(
-    opened: Services, key: ApiKey, response: Response, wanted: TrainingRequest, idempotency_key: str | None
+    services: Services, key: ApiKey, response: Response, request: TrainingRequest, idempotency_key: str | None
 ) -> JobRead:
-    quote = pricing.quote(opened.database, key.tenant_id, wanted.dataset_id, wanted.spec)
+    quote = pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec)
     job = jobs.create(
-        opened.database,
-        dataset_id=wanted.dataset_id,
+        services.database,
+        dataset_id=request.dataset_id,
         spec=quote.spec.model_dump(mode="json"),
         plan=quote.cost.model_dump(mode="json"),
+        release_plan=quote.plan,
         units=quote.cost.units,
-        max_attempts=opened.settings.max_attempts,
+        max_attempts=services.settings.max_attempts,
         idempotency_key=idempotency_key,
-        queue=opened.dispatcher.queue(quote.spec.device),
+        queue=services.dispatcher.queue(quote.spec.device),
     )
-    opened.dispatcher.submitted(job.id, job.queue)
+    services.dispatcher.submitted(job.id, job.queue)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return JobRead.of(job)

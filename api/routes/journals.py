@@ -27,30 +27,30 @@ _LARGEST: Final = 2**63 - 1
     summary="See what was used",
     responses=ok(200, "Counts, bytes and seconds."),
 )
-def get_usage(opened: ServicesDep, key: Caller) -> UsageRead:
+def get_usage(services: ServicesDep, key: Caller) -> UsageRead:
     """What budgets were spent is in the account of each data set: ε of different people does not add up."""
-    return UsageRead(**usage.of_tenant(opened.database, key.tenant_id))
+    return UsageRead(**usage.of_tenant(services.database, key.tenant_id))
 
 
 @router.get(
     "/audit",
     operation_id="listAuditEntries",
     summary="Read the audit journal",
-    responses={**ok(200, "A portion of the journal, oldest first."), **problems("invalid-input")},
+    responses={**ok(200, "A page of the journal, oldest first."), **problems("invalid-input")},
 )
 def list_audit(
-    opened: ServicesDep,
+    services: ServicesDep,
     key: Caller,
     after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last entry that is known."), DIGITS] = 0,
-    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Page size."), DIGITS] = 100,
 ) -> AuditPage:
     """Who did what to which object. Ids and statuses, nothing of what was in them."""
-    found, head = access_log.list_entries(opened.database, key.tenant_id, after=after, limit=limit + 1)
-    more = len(found) > limit
+    entries, head = access_log.list_entries(services.database, key.tenant_id, after=after, limit=limit + 1)
+    more = len(entries) > limit
     return AuditPage(
-        items=[AuditRead.of(entry) for entry in found[:limit]],
+        items=[AuditRead.of(entry) for entry in entries[:limit]],
         has_more=more,
-        next_cursor=found[limit - 1].seq if more else None,
+        next_cursor=entries[limit - 1].seq if more else None,
         tenant_id=key.tenant_id,
         head_hash=head,
     )

@@ -33,15 +33,15 @@ router = APIRouter(
     responses={**ok(201, "The key, shown this once.", headers=("Location",)), **problems("invalid-input")},
 )
 def create_key(
-    wanted: Annotated[KeyCreate, Body(openapi_examples=examples.KEYS)],
-    opened: ServicesDep,
+    request: Annotated[KeyCreate, Body(openapi_examples=examples.KEYS)],
+    services: ServicesDep,
     key: Caller,
     response: Response,
 ) -> KeyCreated:
     """For the caller's own tenant."""
-    if wanted.expires_at is not None and wanted.expires_at <= utc_now():
+    if request.expires_at is not None and request.expires_at <= utc_now():
         raise InvalidInput("expires_at lies in the past.")
-    made, plain = keys.create(opened.database, wanted.for_tenant(key.tenant_id))
+    made, plain = keys.create(services.database, request.for_tenant(key.tenant_id))
     return _created(response, made, plain)
 
 
@@ -51,9 +51,9 @@ def create_key(
     summary="List API keys",
     responses=ok(200, "All keys of the tenant."),
 )
-def list_keys(opened: ServicesDep, key: Caller) -> KeyList:
+def list_keys(services: ServicesDep, key: Caller) -> KeyList:
     """Revoked and expired ones stay in the list."""
-    return KeyList(items=[KeyRead.of(one) for one in keys.list_keys(opened.database, key.tenant_id)])
+    return KeyList(items=[KeyRead.of(one) for one in keys.list_keys(services.database, key.tenant_id)])
 
 
 @router.get(
@@ -62,9 +62,9 @@ def list_keys(opened: ServicesDep, key: Caller) -> KeyList:
     summary="Read what is kept of an API key",
     responses={**ok(200, "Its name, role, scopes and end."), **problems("not-found", "invalid-input")},
 )
-def get_key(key_id: ObjectId, opened: ServicesDep) -> KeyRead:
+def get_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     """The key itself is kept nowhere."""
-    return KeyRead.of(keys.get(opened.database, key_id))
+    return KeyRead.of(keys.get(services.database, key_id))
 
 
 @router.post(
@@ -79,13 +79,13 @@ def get_key(key_id: ObjectId, opened: ServicesDep) -> KeyRead:
 )
 def rotate_key(
     key_id: ObjectId,
-    opened: ServicesDep,
+    services: ServicesDep,
     response: Response,
-    wanted: Annotated[KeyRotation | None, Body(openapi_examples=examples.ROTATIONS)] = None,
+    request: Annotated[KeyRotation | None, Body(openapi_examples=examples.ROTATIONS)] = None,
 ) -> KeyCreated:
     """The old one goes on working for `overlap_seconds`, so that nobody is locked out meanwhile."""
-    overlap = timedelta(seconds=(wanted or KeyRotation()).overlap_seconds)
-    return _created(response, *keys.rotate(opened.database, key_id, overlap))
+    overlap = timedelta(seconds=(request or KeyRotation()).overlap_seconds)
+    return _created(response, *keys.rotate(services.database, key_id, overlap))
 
 
 @router.delete(
@@ -94,9 +94,9 @@ def rotate_key(
     summary="Revoke an API key",
     responses={**ok(200, "It is useless from now on."), **problems("not-found", "invalid-input")},
 )
-def revoke_key(key_id: ObjectId, opened: ServicesDep) -> KeyRead:
+def revoke_key(key_id: ObjectId, services: ServicesDep) -> KeyRead:
     """At once, with all download addresses it asked for. Repeatable."""
-    return KeyRead.of(keys.revoke(opened.database, key_id))
+    return KeyRead.of(keys.revoke(services.database, key_id))
 
 
 def _created(response: Response, made: keys.ApiKey, plain: str) -> KeyCreated:

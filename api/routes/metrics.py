@@ -21,6 +21,6 @@ router = APIRouter(tags=["health"], dependencies=[Depends(caller)], default_resp
         **problems("unauthorized", "store-unavailable", "internal-error"),
     },
 )
-def get_metrics(opened: ServicesDep) -> Response:
+def get_metrics(services: ServicesDep) -> Response:
     """Jobs, queues, pace and budgets, from the database; Prometheus sends the key as a bearer token."""
-    return Response(metrics.exposition(overview(opened.database)), media_type=metrics.MEDIA_TYPE)
+    return Response(metrics.exposition(overview(services.database)), media_type=metrics.MEDIA_TYPE)

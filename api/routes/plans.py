@@ -34,7 +34,7 @@ router = APIRouter(
     },
 )
 def create_plan(
-    wanted: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)], opened: ServicesDep, key: Caller
+    request: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)], services: ServicesDep, key: Caller
 ) -> PlanRead:
     """Every release of the run with its noise, and what all of it costs the account of the data set."""
-    return PlanRead.from_quote(pricing.quote(opened.database, key.tenant_id, wanted.dataset_id, wanted.spec))
+    return PlanRead.from_quote(pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec))

@@ -1,4 +1,4 @@
-"""The account of a data set: its journal in portions, and the one way to raise its limit."""
+"""The account of a data set: its journal in pages, and the one way to raise its limit."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _LARGEST: Final = 2**63 - 1
 @router.get(
     "/privacy/entries",
     operation_id="listDatasetPrivacyEntries",
-    summary="Read the journal of a data set's account in portions",
-    responses=ok(200, "A portion of the journal, oldest first."),
+    summary="Read the journal of a data set's account in pages",
+    responses=ok(200, "A page of the journal, oldest first."),
 )
 def list_entries(
     dataset_id: ObjectId,
-    opened: ServicesDep,
+    services: ServicesDep,
     after: Annotated[int, Query(ge=0, le=_LARGEST, description="Number of the last entry that is known."), DIGITS] = 0,
-    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Items in this portion."), DIGITS] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAXIMUM_PAGE, description="Page size."), DIGITS] = 100,
     kind: Annotated[EntryKind | None, Query(description="Only entries of this kind, for example `charge`.")] = None,
 ) -> EntryPage:
     """Every reservation, charge, return and raise. With `kind`, seals are not next to each other any more."""
-    with opened.database.session() as session:
-        found = account_summary.entries_after(session, dataset_id, after, limit + 1, kind)
-    more = len(found) > limit
-    return EntryPage(items=found[:limit], has_more=more, next_cursor=found[limit - 1].seq if more else None)
+    with services.database.session() as session:
+        entries = account_summary.entries_after(session, dataset_id, after, limit + 1, kind)
+    more = len(entries) > limit
+    return EntryPage(items=entries[:limit], has_more=more, next_cursor=entries[limit - 1].seq if more else None)
 
 
 @router.post(
@@ -57,13 +57,13 @@ def list_entries(
 )
 def raise_privacy(
     dataset_id: ObjectId,
-    wanted: Annotated[RaiseRequest, Body(openapi_examples=examples.RAISES)],
-    opened: ServicesDep,
+    request: Annotated[RaiseRequest, Body(openapi_examples=examples.RAISES)],
+    services: ServicesDep,
     key: Caller,
 ) -> BudgetRead:
     """Weakens what was promised to the people in the data set, for good: there is no way back.
 
     The account's journal shows the raise to whoever verifies a job; the audit journal keeps the reason.
     """
-    reason, epsilon = wanted.reason, wanted.epsilon
-    return BudgetRead.of(budgets.raise_budget(opened.database, dataset_id, epsilon, reason=reason, actor=key.id))
+    reason, epsilon = request.reason, request.epsilon
+    return BudgetRead.of(budgets.raise_budget(services.database, dataset_id, epsilon, reason=reason, actor=key.id))

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from api.dashboard.rendering import page
 from api.openapi.document import ok, problems
-from api.problems.problem_types import CATALOGUE, ProblemType
+from api.problems.problem_types import PROBLEM_TYPES, ProblemType
 from datalens_service.errors import NotFound
 
 router = APIRouter(prefix="/problems", tags=["problems"])
@@ -53,8 +53,8 @@ def get_problem_type(
     accept: Annotated[str, Header(include_in_schema=False)] = "",
 ) -> Response:
     """Needs no key."""
-    if slug not in CATALOGUE:
+    if slug not in PROBLEM_TYPES:
         raise NotFound("There is no problem type of this name.")
     if "text/html" in accept:
-        return page(request, "problem", problem=CATALOGUE[slug])
-    return JSONResponse(ProblemTypeRead.of(CATALOGUE[slug]).model_dump())
+        return page(request, "problem", problem=PROBLEM_TYPES[slug])
+    return JSONResponse(ProblemTypeRead.of(PROBLEM_TYPES[slug]).model_dump())

@@ -11,10 +11,10 @@ from fastapi.responses import RedirectResponse
 from api.dashboard import reference
 from api.dashboard.rendering import PageRoute, page
 from api.deps import Services, ServicesDep
-from api.problems.problem_types import CATALOGUE
-from api.security.browser_sessions import session_of
+from api.problems.problem_types import PROBLEM_TYPES
+from api.security.browser_sessions import resume_session
 from datalens_service.errors import NotFound, Unauthorized
-from datalens_service.store.access.browser_sessions import Session
+from datalens_service.store.access.browser_sessions import BrowserSession
 
 PLACE: Final = "/docs"
 
@@ -22,13 +22,13 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get(PLACE)
-def show_reference(request: Request, opened: ServicesDep) -> Response:
+def show_reference(request: Request, services: ServicesDep) -> Response:
     """All operations in one list, and what holds for all of them. Needs no key."""
-    known = [problem for problem in CATALOGUE.values() if problem.status]
+    known = [problem for problem in PROBLEM_TYPES.values() if problem.status]
     return page(
         request,
         "reference",
-        _session(request, opened),
+        _session(request, services),
         sections=reference.sections(request.app.openapi()),
         section=None,
         problems=sorted(known, key=lambda problem: (problem.status or 0, problem.slug)),
@@ -36,13 +36,13 @@ def show_reference(request: Request, opened: ServicesDep) -> Response:
 
 
 @router.get(PLACE + "/{name}")
-def show_section(name: Annotated[str, Path(max_length=64)], request: Request, opened: ServicesDep) -> Response:
+def show_section(name: Annotated[str, Path(max_length=64)], request: Request, services: ServicesDep) -> Response:
     """The operations of one section with parameters, bodies, answers and problems. Needs no key."""
     known = reference.sections(request.app.openapi())
     section = next((one for one in known if one.name == name), None)
     if section is None:
         raise NotFound("The API reference has no section of this name.")
-    return page(request, "reference", _session(request, opened), sections=known, section=section, problems=())
+    return page(request, "reference", _session(request, services), sections=known, section=section, problems=())
 
 
 @router.get("/redoc")
@@ -51,8 +51,8 @@ def former_reference() -> Response:
     return RedirectResponse(PLACE, 308)
 
 
-def _session(request: Request, opened: Services) -> Session | None:
+def _session(request: Request, services: Services) -> BrowserSession | None:
     """Of a visitor who has signed in, for the way back to their pages."""
     with suppress(Unauthorized):
-        return session_of(request, opened.database)
+        return resume_session(request, services.database)
     return None

@@ -16,10 +16,10 @@ from datalens_service.data.export import WRITERS
 from datalens_service.services.job_privacy import JobPrivacy
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import generators, jobs
-from datalens_service.store.jobs.generators import StoredGenerator
+from datalens_service.store.jobs import jobs, released_models
+from datalens_service.store.jobs.released_models import StoredModel
 
-_PORTION: Final = 10
+_PAGE_SIZE: Final = 10
 _IMAGES: Final = 1000
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -27,10 +27,11 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @dataclass(frozen=True)
 class Release:
-    """What anybody may know of a generator; its data set is not named.
+    """What anybody may know of a released model; its data set is not named.
 
     Attributes:
-        id: Of the generator.
+        id: Of the model.
+        kind: "generator", "classifier", …
         job_id: The job that made it; None for an imported one.
         created_at: When it was released, or imported.
         schema: Size and classes, as its owner declared them public.
@@ -40,6 +41,7 @@ class Release:
     """
 
     id: str
+    kind: str
     job_id: str | None
     created_at: datetime
     schema: Schema
@@ -48,31 +50,32 @@ class Release:
     images: int
 
     @classmethod
-    def of(cls, opened: Services, found: StoredGenerator) -> Self:
-        """What is shown of a generator."""
-        if found.job_id is None:
-            schema = Schema.model_validate((found.card or {})["schema"])
-            return cls(found.id, None, found.created_at, schema, None, frozenset(), _IMAGES)
-        job = jobs.get(opened.database, found.job_id)
+    def of(cls, services: Services, model: StoredModel) -> Self:
+        """What is shown of a model."""
+        if model.job_id is None:
+            schema = Schema.model_validate((model.card or {})["schema"])
+            return cls(model.id, model.kind, None, model.created_at, schema, None, frozenset(), _IMAGES)
+        job = jobs.get(services.database, model.job_id)
         return cls(
-            id=found.id,
+            id=model.id,
+            kind=model.kind,
             job_id=job.id,
-            created_at=found.created_at,
-            schema=datasets.get(opened.database, job.dataset_id).schema,
+            created_at=model.created_at,
+            schema=datasets.get(services.database, job.dataset_id).schema,
             privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.plan)),
-            files=frozenset(file.name for file in opened.artifacts.list_artifacts(job.id) if file.releasable),
+            files=frozenset(file.name for file in services.artifacts.list_artifacts(job.id) if file.releasable),
             images=int(job.spec["synthetic_images"]),
         )
 
 
 @router.get(RELEASES, operation_id="showReleases")
-def releases_page(who: VisitorDep, opened: ServicesDep, after: After = None) -> Response:
-    """Generators of the tenant with what hangs on each, newest first."""
-    found = generators.list_generators(opened.database, who.tenant_id, limit=_PORTION, cursor=after)
+def releases_page(who: VisitorDep, services: ServicesDep, after: After = None) -> Response:
+    """Released models of the tenant with what hangs on each, newest first."""
+    page = released_models.list_models(services.database, who.tenant_id, limit=_PAGE_SIZE, cursor=after)
     return who.page(
         "releases",
-        releases=[Release.of(opened, one) for one in found.items],
-        next_cursor=found.next_cursor,
-        first_portion=after is None,
+        releases=[Release.of(services, one) for one in page.items],
+        next_cursor=page.next_cursor,
+        first_page=after is None,
         formats=list(WRITERS.values()),
     )

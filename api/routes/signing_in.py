@@ -26,15 +26,15 @@ def sign_in_page(request: Request, next: Annotated[str, Query(max_length=500)] =
 @router.post(SIGN_IN)
 def sign_in(
     request: Request,
-    opened: ServicesDep,
+    services: ServicesDep,
     key: Annotated[str, Form(max_length=200)] = "",
     next: Annotated[str, Form(max_length=500)] = "/",
 ) -> Response:
     """Exchange a key for a session; the key is not kept."""
-    if cookies.from_elsewhere(request):
+    if cookies.is_cross_site(request):
         return _refused(request, next, "Another site sent this form. Type the key here.", 403)
     try:
-        session = browser_sessions.sign_in(opened.database, key.strip())
+        session = browser_sessions.sign_in(services.database, key.strip())
     except Unauthorized as error:
         return _refused(request, next, error.detail, 401)
     answer = RedirectResponse(_within(next), 303)
@@ -44,21 +44,21 @@ def sign_in(
 
 @router.post("/sign-out")
 def sign_out(
-    request: Request, opened: ServicesDep, everywhere: Annotated[Literal["", "true"], Form()] = ""
+    request: Request, services: ServicesDep, everywhere: Annotated[Literal["", "true"], Form()] = ""
 ) -> Response:
     """End the session, or all of its key. Nothing else changes, so it needs no token; only other sites may not send it.
 
     A cookie that stands for no session is dropped like any other.
     """
-    if cookies.from_elsewhere(request):
+    if cookies.is_cross_site(request):
         return RedirectResponse("/", 303)
     token = request.cookies.get(cookies.COOKIE, "")
     with suppress(Unauthorized):
         if everywhere:
             browser_sessions.sign_out_everywhere(
-                opened.database, browser_sessions.resume(opened.database, token).key.id
+                services.database, browser_sessions.resume(services.database, token).key.id
             )
-    browser_sessions.sign_out(opened.database, token)
+    browser_sessions.sign_out(services.database, token)
     answer = RedirectResponse(SIGN_IN, 303)
     cookies.forget(answer)
     return answer

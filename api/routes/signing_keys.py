@@ -17,6 +17,6 @@ router = APIRouter(tags=["downloads"])
     summary="Read the key that checks signatures of this installation",
     responses=ok(200, "The public key."),
 )
-def get_signing_key(opened: ServicesDep) -> SigningKeyRead:
+def get_signing_key(services: ServicesDep) -> SigningKeyRead:
     """Needs no key: whoever was handed a release has none. Note it, and compare it over another channel."""
-    return SigningKeyRead.of(opened.signing_key)
+    return SigningKeyRead.of(services.signing_key)

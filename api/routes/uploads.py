@@ -43,11 +43,11 @@ Caller = Annotated[ApiKey, Depends(caller)]
     status_code=status.HTTP_204_NO_CONTENT,
     responses={204: {"description": "The headers name version, extensions, largest length and checksums."}},
 )
-def get_upload_options(opened: ServicesDep, _caller: Caller) -> Response:
+def get_upload_options(services: ServicesDep, _caller: Caller) -> Response:
     """What a tus client asks first."""
     headers = {
         "Tus-Extension": tus.EXTENSIONS,
-        "Tus-Max-Size": str(opened.settings.max_upload_bytes),
+        "Tus-Max-Size": str(services.settings.max_upload_bytes),
         "Tus-Checksum-Algorithm": ",".join(tus.ALGORITHMS),
     }
     return Response(status_code=204, headers=headers)
@@ -64,7 +64,7 @@ def get_upload_options(opened: ServicesDep, _caller: Caller) -> Response:
     },
 )
 def create_upload(
-    opened: ServicesDep,
+    services: ServicesDep,
     caller: Caller,
     response: Response,
     length: Annotated[
@@ -74,11 +74,11 @@ def create_upload(
 ) -> UploadRead:
     """`Upload-Metadata` is not read: a file name is nobody's business."""
     tus.check_version(version)
-    if length > opened.settings.max_upload_bytes:
+    if length > services.settings.max_upload_bytes:
         raise HTTPException(413)
-    upload_sessions.remove_expired(opened.database)
-    tus.check_room(upload_sessions.partial_files(opened.settings.data_dir), length)
-    upload = upload_sessions.create(opened.database, caller.id, length, _lifetime(opened))
+    upload_sessions.remove_expired(services.database)
+    tus.check_room(upload_sessions.partial_files(services.settings.data_dir), length)
+    upload = upload_sessions.create(services.database, caller.id, length, _lifetime(services))
     response.headers.update({**tus.headers_of(upload), "Location": f"{tus.PATH}/{upload.id}"})
     return UploadRead.of(upload)
 
@@ -93,10 +93,10 @@ def create_upload(
         **problems("not-found", "invalid-input", "upload-protocol"),
     },
 )
-def get_upload_offset(upload_id: ObjectId, opened: ServicesDep, _caller: Caller, version: Version = None) -> Response:
+def get_upload_offset(upload_id: ObjectId, services: ServicesDep, _caller: Caller, version: Version = None) -> Response:
     """What a client asks after an interruption."""
     tus.check_version(version)
-    return Response(headers=tus.headers_of(upload_sessions.get(opened.database, upload_id)))
+    return Response(headers=tus.headers_of(upload_sessions.get(services.database, upload_id)))
 
 
 @router.get(
@@ -105,9 +105,9 @@ def get_upload_offset(upload_id: ObjectId, opened: ServicesDep, _caller: Caller,
     summary="Read an upload",
     responses={**ok(200, "The upload."), **problems("not-found", "invalid-input")},
 )
-def get_upload(upload_id: ObjectId, opened: ServicesDep, _caller: Caller) -> UploadRead:
+def get_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller) -> UploadRead:
     """The same as JSON."""
-    return UploadRead.of(upload_sessions.get(opened.database, upload_id))
+    return UploadRead.of(upload_sessions.get(services.database, upload_id))
 
 
 @router.patch(
@@ -135,7 +135,7 @@ def get_upload(upload_id: ObjectId, opened: ServicesDep, _caller: Caller) -> Upl
 async def append_to_upload(
     upload_id: ObjectId,
     request: Request,
-    opened: ServicesDep,
+    services: ServicesDep,
     _caller: Caller,
     offset: Annotated[
         int, Header(alias="Upload-Offset", ge=0, lt=2**63, description="Where the piece begins."), DIGITS
@@ -150,13 +150,13 @@ async def append_to_upload(
     if request.headers.get("content-type", "") != tus.MEDIA_TYPE:
         raise HTTPException(415)
     expected = tus.checksum_of(checksum)
-    known = await anyio.to_thread.run_sync(upload_sessions.get, opened.database, upload_id)
-    with tus.locked_file(upload_sessions.partial_files(opened.settings.data_dir) / known.id) as file:
-        upload = await anyio.to_thread.run_sync(upload_sessions.get, opened.database, upload_id)
+    known = await anyio.to_thread.run_sync(upload_sessions.get, services.database, upload_id)
+    with tus.locked_file(upload_sessions.partial_files(services.settings.data_dir) / known.id) as file:
+        upload = await anyio.to_thread.run_sync(upload_sessions.get, services.database, upload_id)
         if offset != upload.received:
             raise UploadOffsetMismatch(f"The next piece begins at {upload.received}, not at {offset}.")
         piece = tus.Piece(file, upload, expected)
-        received = await _received(request, opened, upload, piece)
+        received = await _received(request, services, upload, piece)
     return Response(status_code=204, headers=tus.headers_of(received))
 
 
@@ -170,17 +170,19 @@ async def append_to_upload(
         **problems("not-found", "invalid-input", "upload-locked", "upload-protocol"),
     },
 )
-def delete_upload(upload_id: ObjectId, opened: ServicesDep, _caller: Caller, version: Version = None) -> Response:
+def delete_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller, version: Version = None) -> Response:
     """Data sets that were made from it stay."""
     tus.check_version(version)
-    path = upload_sessions.partial_files(opened.settings.data_dir) / upload_sessions.get(opened.database, upload_id).id
+    path = (
+        upload_sessions.partial_files(services.settings.data_dir) / upload_sessions.get(services.database, upload_id).id
+    )
     with tus.locked_file(path):
-        upload_sessions.remove(opened.database, upload_id)
+        upload_sessions.remove(services.database, upload_id)
         path.unlink(missing_ok=True)
     return Response(status_code=204)
 
 
-async def _received(request: Request, opened: Services, upload: PartialUpload, piece: tus.Piece) -> PartialUpload:
+async def _received(request: Request, services: Services, upload: PartialUpload, piece: tus.Piece) -> PartialUpload:
     """Take the body, and note how far the upload is then."""
     try:
         async for data in request.stream():
@@ -188,17 +190,17 @@ async def _received(request: Request, opened: Services, upload: PartialUpload, p
         end = await anyio.to_thread.run_sync(piece.finish)
     except ClientDisconnect:
         end = await anyio.to_thread.run_sync(piece.interrupt)
-        await anyio.to_thread.run_sync(_note, opened, upload.id, end)
+        await anyio.to_thread.run_sync(_note, services, upload.id, end)
         raise
     except BaseException:
         piece.discard()
         raise
-    return await anyio.to_thread.run_sync(_note, opened, upload.id, end)
+    return await anyio.to_thread.run_sync(_note, services, upload.id, end)
 
 
-def _note(opened: Services, upload_id: str, end: int) -> PartialUpload:
-    return upload_sessions.advance(opened.database, upload_id, end, _lifetime(opened))
+def _note(services: Services, upload_id: str, end: int) -> PartialUpload:
+    return upload_sessions.advance(services.database, upload_id, end, _lifetime(services))
 
 
-def _lifetime(opened: Services) -> timedelta:
-    return timedelta(hours=opened.settings.upload_hours)
+def _lifetime(services: Services) -> timedelta:
+    return timedelta(hours=services.settings.upload_hours)

@@ -33,14 +33,14 @@ _ONE: Final = problems("not-found", "invalid-input")
     responses={**ok(201, "The webhook and its secret.", headers=("Location",)), **problems("invalid-input")},
 )
 def create_webhook(
-    wanted: Annotated[HookCreate, Body(openapi_examples=examples.HOOKS)],
-    opened: ServicesDep,
+    request: Annotated[HookCreate, Body(openapi_examples=examples.HOOKS)],
+    services: ServicesDep,
     key: Caller,
     response: Response,
 ) -> HookCreated:
     """Messages are thin (a type, an instant, ids), signed as Standard Webhooks asks, and repeated for three days."""
-    check_address(wanted.url, inside=opened.settings.webhooks_to_private_addresses)
-    hook, secret = webhooks.create(opened.database, key.tenant_id, wanted.url, wanted.events)
+    check_address(request.url, allow_private=services.settings.webhooks_to_private_addresses)
+    hook, secret = webhooks.create(services.database, key.tenant_id, request.url, request.events)
     response.headers["Location"] = f"/v1/webhooks/{hook.id}"
     return HookCreated(webhook=HookRead.of(hook), secret=secret)
 
@@ -51,9 +51,9 @@ def create_webhook(
     summary="List webhooks",
     responses=ok(200, "All webhooks of the tenant."),
 )
-def list_webhooks(opened: ServicesDep, key: Caller) -> HookList:
+def list_webhooks(services: ServicesDep, key: Caller) -> HookList:
     """Oldest first."""
-    return HookList(items=[HookRead.of(hook) for hook in webhooks.list_webhooks(opened.database, key.tenant_id)])
+    return HookList(items=[HookRead.of(hook) for hook in webhooks.list_webhooks(services.database, key.tenant_id)])
 
 
 @router.get(
@@ -62,9 +62,9 @@ def list_webhooks(opened: ServicesDep, key: Caller) -> HookList:
     summary="Read a webhook",
     responses={**ok(200, "The webhook."), **_ONE},
 )
-def get_webhook(webhook_id: ObjectId, opened: ServicesDep) -> HookRead:
+def get_webhook(webhook_id: ObjectId, services: ServicesDep) -> HookRead:
     """Without its secret."""
-    return HookRead.of(webhooks.get(opened.database, webhook_id))
+    return HookRead.of(webhooks.get(services.database, webhook_id))
 
 
 @router.patch(
@@ -75,14 +75,14 @@ def get_webhook(webhook_id: ObjectId, opened: ServicesDep) -> HookRead:
 )
 def update_webhook(
     webhook_id: ObjectId,
-    wanted: Annotated[HookChange, Body(openapi_examples=examples.HOOK_CHANGES)],
-    opened: ServicesDep,
+    request: Annotated[HookChange, Body(openapi_examples=examples.HOOK_CHANGES)],
+    services: ServicesDep,
 ) -> HookRead:
     """A disabled one is told of nothing that happens meanwhile."""
-    if wanted.url is not None:
-        check_address(wanted.url, inside=opened.settings.webhooks_to_private_addresses)
+    if request.url is not None:
+        check_address(request.url, allow_private=services.settings.webhooks_to_private_addresses)
     return HookRead.of(
-        webhooks.change(opened.database, webhook_id, url=wanted.url, events=wanted.events, enabled=wanted.enabled)
+        webhooks.change(services.database, webhook_id, url=request.url, events=request.events, enabled=request.enabled)
     )
 
 
@@ -93,9 +93,9 @@ def update_webhook(
     status_code=status.HTTP_204_NO_CONTENT,
     responses={204: {"description": "It and its messages are gone."}, **_ONE},
 )
-def delete_webhook(webhook_id: ObjectId, opened: ServicesDep) -> None:
+def delete_webhook(webhook_id: ObjectId, services: ServicesDep) -> None:
     """With everything that waits to be sent to it."""
-    webhooks.delete(opened.database, webhook_id)
+    webhooks.delete(services.database, webhook_id)
 
 
 @router.post(
@@ -105,24 +105,24 @@ def delete_webhook(webhook_id: ObjectId, opened: ServicesDep) -> None:
     status_code=status.HTTP_202_ACCEPTED,
     responses={**ok(202, "The message; its delivery says what became of it."), **_ONE},
 )
-def test_webhook(webhook_id: ObjectId, opened: ServicesDep) -> DeliveryRead:
+def test_webhook(webhook_id: ObjectId, services: ServicesDep) -> DeliveryRead:
     """To see whether address and signature are right."""
-    return DeliveryRead.of(webhooks.send_test(opened.database, webhook_id))
+    return DeliveryRead.of(webhooks.send_test(services.database, webhook_id))
 
 
 @router.get(
     "/{webhook_id}/deliveries",
     operation_id="listWebhookDeliveries",
     summary="See what became of messages",
-    responses={**ok(200, "A portion of the list, newest first."), **_ONE},
+    responses={**ok(200, "A page of the list, newest first."), **_ONE},
 )
 def list_deliveries(
-    webhook_id: ObjectId, opened: ServicesDep, limit: Limit = 20, after: After = None
+    webhook_id: ObjectId, services: ServicesDep, limit: Limit = 20, after: After = None
 ) -> Page[DeliveryRead]:
     """Attempts, the last status, and when it is tried again."""
-    found = webhooks.list_deliveries(opened.database, webhook_id, limit=limit, cursor=after)
-    items = [DeliveryRead.of(delivery) for delivery in found.items]
-    return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
+    page = webhooks.list_deliveries(services.database, webhook_id, limit=limit, cursor=after)
+    items = [DeliveryRead.of(delivery) for delivery in page.items]
+    return Page.build(items, page.next_cursor)
 
 
 @router.post(
@@ -132,6 +132,6 @@ def list_deliveries(
     status_code=status.HTTP_202_ACCEPTED,
     responses={**ok(202, "It is sent again, under the same id."), **_ONE},
 )
-def redeliver(webhook_id: ObjectId, delivery_id: ObjectId, opened: ServicesDep) -> DeliveryRead:
+def redeliver(webhook_id: ObjectId, delivery_id: ObjectId, services: ServicesDep) -> DeliveryRead:
     """Whatever became of it before."""
-    return DeliveryRead.of(webhooks.redeliver(opened.database, webhook_id, delivery_id))
+    return DeliveryRead.of(webhooks.redeliver(services.database, webhook_id, delivery_id))

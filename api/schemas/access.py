@@ -130,11 +130,11 @@ class AuditRead(BaseModel):
 
 
 class AuditPage(BaseModel):
-    """A portion of the journal, oldest first."""
+    """A page of the journal, oldest first."""
 
     items: list[AuditRead]
     has_more: bool
-    next_cursor: int | None = Field(description="Value of `after` for the next portion; null at the end for now.")
+    next_cursor: int | None = Field(description="Value of `after` for the next page; null at the end for now.")
     tenant_id: str
     head_hash: str = Field(description="Of the last entry there is: note it, and a rewritten journal shows.")
 
@@ -145,6 +145,7 @@ class UsageRead(BaseModel):
     datasets: int
     jobs: dict[str, int] = Field(description="By state.")
     generators: int
+    classifiers: int
     api_keys: int = Field(description="That work now.")
     artifact_bytes: int
     job_seconds: float = Field(description="Of jobs that have ended, from their first start to their end.")

@@ -13,10 +13,10 @@ from datalens_service.privacy.accounting import mu_of_units, round_up
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.pricing import Quote
 from datalens_service.spec import PlanSummary, TrainingSpec
-from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
+from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.joining import Joined
-from datalens_service.store.datasets.validations import Intake
-from datalens_service.store.ledger.account_summary import Statement
+from datalens_service.store.datasets.views import DatasetView
+from datalens_service.store.ledger.account_summary import AccountSummary
 
 Item = TypeVar("Item")
 
@@ -59,7 +59,7 @@ class BudgetRead(BaseModel):
     frozen_reason: str | None = Field(description="Why nothing can be spent: the account failed its audit.")
 
     @classmethod
-    def of(cls, statement: Statement) -> Self:
+    def of(cls, statement: AccountSummary) -> Self:
         """What a statement shows."""
         return cls(
             epsilon_limit=statement.epsilon,
@@ -81,7 +81,7 @@ class BudgetRead(BaseModel):
 class PrivacyLinks(BaseModel):
     """Where to go from an account."""
 
-    entries: str = Field(description="The journal in portions; from it, a stranger can recompute the account.")
+    entries: str = Field(description="The journal in pages; from it, a stranger can recompute the account.")
 
 
 class PrivacyRead(BudgetRead):
@@ -93,7 +93,7 @@ class PrivacyRead(BudgetRead):
     links: PrivacyLinks
 
     @classmethod
-    def with_head(cls, statement: Statement, dataset_id: str, linked: Sequence[str]) -> Self:
+    def with_head(cls, statement: AccountSummary, dataset_id: str, linked: Sequence[str]) -> Self:
         """A statement with the head of the journal it was made from."""
         more = {
             "linked_datasets": linked,
@@ -125,35 +125,20 @@ class DatasetRead(BaseModel):
     )
 
     @classmethod
-    def of(cls, dataset: StoredDataset, statement: Statement, joined: Joined | None = None) -> Self:
-        """What is shown of a stored data set; `joined` to its owner only."""
+    def of(cls, upload: DatasetView, statement: AccountSummary | None, joined: Joined | None = None) -> Self:
+        """What is shown of an upload; `statement` of one that is or was ready, `joined` to its owner only."""
+        dataset = upload.contents
         return cls(
-            id=dataset.id,
-            name=dataset.name,
-            state=dataset.state,
-            format=dataset.format,
-            created_at=dataset.created_at,
-            deleted_at=dataset.deleted_at,
-            schema_=dataset.schema,
-            has_test_split=dataset.has_test,
-            privacy=BudgetRead.of(statement),
+            id=upload.id,
+            name=upload.name,
+            state=upload.state,
+            format=dataset and dataset.format,
+            created_at=upload.created_at,
+            deleted_at=upload.deleted_at,
+            schema_=dataset and dataset.schema,
+            has_test_split=dataset is not None and dataset.has_test,
+            privacy=statement and BudgetRead.of(statement),
             joined=joined,
-        )
-
-    @classmethod
-    def of_intake(cls, intake: Intake) -> Self:
-        """What is shown of an upload that is not a data set, or not yet."""
-        deleted = intake.state is DatasetState.DELETED
-        return cls(
-            id=intake.dataset_id,
-            name=intake.form.get("name") or intake.dataset_id,
-            state=intake.state,
-            format=None,
-            created_at=intake.created_at,
-            deleted_at=intake.finished_at if deleted else None,
-            schema_=None,
-            has_test_split=False,
-            privacy=None,
         )
 
 
@@ -188,8 +173,13 @@ class PlanRead(BaseModel):
 
 
 class Page(BaseModel, Generic[Item]):
-    """A portion of a list, newest first."""
+    """A page of a list, newest first."""
 
     items: list[Item]
     has_more: bool
-    next_cursor: str | None = Field(description="Value of `after` for the next portion.")
+    next_cursor: str | None = Field(description="Value of `after` for the next page.")
+
+    @classmethod
+    def build(cls, items: Sequence[Item], next_cursor: str | None) -> Self:
+        """A page that has a cursor if there is more behind it."""
+        return cls(items=list(items), has_more=next_cursor is not None, next_cursor=next_cursor)

@@ -13,11 +13,11 @@ from datalens_service.data.sandbox.decode import Counts
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.proof.hash_chain import Entry
 from datalens_service.services.dataset_declaration import IDENTIFIER, DatasetForm
-from datalens_service.services.ingestion import Removed
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.joining import Joined
 from datalens_service.store.datasets.upload_sessions import PartialUpload
-from datalens_service.store.datasets.validations import Intake
+from datalens_service.store.datasets.validations import Validation
+from datalens_service.store.datasets.views import DatasetView
 
 OWNER_ONLY: Final = "Private: depends on the records beyond what is declared public. Not to be passed on."
 
@@ -85,15 +85,15 @@ class ValidationRead(BaseModel):
     checked: int = Field(default=0, description="Files that were looked at.")
 
     @classmethod
-    def of(cls, intake: Intake) -> Self:
+    def of(cls, validation: Validation) -> Self:
         """What its owner sees."""
         base = {
-            "dataset_id": intake.dataset_id,
-            "state": intake.state,
-            "created_at": intake.created_at,
-            "finished_at": intake.finished_at,
+            "dataset_id": validation.dataset_id,
+            "state": validation.state,
+            "created_at": validation.created_at,
+            "finished_at": validation.finished_at,
         }
-        return cls.model_validate({**base, **(intake.report or {})})
+        return cls.model_validate({**base, **(validation.report or {})})
 
 
 class DeletionReceipt(BaseModel):
@@ -107,19 +107,18 @@ class DeletionReceipt(BaseModel):
     entry: Entry | None = Field(description="The entry that notes it, sealed by SHA-256.")
 
     @classmethod
-    def of(cls, removed: Removed, entry: Entry | None) -> Self:
+    def of(cls, removed: DatasetView, entry: Entry | None) -> Self:
         """The receipt of a deletion.
 
         Args:
             removed: What was deleted.
             entry: The journal's word on it.
         """
-        dataset, intake = removed
-        deleted_at = (dataset and dataset.deleted_at) or (intake and intake.finished_at)
+        dataset = removed.contents
         return cls.model_validate(
             {
-                "dataset_id": dataset.id if dataset else intake and intake.dataset_id,
-                "deleted_at": deleted_at,
+                "dataset_id": removed.id,
+                "deleted_at": removed.deleted_at,
                 "removed": _REMOVED if dataset else _REMOVED_UNREAD,
                 "kept": _KEPT if dataset else [],
                 "account_id": dataset and dataset.account_id,

@@ -43,11 +43,11 @@ class EventRead(BaseModel):
 
 
 class EventPage(BaseModel):
-    """A portion of the events of a job, oldest first."""
+    """A page of the events of a job, oldest first."""
 
     items: list[EventRead]
     has_more: bool
-    next_cursor: int | None = Field(description="Value of `after` for the next portion; null at the end for now.")
+    next_cursor: int | None = Field(description="Value of `after` for the next page; null at the end for now.")
 
 
 @functools.lru_cache(maxsize=4096)

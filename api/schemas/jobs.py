@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from api.problems.problem_types import CATALOGUE, INTERNAL
+from api.problems.problem_types import INTERNAL, PROBLEM_TYPES
 from api.schemas.common import TrainingRequest, listed
 from datalens_service.clock import utc_now
 from datalens_service.evaluation.settings import EvaluationSettings
@@ -18,7 +18,9 @@ from datalens_service.methods.base import named
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.job_privacy import JobPrivacy
 from datalens_service.spec import Device, PlanSummary, TrainingSpec
+from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
+from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
 from datalens_service.strict import Integer, Number
 
 JOB_STATES: Final = {
@@ -83,8 +85,16 @@ class JobError(BaseModel):
     @classmethod
     def of(cls, error: dict[str, Any]) -> Self:
         """The error a worker left on the job."""
-        known = CATALOGUE.get(str(error.get("type")).removeprefix("/problems/"), INTERNAL)
+        known = PROBLEM_TYPES.get(str(error.get("type")).removeprefix("/problems/"), INTERNAL)
         return cls(type=known.uri, title=known.title, detail=error.get("detail", known.remedy), code=known.slug)
+
+
+def _is_absent(link: str | None) -> bool:
+    return link is None
+
+
+OfClassifier = Annotated[str | None, Field(exclude_if=_is_absent)]
+"""A link that only a job has that made a classifier."""
 
 
 class JobLinks(BaseModel):
@@ -102,12 +112,17 @@ class JobLinks(BaseModel):
     samples: str | None
     synthetic: str | None
     generator: str | None
+    classifier: OfClassifier = Field(default=None, description="As safetensors.")
+    onnx: OfClassifier = Field(default=None, description="The classifier as ONNX.")
+    archive: OfClassifier = Field(default=None, description="The classifier as a zip to publish.")
+    predictions: OfClassifier = Field(default=None, description="Where to send images to.")
 
     @classmethod
     def of(cls, job: Job) -> Self:
         """Links that the job's state allows to follow."""
         base = f"/v1/jobs/{job.id}"
         files = job.released_at is not None
+        made = TrainingSpec.model_validate(job.spec).method.result if files else None
         return cls(
             self_=base,
             events=f"{base}/events",
@@ -118,10 +133,22 @@ class JobLinks(BaseModel):
             files=f"{base}/artifacts",
             report=f"{base}/report?audience=owner" if files else None,
             bundle=f"{base}/bundle" if files else None,
-            samples=f"{base}/samples.png" if files else None,
-            synthetic=f"{base}/synthetic" if files else None,
-            generator=f"{base}/generator" if files else None,
+            samples=f"{base}/samples.png" if made == GENERATOR else None,
+            synthetic=f"{base}/synthetic" if made == GENERATOR else None,
+            generator=f"{base}/generator" if made == GENERATOR else None,
+            **_classifier_links(job.id) if made == CLASSIFIER else {},
         )
+
+
+def _classifier_links(job_id: str) -> dict[str, str]:
+    base = f"/v1/jobs/{job_id}"
+    predictions = f"/v1/classifiers/{released_models.id_of(job_id, CLASSIFIER)}/predictions"
+    return {
+        "classifier": f"{base}/classifier",
+        "onnx": f"{base}/classifier.onnx",
+        "archive": f"{base}/classifier.zip",
+        "predictions": predictions,
+    }
 
 
 class JobRead(BaseModel):

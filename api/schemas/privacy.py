@@ -1,4 +1,4 @@
-"""Portions of an account's journal, and a wish to raise its limit."""
+"""Pages of an account's journal, and a wish to raise its limit."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Printable = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1
 
 
 class EntryPage(BaseModel):
-    """A portion of the journal, oldest first."""
+    """A page of the journal, oldest first."""
 
     items: list[Entry]
     has_more: bool
-    next_cursor: int | None = Field(description="Value of `after` for the next portion; null at the end for now.")
+    next_cursor: int | None = Field(description="Value of `after` for the next page; null at the end for now.")
 
 
 class RaiseRequest(BaseModel):

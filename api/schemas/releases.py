@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from datalens_service.store.datasets.artifacts import Artifact, Audience
-from datalens_service.store.jobs.generators import StoredGenerator
+from datalens_service.store.jobs.released_models import StoredModel
 from datalens_service.strict import Integer
 
 MOST_SECONDS = 3600
@@ -81,7 +81,7 @@ class GeneratorRead(BaseModel):
     links: GeneratorLinks
 
     @classmethod
-    def of(cls, generator: StoredGenerator, card: dict[str, Any] | None) -> Self:
+    def of(cls, generator: StoredModel, card: dict[str, Any] | None) -> Self:
         """What is shown of a generator."""
         return cls(
             id=generator.id,
@@ -103,7 +103,7 @@ class GeneratorLinks(BaseModel):
     job: str | None
 
     @classmethod
-    def of(cls, generator: StoredGenerator) -> Self:
+    def of(cls, generator: StoredModel) -> Self:
         """Links of a generator."""
         base = f"/v1/generators/{generator.id}"
         job = f"/v1/jobs/{generator.job_id}" if generator.job_id else None

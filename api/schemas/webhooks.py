@@ -22,7 +22,7 @@ class HookCreate(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    url: Url = Field(description="An HTTPS address outside of the house.")
+    url: Url = Field(description="A public HTTPS URL; private-network addresses are refused.")
     events: Events = Field(default=_LAST, description="Types of events; `job.progress` is never sent.")
 
 

@@ -9,7 +9,7 @@ from fastapi import Request, Response
 
 from datalens_service.errors import Unauthorized
 from datalens_service.store.access import browser_sessions
-from datalens_service.store.access.browser_sessions import LIFETIME_SECONDS, Session
+from datalens_service.store.access.browser_sessions import LIFETIME_SECONDS, BrowserSession
 from datalens_service.store.database import Database
 
 COOKIE: Final = "datalens-session"
@@ -17,7 +17,7 @@ FORM_TOKEN_HEADER: Final = "X-CSRF-Token"  # noqa: S105 (a name)
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def session_of(request: Request, database: Database) -> Session:
+def resume_session(request: Request, database: Database) -> BrowserSession:
     """The session of a request.
 
     A cookie is sent by the browser whoever made it call, so to change something a request also needs the token that
@@ -36,12 +36,12 @@ def session_of(request: Request, database: Database) -> Session:
     return session
 
 
-def from_elsewhere(request: Request) -> bool:
+def is_cross_site(request: Request) -> bool:
     """Whether the browser says that another site made it send this."""
     return request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none")
 
 
-def remember(response: Response, request: Request, session: Session) -> None:
+def remember(response: Response, request: Request, session: BrowserSession) -> None:
     """Hand the session to the browser, for requests from our own pages and no script."""
     response.set_cookie(
         COOKIE,

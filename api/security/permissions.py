@@ -22,13 +22,13 @@ class Rule:
         scope: That the key must hold; None is for owners only.
         audited: Whether every call is noted. Reads of public numbers are not, and neither is what the ledger of a
             data set notes anyway.
-        everybodys: Whether the answer is about all tenants: then it is for keys of the first one, which runs the
+        cross_tenant: Whether the answer is about all tenants: then it is for keys of the first one, which runs the
             service.
     """
 
     scope: Scope | None
     audited: bool = True
-    everybodys: bool = False
+    cross_tenant: bool = False
 
 
 _UNKNOWN: Final = Rule(None)
@@ -76,6 +76,13 @@ RULES: Final[dict[str, Rule]] = {
     "createGeneratorSamples": Rule(Scope.RELEASES_READ),
     "importGenerator": Rule(Scope.RELEASES_WRITE),
     "deleteGenerator": Rule(Scope.RELEASES_WRITE),
+    "getJobClassifier": Rule(Scope.RELEASES_READ),
+    "getJobClassifierOnnx": Rule(Scope.RELEASES_READ),
+    "getJobClassifierArchive": Rule(Scope.RELEASES_READ),
+    "listClassifiers": Rule(Scope.RELEASES_READ, audited=False),
+    "getClassifier": Rule(Scope.RELEASES_READ, audited=False),
+    # Who predicted and when; of the images nothing.
+    "createPredictions": Rule(Scope.RELEASES_READ),
     "createApiKey": Rule(Scope.KEYS_WRITE),
     "listApiKeys": Rule(Scope.KEYS_WRITE, audited=False),
     "getApiKey": Rule(Scope.KEYS_WRITE, audited=False),
@@ -89,7 +96,7 @@ RULES: Final[dict[str, Rule]] = {
     "testWebhook": Rule(Scope.WEBHOOKS_WRITE),
     "listWebhookDeliveries": Rule(Scope.WEBHOOKS_WRITE, audited=False),
     "redeliverWebhookDelivery": Rule(Scope.WEBHOOKS_WRITE),
-    "getMetrics": Rule(Scope.USAGE_READ, audited=False, everybodys=True),
+    "getMetrics": Rule(Scope.USAGE_READ, audited=False, cross_tenant=True),
     "getUsage": Rule(Scope.USAGE_READ, audited=False),
     "listAuditEntries": Rule(Scope.AUDIT_READ, audited=False),
     # The pages: what they change is a request of its own to the operations above.
@@ -121,7 +128,7 @@ def check_allowed(key: ApiKey, operation: str | None) -> None:
     """
     rule = rule_of(operation)
     scope = rule.scope
-    if rule.everybodys and key.tenant_id != DEFAULT_TENANT:
+    if rule.cross_tenant and key.tenant_id != DEFAULT_TENANT:
         raise Forbidden("This tells of all tenants and is for keys of the first one; yours is at /v1/usage.")
     if scope is None and key.role is not Role.OWNER:
         raise Forbidden("This operation is for keys of the role owner.")

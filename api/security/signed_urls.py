@@ -1,6 +1,6 @@
 """Addresses that fetch one releasable file without a key, until they expire.
 
-    /v1/downloads/{base64url of JSON: what is granted}?signature={base64url of HMAC-SHA256 under our key}
+    /v1/downloads/{base64url of JSON: what is granted}?signature={by a key for this purpose alone}
 
 What is granted names tenant, job, file, digest, audience, the key that asked for it, and the end. Whoever changes one
 of them has no signature for it; a key that was revoked takes its addresses with it.
@@ -8,21 +8,20 @@ of them has no signature for it; a key that was revoked takes its addresses with
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hmac
 from datetime import UTC, datetime
 from typing import Literal
 
+from itsdangerous import BadData
+from itsdangerous.encoding import base64_decode, base64_encode
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from datalens_service.clock import utc_now
 from datalens_service.errors import Forbidden
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import ApiKey
+from datalens_service.store.access.signers import Purpose, create_signer
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import Artifact, ArtifactStore
-from datalens_service.store.datasets.fingerprints import installation_key
 
 
 class Grant(BaseModel):
@@ -62,8 +61,10 @@ def sign(database: Database, key: ApiKey, artifact: Artifact, expires_at: dateti
         sha256=artifact.sha256,
         until=int(expires_at.timestamp()),
     )
-    content = grant.model_dump_json().encode()
-    return f"/v1/downloads/{_encoded(content)}?signature={_encoded(_signature(database, content))}"
+    content = base64_encode(grant.model_dump_json())
+    with database.session() as session:
+        signature = create_signer(session, Purpose.DOWNLOAD).get_signature(content)
+    return f"/v1/downloads/{content.decode()}?signature={signature.decode()}"
 
 
 def redeem(database: Database, artifacts: ArtifactStore, granted: str, signature: str) -> tuple[Grant, Artifact]:
@@ -79,7 +80,7 @@ def redeem(database: Database, artifacts: ArtifactStore, granted: str, signature
         NotFound: The file is gone.
         Forbidden: The address was not made here, was changed, has expired, or its key is gone.
     """
-    grant = _checked(database, granted, signature)
+    grant = _verify(database, granted, signature)
     if utc_now() >= datetime.fromtimestamp(grant.until, UTC) or not keys.usable(database, grant.key_id):
         raise Forbidden("This address has expired; ask for a new one.")
     artifact = artifacts.releasable(grant.job_id, grant.name)
@@ -88,28 +89,10 @@ def redeem(database: Database, artifacts: ArtifactStore, granted: str, signature
     return grant, artifact
 
 
-def _checked(database: Database, granted: str, signature: str) -> Grant:
-    try:
-        raw, given = _decoded(granted), _decoded(signature)
-        if hmac.compare_digest(_signature(database, raw), given):
-            return Grant.model_validate_json(raw)
-    except (binascii.Error, ValidationError):
-        pass
-    raise Forbidden("This address was not made by this service, or was changed.")
-
-
-def _signature(database: Database, content: bytes) -> bytes:
+def _verify(database: Database, granted: str, signature: str) -> Grant:
     with database.session() as session:
-        secret = hmac.digest(installation_key(session, lock=False), b"download addresses", "sha256")
-    return hmac.digest(secret, content, "sha256")
-
-
-def _encoded(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-
-
-def _decoded(text: str) -> bytes:
-    raw = base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    if _encoded(raw) != text:
-        raise binascii.Error
-    return raw
+        signer = create_signer(session, Purpose.DOWNLOAD)
+    try:
+        return Grant.model_validate_json(base64_decode(signer.unsign(f"{granted}.{signature}")))
+    except (BadData, ValidationError):
+        raise Forbidden("This address was not made by this service, or was changed.") from None

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from api.deps import ServicesDep, caller
 from api.http.strictness import parsed, typed
+from api.schemas.classifiers import PredictionForm, PredictionRequest
 from api.schemas.datasets import DatasetRequest
 from api.schemas.releases import GeneratorForm
 from api.uploads.multipart import FormReader
@@ -48,7 +49,7 @@ class ReceivedUpload:
 
 
 async def received_upload(
-    request: Request, opened: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
+    request: Request, services: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
 ) -> AsyncIterator[ReceivedUpload | DatasetRequest]:
     """Receive the upload of this request, or the name of one that is there already.
 
@@ -61,9 +62,9 @@ async def received_upload(
         InsufficientStorage: The disk is full.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
-        yield await _request(request)
+        yield await _request(DatasetRequest, request)
         return
-    with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
+    with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
         await _receive(request, reader)
         yield ReceivedUpload(path, _checked(DatasetForm, typed(DatasetForm, reader.fields)))
@@ -83,7 +84,7 @@ class ReceivedGenerator:
 
 
 async def received_generator(
-    request: Request, opened: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
+    request: Request, services: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
 ) -> AsyncIterator[ReceivedGenerator]:
     """Receive the generator of this request; its file is removed when the handler has ended.
 
@@ -93,12 +94,34 @@ async def received_generator(
         RequestValidationError: A field is unknown or not usable.
         InsufficientStorage: The disk is full.
     """
-    with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
+    with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
         await _receive(request, reader)
         yield ReceivedGenerator(path, _checked(GeneratorForm, typed(GeneratorForm, reader.fields)))
 
 
+async def received_images(
+    request: Request, opened: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
+) -> AsyncIterator[Path | PredictionRequest]:
+    """Receive the images of this request as a file, which is removed when the handler has ended, or as numbers.
+
+    Raises:
+        HTTPException: 415, not multipart/form-data; 413, longer than the limit.
+        InvalidInput: Malformed, or without exactly one file.
+        RequestValidationError: A field is unknown or not usable.
+        InsufficientStorage: The disk is full.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
+        yield await _request(PredictionRequest, request)
+        return
+    with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
+        reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
+        await _receive(request, reader)
+        _checked(PredictionForm, reader.fields)
+        yield path
+
+
+ImagesUploadDep = Annotated[Path | PredictionRequest, Depends(received_images, scope="function")]
 GeneratorUploadDep = Annotated[ReceivedGenerator, Depends(received_generator, scope="function")]
 UploadDep = Annotated[ReceivedUpload | DatasetRequest, Depends(received_upload, scope="function")]
 
@@ -137,9 +160,9 @@ async def _receive(request: Request, reader: FormReader) -> None:
         raise unavailable(error, "The upload could not be kept; free the disk of data_dir.") from error
 
 
-async def _request(request: Request) -> DatasetRequest:
+async def _request(model: type[Form], request: Request) -> Form:
     try:
-        return _checked(DatasetRequest, parsed(await request.body()))
+        return _checked(model, parsed(await request.body()))
     except (ValueError, RecursionError):
         raise InvalidInput("The body must be a JSON object.") from None
 
@@ -148,5 +171,5 @@ def _checked(model: type[Form], fields: Any) -> Form:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in found], body=fields) from None
+        errors = error.errors(include_url=False, include_input=False)
+        raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in errors], body=fields) from None

@@ -8,7 +8,20 @@ import typer
 from typer.core import TyperGroup
 
 from datalens_service import __version__
-from datalens_service.cli import datasets, demo, downloads, jobs, keys, output, plan, serve, tenants, train, verify
+from datalens_service.cli import (
+    datasets,
+    demo,
+    downloads,
+    jobs,
+    keys,
+    output,
+    plan,
+    predict,
+    serve,
+    tenants,
+    train,
+    verify,
+)
 from datalens_service.cli.exits import HELP, ExitCode, get_exit_code
 from datalens_service.cli.options import AsJson
 from datalens_service.client import ClientError
@@ -49,7 +62,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="datalens",
     cls=_Commands,
-    help="Private labelled images in, synthetic images with a privacy guarantee out.",
+    help="Private labelled images in, synthetic images or a classifier with a privacy guarantee out.",
     epilog=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -58,6 +71,7 @@ app.command()(serve.serve)
 app.command()(demo.demo)
 app.command()(train.train)
 app.command()(plan.plan)
+app.command()(predict.predict)
 app.command()(verify.verify)
 for command in (downloads.files, downloads.download, downloads.report):
     jobs.app.command()(command)

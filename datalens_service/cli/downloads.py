@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.numbers import build_integer_parser
 from datalens_service.cli.service import connect
-from datalens_service.client import Audience, Format
+from datalens_service.client import Audience, ClassifierFormat, Format
+from datalens_service.errors import InvalidInput
 
 
 class FileFormat(StrEnum):
-    """Formats of synthetic images."""
+    """Formats of synthetic images, and of a classifier."""
 
     NPZ = "npz"
     PARQUET = "parquet"
     IMAGEFOLDER = "imagefolder"
     WEBDATASET = "webdataset"
+    SAFETENSORS = "safetensors"
+    ONNX = "onnx"
 
 
 _SUFFIX = {
@@ -28,6 +31,10 @@ _SUFFIX = {
     FileFormat.PARQUET: ".parquet",
     FileFormat.IMAGEFOLDER: ".zip",
     FileFormat.WEBDATASET: ".tar",
+}
+_OF_CLASSIFIERS: Final[dict[FileFormat, ClassifierFormat]] = {
+    FileFormat.SAFETENSORS: "safetensors",
+    FileFormat.ONNX: "onnx",
 }
 
 
@@ -50,7 +57,9 @@ def files(
 
 def download(
     job_id: options.JobId,
-    file_format: Annotated[FileFormat, typer.Option("--format", help="Format of the images.")] = FileFormat.NPZ,
+    file_format: Annotated[
+        FileFormat, typer.Option("--format", help="Of the images; of a classifier: safetensors or onnx.")
+    ] = FileFormat.NPZ,
     count: Annotated[
         int | None,
         typer.Option(
@@ -79,15 +88,20 @@ def download(
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Download the synthetic images of a job, also while they are still being measured, or one of its files.
+    """Download the images or the classifier of a job, also while it is still being measured, or one of its files.
 
     Says for whom the file is.
     """
     if file is not None:
         _download_file(job_id, file, out or Path(f"{job_id}-{file}"), url, api_key, as_json=as_json)
         return
+    if file_format in _OF_CLASSIFIERS:
+        if count is not None or seed is not None or title is not None:
+            raise InvalidInput("--n, --seed and --title are about images; a classifier has none.")
+        _download_classifier(job_id, file_format, out, url, api_key, licence if bundle else None, as_json=as_json)
+        return
     path = out or Path(f"{job_id}-{file_format.value}.zip" if bundle else f"{job_id}{_SUFFIX[file_format]}")
-    format_name: Format = file_format.value
+    format_name: Format = _image_format(file_format)
     with connect(url, api_key) as client:
         if bundle:
             client.download_bundle(job_id, path, format=format_name, n=count, seed=seed, title=title, license=licence)
@@ -117,6 +131,34 @@ def report(
             return
         client.download_report(job_id, path, audience=audience)
     _show_file(path, "anyone" if releasable else "owner", as_json=as_json)
+
+
+def _image_format(file_format: FileFormat) -> Format:
+    names: dict[FileFormat, Format] = {
+        FileFormat.NPZ: "npz",
+        FileFormat.PARQUET: "parquet",
+        FileFormat.IMAGEFOLDER: "imagefolder",
+        FileFormat.WEBDATASET: "webdataset",
+    }
+    return names[file_format]
+
+
+def _download_classifier(
+    job_id: str,
+    file_format: FileFormat,
+    out: Path | None,
+    url: str,
+    api_key: str,
+    bundle_licence: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    bundle = bundle_licence is not None
+    path = out or Path(f"{job_id}-classifier.{'zip' if bundle else file_format.value}")
+    format_name: ClassifierFormat = "archive" if bundle else _OF_CLASSIFIERS[file_format]
+    with connect(url, api_key) as client:
+        client.download_classifier(job_id, path, format=format_name, license=bundle_licence or "other")
+    _show_file(path, "anyone", as_json=as_json)
 
 
 def _download_file(job_id: str, name: str, path: Path, url: str, api_key: str, *, as_json: bool) -> None:

@@ -124,7 +124,7 @@ def _follow(client: Client, job_id: str) -> JobHandle:
             if event.phase is not None:
                 bars.observe(event.phase, event.value, event.maximum, event.epsilon_spent)
             if event.type == "job.released":
-                bars.note(f"The images are ready: datalens jobs download {job_id}")
+                bars.note(f"The release is ready: datalens jobs download {job_id}")
     return client.get_job(job_id)
 
 

@@ -115,6 +115,7 @@ class LocalRun:
             dataset_id=dataset.id,
             spec=request,
             plan=price.cost.model_dump(mode="json"),
+            release_plan=price.plan,
             units=price.cost.units,
             max_attempts=_MAXIMUM_ATTEMPTS,
         )
@@ -147,21 +148,27 @@ class LocalRun:
             Path of each file by its name.
         """
         paths = {artifact.name: self._copy(artifact) for artifact in self.artifacts.list_artifacts(job.id)}
-        parquet = self.out / _PARQUET
-        count = TrainingSpec.model_validate(job.spec).synthetic_images
-        card = json.loads(paths["card.json"].read_text(encoding="utf-8"))
-        write_prefix(paths[_SYNTHETIC_ARCHIVE], dataset.schema, card, count, "parquet", parquet)
+        if _SYNTHETIC_ARCHIVE in paths:
+            paths[_PARQUET] = self._write_parquet(job, dataset, paths)
         key = self.out / _SIGNING_KEY
         key.write_text(signing_key(self.database).public.pem, encoding="ascii")
-        for path in (parquet, key):
-            path.chmod(self.released_mode)
-        return {**paths, parquet.name: parquet, key.name: key}
+        key.chmod(self.released_mode)
+        return {**paths, key.name: key}
 
     def list_audiences(self, job: Job) -> dict[str, Audience]:
         """Audience of each delivered file, by its name."""
         audiences: dict[str, Audience] = {file.name: file.audience for file in self.artifacts.list_artifacts(job.id)}
-        releasable = audiences[_SYNTHETIC_ARCHIVE]
-        return {**audiences, _PARQUET: releasable, _SIGNING_KEY: releasable}
+        releasable = audiences["card.json"]
+        parquet = {_PARQUET: releasable} if _SYNTHETIC_ARCHIVE in audiences else {}
+        return {**audiences, **parquet, _SIGNING_KEY: releasable}
+
+    def _write_parquet(self, job: Job, dataset: StoredDataset, paths: dict[str, Path]) -> Path:
+        parquet = self.out / _PARQUET
+        count = TrainingSpec.model_validate(job.spec).synthetic_images
+        card = json.loads(paths["card.json"].read_text(encoding="utf-8"))
+        write_prefix(paths[_SYNTHETIC_ARCHIVE], dataset.schema, card, count, "parquet", parquet)
+        parquet.chmod(self.released_mode)
+        return parquet
 
     def _copy(self, artifact: Artifact) -> Path:
         path = self.out / artifact.name

@@ -32,7 +32,11 @@ Delta = Annotated[
 ]
 MethodName = Annotated[
     str | None,
-    typer.Option("--method", help="datalens or moments, with its default parameters.", rich_help_panel=_SPEC),
+    typer.Option(
+        "--method",
+        help="datalens or moments; dp_sgd makes a classifier.",
+        rich_help_panel=_SPEC,
+    ),
 ]
 PresetName = Annotated[
     str | None,

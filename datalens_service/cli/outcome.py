@@ -67,13 +67,16 @@ def _describe_files(outcome: Outcome) -> dict[str, object]:
         "report (for you)": ("report.html", "report.json"),
         "report (to share)": ("report-releasable.html", "report-releasable.json"),
         "generator": ("generator.safetensors",),
+        "classifier": ("classifier.safetensors", "classifier.onnx"),
         "proof of ε (to share)": ("privacy.json",),
         "key that signed (to share)": ("signing-key.pem",),
         "journal of the account (for you)": ("account-proof.json",),
     }
+    present = {title: [name for name in file_names if name in outcome.files] for title, file_names in names.items()}
     return {
-        title: "\n".join(str(outcome.files[name]) for name in file_names if name in outcome.files)
-        for title, file_names in names.items()
+        title: "\n".join(str(outcome.files[name]) for name in file_names)
+        for title, file_names in present.items()
+        if file_names
     }
 
 

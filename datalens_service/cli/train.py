@@ -1,4 +1,4 @@
-"""`datalens train`: a data set in, synthetic images and a report out, without a service."""
+"""`datalens train`: a data set in, synthetic images or a classifier and a report out, without a service."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def train(
     public_test: options.PublicTest = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train on a data set of this machine and write the synthetic images.
+    """Train on a data set of this machine and write the synthetic images, or the classifier.
 
     The images are there before they are measured; --no-evaluation leaves measuring out.
     The same command again goes on where an interrupted one stopped, and shows the results of one that ended; neither
@@ -155,7 +155,15 @@ class _EarlyDelivery:
         if phase == PHASE and not self._delivered:
             self._local_run.deliver(self._job, self._dataset)
             self._delivered = True
-            self._bars.note(f"The synthetic images are ready in {self._local_run.out}; they are still being measured.")
+            self._bars.note(self._announcement())
+
+    def _announcement(self) -> str:
+        from datalens_service.spec import TrainingSpec
+
+        made, out = TrainingSpec.model_validate(self._job.spec).method.result, self._local_run.out
+        if made == "generator":
+            return f"The synthetic images are ready in {out}; they are still being measured."
+        return f"The {made} is ready in {out}; it is still being measured."
 
 
 def _follow_leader(process_group: ProcessGroup, upload: Upload) -> None:

@@ -21,6 +21,7 @@ from datalens_service.client.errors import ClientError, ServiceUnreachable
 from datalens_service.client.models import (
     BadFile,
     Budget,
+    ClassifierInfo,
     Cost,
     DatasetInfo,
     Event,
@@ -30,12 +31,14 @@ from datalens_service.client.models import (
     Joined,
     NoticeInfo,
     PlanInfo,
+    PredictionInfo,
+    PredictionsInfo,
     Receipt,
     UploadedDataset,
     UploadInfo,
     ValidationInfo,
 )
-from datalens_service.client.requests import Audience, Format
+from datalens_service.client.requests import Audience, ClassifierFormat, Format
 
 __all__ = [
     "DEFAULT_URL",
@@ -44,6 +47,8 @@ __all__ = [
     "Audience",
     "BadFile",
     "Budget",
+    "ClassifierFormat",
+    "ClassifierInfo",
     "Client",
     "ClientError",
     "Cost",
@@ -57,6 +62,8 @@ __all__ = [
     "Joined",
     "NoticeInfo",
     "PlanInfo",
+    "PredictionInfo",
+    "PredictionsInfo",
     "Receipt",
     "ServiceUnreachable",
     "UploadInfo",

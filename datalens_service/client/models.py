@@ -123,6 +123,31 @@ class Receipt(ResponseModel):
     entry: dict[str, Any] | None
 
 
+class ClassifierInfo(ResponseModel):
+    """A released classifier."""
+
+    id: str
+    name: str
+    job_id: str
+    card: dict[str, Any] | None
+    created_at: datetime
+
+
+class PredictionInfo(ResponseModel):
+    """What a classifier says of one image."""
+
+    file: str | None
+    class_name: str
+    probabilities: tuple[float, ...]
+
+
+class PredictionsInfo(ResponseModel):
+    """What a classifier says of each image, in order."""
+
+    class_names: tuple[str, ...]
+    items: tuple[PredictionInfo, ...]
+
+
 class FileInfo(ResponseModel):
     """A file that a job made."""
 

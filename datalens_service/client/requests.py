@@ -14,11 +14,13 @@ import httpx2
 from pydantic import BaseModel
 
 from datalens_service.client.models import (
+    ClassifierInfo,
     DatasetInfo,
     FileInfo,
     FileList,
     Job,
     PlanInfo,
+    PredictionsInfo,
     Receipt,
     UploadedDataset,
     UploadInfo,
@@ -29,6 +31,7 @@ from datalens_service.client.responses import parse_model, parse_object
 Parsed = TypeVar("Parsed")
 Spec = BaseModel | Mapping[str, Any]
 Format = Literal["npz", "parquet", "imagefolder", "webdataset"]
+ClassifierFormat = Literal["safetensors", "onnx", "archive"]
 Audience = Literal["owner", "releasable"]
 
 CHUNK_SIZE: Final = 8 * 2**20
@@ -143,6 +146,18 @@ def get_report(job_id: str, audience: Audience) -> Request[dict[str, Any]]:
 def list_files(job_id: str) -> Request[tuple[FileInfo, ...]]:
     """List the files of a job."""
     return Request("GET", f"/v1/jobs/{job_id}/artifacts", lambda response: parse_model(FileList, response).items)
+
+
+def get_classifier(classifier_id: str) -> Request[ClassifierInfo]:
+    """Read one classifier."""
+    return Request("GET", f"/v1/classifiers/{classifier_id}", partial(parse_model, ClassifierInfo))
+
+
+def create_predictions(classifier_id: str, file: BinaryIO) -> Request[PredictionsInfo]:
+    """Send images and read their predictions."""
+    # The file's own name stays here: it may be private.
+    form = {"files": {"file": ("upload", file)}, "timeout": UPLOAD_SECONDS}
+    return Request("POST", f"/v1/classifiers/{classifier_id}/predictions", partial(parse_model, PredictionsInfo), form)
 
 
 def list_page(path: str, cursor: str | None) -> Request[dict[str, Any]]:

@@ -125,7 +125,7 @@ class Notices:
         )
 
 
-def count_of(code: NoticeCode, notices: Iterable[Notice]) -> int:
+def count_notices(code: NoticeCode, notices: Iterable[Notice]) -> int:
     """How many cases a notice counts; 0 without it."""
     return sum(notice.count for notice in notices if notice.code is code)
 

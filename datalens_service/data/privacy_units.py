@@ -54,12 +54,12 @@ def identities(names: Iterable[object]) -> UnitIds:
         int64 (n,), not negative.
     """
     known: dict[str, int] = {}
-    found = []
+    unit_ids = []
     for name in map(str, names):
         if name not in known:
             known[name] = _identity(name)
-        found.append(known[name])
-    return np.array(found, dtype=np.int64)
+        unit_ids.append(known[name])
+    return np.array(unit_ids, dtype=np.int64)
 
 
 def _identity(name: str) -> int:

@@ -2,101 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+import statistics
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-Audience = Literal["public", "owner"]
-Status = Literal["covered", "public", "private"]
-ReferenceKind = Literal["public", "hold-out", "private"]
+from datalens_service.evaluation.metrics import METRICS
+from datalens_service.evaluation.metrics.metric import Metric
+from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, Audience, Basis, Outcome, Standing, Status
 
 STATUS_LABELS: dict[Status, str] = {
     "covered": "covered by the guarantee",
     "public": "public",
     "private": "private: owner only",
 }
-
-
-class Metric(NamedTuple):
-    """What a kind of measure is called and what it means, in plain words."""
-
-    title: str
-    meaning: str
-
-
-_ACCURACY: dict[str, Metric] = {
-    "accuracy": Metric(
-        "Trained on the synthetic images",
-        "Share of real test images that a classifier labels correctly when it has seen synthetic images only.",
-    ),
-    "floor_averages": Metric(
-        "Floor A: noisy class averages",
-        "What one noisy average image per class reaches at the same ε and δ. A generator below it adds nothing.",
-    ),
-    "floor_moments": Metric(
-        "Floor B: noisy moments, no votes",
-        "What images from noisy class means and covariances alone reach at the same ε and δ.",
-    ),
-    "ceiling": Metric(
-        "Ceiling: trained on the real images",
-        "What the same classifier reaches when it may see the real training images.",
-    ),
-    "accuracy_resnet": Metric(
-        "Stronger classifier, synthetic images",
-        "The same share for a small residual network that has seen synthetic images only.",
-    ),
-    "floor_moments_resnet": Metric(
-        "Stronger classifier, floor B", "What the residual network reaches on images from noisy moments alone."
-    ),
-    "ceiling_resnet": Metric(
-        "Stronger classifier, ceiling", "What the residual network reaches when it may see the real training images."
-    ),
-    "accuracy_holdout": Metric(
-        "Set-aside images, noisy count",
-        "Share of the images of another private data set that classifier A labels correctly, with noise added and "
-        "paid for from the budget of that data set.",
-    ),
-}
-
-EXTRACTOR_TITLES: dict[str, str] = {"domain": "domain extractor", "inception": "ImageNet Inception"}
-
-_FIDELITY: dict[str, Metric] = {
-    "fid": Metric("FID", "Distance of the features of synthetic and real images, as two Gaussians. Lower is closer."),
-    "kid": Metric("KID", "The same question without the Gaussians, by a kernel; 0 on average for equal sets."),
-    "precision": Metric("Precision", "Share of synthetic images that lie where real ones do: how real they look."),
-    "recall": Metric("Recall", "Share of real images that lie where synthetic ones do: how much variety there is."),
-    "score": Metric(
-        "Inception score",
-        "How sure the extractor is of each image and how evenly the classes occur. It does not see sameness within "
-        "a class.",
-    ),
-}
-
-
-def _fidelity_metrics() -> dict[str, Metric]:
-    # Two extractors are two scales: no metric is shared between them, so that no table can mix them.
-    return {
-        f"{name}_{extractor}": Metric(f"{metric.title}, {title}", metric.meaning)
-        for extractor, title in EXTRACTOR_TITLES.items()
-        for name, metric in _FIDELITY.items()
-    }
-
-
-METRICS: dict[str, Metric] = {**_ACCURACY, **_fidelity_metrics()}
-
-
-class Basis(BaseModel):
-    """What a fidelity figure rests on; without it the figure means nothing."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    extractor: str = Field(description="Network whose features are compared.")
-    weights_sha256: str = Field(description="Of the extractor's weights, hexadecimal.")
-    library: str = Field(description="What computed the figure, with its version.")
-    synthetic_images: int = Field(ge=1)
-    reference: str = Field(description="What the synthetic images were compared with.")
-    reference_kind: ReferenceKind
-    reference_images: int = Field(ge=0, description="0 where the figure does not look at real images.")
 
 
 class Measure(BaseModel):
@@ -132,12 +50,38 @@ class Measure(BaseModel):
     def _private_is_for_the_owner(self) -> Measure:
         if self.status == "private" and self.audience != "owner":
             raise ValueError("a private measure is for the owner only")
+        if METRICS[self.name].reads == "training" and (self.audience, self.status) != OWNER_ONLY:
+            raise ValueError(f"{self.name} reads private training images and is for the owner only")
         return self
 
     @property
     def releasable(self) -> bool:
         """Whether anybody but the owner may see it."""
-        return self.audience == "public" and self.status != "private"
+        return self.audience == "public" and self.status != "private" and METRICS[self.name].reads != "training"
+
+
+def measured(metric: Metric, outcome: Outcome, standing: Standing) -> Measure:
+    """The figure of a metric, for those who may see what it read.
+
+    Args:
+        metric: What was computed.
+        outcome: Its values and protocol.
+        standing: Of the images that the metric reads.
+    """
+    values = outcome.values
+    return Measure(
+        name=metric.name,
+        value=statistics.fmean(values),
+        unit=metric.unit,
+        audience=standing.audience,
+        status=standing.status,
+        protocol=outcome.protocol,
+        spread=statistics.stdev(values) if len(values) > 1 else None,
+        seeds=len(values),
+        floor=outcome.baseline,
+        ceiling=outcome.upper_bound,
+        basis=outcome.basis,
+    )
 
 
 class Unavailable(BaseModel):
@@ -147,6 +91,23 @@ class Unavailable(BaseModel):
 
     figure: str
     reason: str = Field(description="What to change; never a private value.")
+
+
+class ConfusionTable(BaseModel):
+    """How often each class was taken for each; for the owner, since counts of test images are private."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    class_names: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...] = Field(description="A row per true class, a column per class that was given.")
+    reference: str = Field(description="What the images are.")
+
+    @model_validator(mode="after")
+    def _square(self) -> ConfusionTable:
+        size = len(self.class_names)
+        if len(self.counts) != size or any(len(row) != size for row in self.counts):
+            raise ValueError("a confusion table has a row and a column for each class")
+        return self
 
 
 class ClassFigure(BaseModel):

@@ -39,7 +39,8 @@ class EvaluationSettings(BaseModel):
     floors: Flag = Field(default=True, description="Measure what much simpler private releases would reach.")
     ceiling: Flag = Field(default=True, description="Measure what the real training images would reach.")
     stronger_classifier: Flag = Field(
-        default=False, description="Train a small residual network as well; about five times the work of classifier A."
+        default=False,
+        description="Train a small residual network as well; about five times the work of the standard CNN.",
     )
     fidelity: tuple[ExtractorKind, ...] = Field(
         default=("domain",),

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from datalens_service.mechanisms.base import Example, Integers, Mechanism
+from datalens_service.mechanisms.base import Example, Mechanism
 from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.privacy.randomness import Integers
 
 DEFAULT_NOISE_STDDEV = 100
 """±1 point on 10,000 images, for 0.14 % of a budget of ε = 1 at δ = 1e-5."""

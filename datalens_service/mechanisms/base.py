@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Generic, Protocol, TypeVar, final
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, NeighboringRelation, cost_units
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, Integers, NoiseSource
 
-Integers = NDArray[np.int64]
 Contributions = TypeVar("Contributions")
 Released = TypeVar("Released")
 

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from datalens_service.errors import InvalidInput
-from datalens_service.mechanisms.base import Example, Integers, Mechanism
+from datalens_service.mechanisms.base import Example, Mechanism
 from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.privacy.randomness import Integers
 
 if TYPE_CHECKING:
     import torch

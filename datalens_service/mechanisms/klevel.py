@@ -14,8 +14,8 @@ import scipy.fft
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from datalens_service.mechanisms.base import Integers
 from datalens_service.mechanisms.votes import Directions, VoteMechanism, VoteParameters, clip_and_sanitize
+from datalens_service.privacy.randomness import Integers
 from datalens_service.strict import Integer
 
 if TYPE_CHECKING:

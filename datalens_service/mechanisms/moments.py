@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from datalens_service.mechanisms.base import Example, Integers, Mechanism
+from datalens_service.mechanisms.base import Example, Mechanism
 from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.privacy.randomness import Integers
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, final
 import numpy as np
 from pydantic import Field
 
-from datalens_service.mechanisms.base import Integers
 from datalens_service.mechanisms.votes import (
     Directions,
     Threshold,
@@ -20,6 +19,7 @@ from datalens_service.mechanisms.votes import (
     VoteParameters,
     clip_and_sanitize,
 )
+from datalens_service.privacy.randomness import Integers
 
 if TYPE_CHECKING:
     import torch

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.errors import InvalidInput, InvalidSpec
-from datalens_service.mechanisms.base import Example, Integers, Mechanism
+from datalens_service.mechanisms.base import Example, Mechanism
 from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.privacy.randomness import Integers
 from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:

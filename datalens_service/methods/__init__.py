@@ -6,8 +6,10 @@ from datalens_service.methods.dp_sgd import DpSgd
 from datalens_service.methods.guided import Guided
 from datalens_service.methods.mixture import Mixture
 from datalens_service.methods.moments import Moments
+from datalens_service.methods.scattering import Scattering
+from datalens_service.methods.shapes import Shapes
 
-AnyMethod = DataLens | Moments | Mixture | Guided | DpSgd
+AnyMethod = DataLens | Moments | Mixture | Guided | DpSgd | Scattering | Shapes
 
 __all__ = [
     "AnyMethod",
@@ -19,5 +21,7 @@ __all__ = [
     "Mixture",
     "Moments",
     "Plan",
+    "Scattering",
+    "Shapes",
     "TrainingRun",
 ]

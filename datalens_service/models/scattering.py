@@ -19,7 +19,8 @@ _ANGLES: Final = 8
 _FREQUENCY: Final = 3 * math.pi / 4
 _WIDTH: Final = 0.8
 _ASPECT: Final = 0.5
-_POOLING: Final = 2**_SCALES
+POOLING: Final = 2**_SCALES
+"""Pixels between two places of the result."""
 MAPS: Final = 1 + _SCALES * _ANGLES + _ANGLES**2
 """Of one channel: the average, the first order, and pairs of wavelets of growing scale."""
 
@@ -55,7 +56,7 @@ class Scattering(nn.Module):
 
     def _smoothed(self, planes: Tensor) -> Tensor:
         low_pass = self.get_buffer("average")
-        return functional.conv2d(_extended(planes, low_pass), low_pass, stride=_POOLING)
+        return functional.conv2d(_extended(planes, low_pass), low_pass, stride=POOLING)
 
 
 def margins(side: int, shape: tuple[int, int]) -> tuple[int, str]:

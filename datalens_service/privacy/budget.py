@@ -1,4 +1,4 @@
-"""Accounts without a database: a budget filter in memory, and one for results that are never handed out."""
+"""Accounts in memory: a budget filter for notebooks and tests, and the account of what is never handed out."""
 
 from __future__ import annotations
 
@@ -58,17 +58,18 @@ class MemoryAccount:
 
 @final
 class UnchargedAccount:
-    """Account of a run whose result is never handed out: an experiment on public data, a baseline inside a job.
+    """Account of a run whose result never leaves the process: it has no limit and keeps no books.
 
-    It has no limit and keeps nothing, so no guarantee covers what such a run computes from private records.
+    For the owner's baselines and for benchmarks on public records. A result of such a run has no guarantee that
+    anybody else could rely on.
     """
 
-    def replay(self, step: int) -> NDArray[np.int64] | None:
-        """None: no noisy sum is kept."""
-        return None
+    def replay(self, step: int) -> None:
+        """Nothing is stored."""
+        return
 
     def charge(self, step: int, label: str, units: int) -> None:
-        """Book nothing."""
+        """Nothing is booked."""
 
     def store(self, step: int, noisy: NDArray[np.int64]) -> None:
-        """Keep nothing."""
+        """Nothing is kept."""

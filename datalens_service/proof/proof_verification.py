@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from datalens_service.errors import InvalidInput, LedgerCorrupt
 from datalens_service.evaluation.report.card import CardMechanism
-from datalens_service.evaluation.report.privacy_statement import Release, first_releases, tier_of
+from datalens_service.evaluation.report.privacy_statement import Release, classify_epsilon, first_releases
 from datalens_service.mechanisms import AnyMechanism
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.recomputation import (
@@ -188,7 +188,7 @@ def _card(proof: Proof) -> str:
     mu_squared = Fraction(privacy.mu) ** 2
     if not mu_squared >= charged * _UNIT > (Fraction(privacy.mu) - _MU_ROUNDING) ** 2:
         raise LedgerCorrupt(f"The card states μ = {privacy.mu:g}, which is not the root of its units.")
-    if privacy.tier != tier_of(privacy.epsilon):
+    if privacy.tier != classify_epsilon(privacy.epsilon):
         raise LedgerCorrupt(f"An ε of {privacy.epsilon:g} is not in the tier {privacy.tier!r}.")
     return f"{_steps_made(proof):,} releases by mechanisms of the plan; {charged:,} units; μ = {privacy.mu:g}."
 

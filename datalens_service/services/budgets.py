@@ -5,11 +5,11 @@ from __future__ import annotations
 from datalens_service.store.access import access_log
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import ledger
-from datalens_service.store.ledger.account_summary import Statement, account_of, of_account
+from datalens_service.store.ledger.account_summary import AccountSummary, account_of, of_account
 from datalens_service.store.tables import DatasetRow
 
 
-def raise_budget(database: Database, dataset_id: str, epsilon: float, *, reason: str, actor: str) -> Statement:
+def raise_budget(database: Database, dataset_id: str, epsilon: float, *, reason: str, actor: str) -> AccountSummary:
     """Let the account of a data set hold more from now on; both journals tell of it, or nothing happened.
 
     The reason stays on the audit journal: that of the account is public.

@@ -20,14 +20,14 @@ from datalens_service.models.generators.generator import Generator
 from datalens_service.services.synthetic_files import draw
 from datalens_service.store.database import Database
 from datalens_service.store.disk import translated
-from datalens_service.store.jobs import generators
-from datalens_service.store.jobs.generators import StoredGenerator
+from datalens_service.store.jobs import released_models
+from datalens_service.store.jobs.released_models import StoredModel
 
 MAXIMUM_BYTES: Final = 2**28
 _ORIGIN: Final = "imported: this service did not train it, and no account here covers it"
 
 
-def register(database: Database, data_dir: Path, path: Path, tenant_id: str, name: str | None) -> StoredGenerator:
+def register(database: Database, data_dir: Path, path: Path, tenant_id: str, name: str | None) -> StoredModel:
     """Check a file and keep it.
 
     Args:
@@ -47,7 +47,7 @@ def register(database: Database, data_dir: Path, path: Path, tenant_id: str, nam
     content = path.read_bytes()
     card = _card(_loaded(path))
     _try(path, card)
-    generator_id = generators.new_id()
+    generator_id = released_models.new_id()
     place, card_place = file_of(data_dir, generator_id), card_of(data_dir, generator_id)
     try:
         with translated("The generator could not be kept; free the disk of data_dir."):
@@ -55,7 +55,7 @@ def register(database: Database, data_dir: Path, path: Path, tenant_id: str, nam
             place.write_bytes(content)
             card_place.write_text(json.dumps(card))
         digest = hashlib.sha256(content).hexdigest()
-        return generators.add_imported(
+        return released_models.add_imported(
             database, generator_id, tenant_id, name=name or generator_id, card=card, sha256=digest
         )
     except BaseException:
@@ -80,7 +80,7 @@ def remove(database: Database, data_dir: Path, generator_id: str) -> bool:
     Raises:
         NotFound: There is none.
     """
-    if not generators.delete_imported(database, generator_id):
+    if not released_models.delete_imported(database, generator_id):
         return False
     file_of(data_dir, generator_id).unlink(missing_ok=True)
     card_of(data_dir, generator_id).unlink(missing_ok=True)

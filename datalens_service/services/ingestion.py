@@ -17,12 +17,12 @@ from datalens_service.errors import NotFound
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import datasets, joining, validations
+from datalens_service.store.datasets import datasets, joining, validations, views
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.joining import Joined
 from datalens_service.store.datasets.upload_sessions import partial_files
-from datalens_service.store.datasets.validations import Intake
+from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.disk import translated
 
 _NOT_KEPT: Final = "The records could not be kept; free the disk of data_dir."
@@ -42,18 +42,6 @@ class Registered(NamedTuple):
     counts: Counts
     notices: tuple[Notice, ...]
     joined: Joined | None
-
-
-class Removed(NamedTuple):
-    """What is left of a deleted data set: at least one of the two.
-
-    Attributes:
-        dataset: Its tombstone, if it ever was ready.
-        intake: How it came, without its report.
-    """
-
-    dataset: StoredDataset | None
-    intake: Intake | None
 
 
 def register(
@@ -90,7 +78,7 @@ def register(
     with translated(_NOT_KEPT), _locked(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
         try:
             confinement = Confinement(settings.decode_memory_bytes, settings.decode_seconds)
-            found = decode(
+            decoded = decode(
                 path,
                 scratch,
                 confinement,
@@ -100,14 +88,14 @@ def register(
                 leave_out_constant_images=bool(form.leave_out_constant_images),
                 stopping=stopping,
             )
-            found.records.rename(folder)
+            decoded.records.rename(folder)
             links = Notices()
-            dataset = _registered(database, dataset_id, folder, found, form, tenant_id, links)
+            dataset = _registered(database, dataset_id, folder, decoded, form, tenant_id, links)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-    notices = (*found.notices, *links.collected())
-    return Registered(dataset, found.counts, notices, joining.joined(database, dataset.id, dataset.known_records))
+    notices = (*decoded.notices, *links.collected())
+    return Registered(dataset, decoded.counts, notices, joining.joined(database, dataset.id, dataset.known_records))
 
 
 def records_folder(data_dir: Path) -> Path:
@@ -115,7 +103,7 @@ def records_folder(data_dir: Path) -> Path:
     return data_dir.absolute() / "datasets"
 
 
-def remove(database: Database, artifacts: ArtifactStore, data_dir: Path, dataset_id: str) -> Removed:
+def remove(database: Database, artifacts: ArtifactStore, data_dir: Path, dataset_id: str) -> DatasetView:
     """Delete a data set, its records, its report and what its jobs made for the owner alone. Repeatable.
 
     What was spent on the records stays spent, and what was released stays released. An upload that is being read,
@@ -130,15 +118,15 @@ def remove(database: Database, artifacts: ArtifactStore, data_dir: Path, dataset
         dataset = datasets.delete(database, dataset_id)
     except NotFound:
         dataset = None
-    intake = validations.delete(database, dataset_id)
+    validation = validations.delete(database, dataset_id)
     if dataset is not None:
         remove_records(dataset)
         artifacts.delete_private(dataset_id)
-    elif intake is None:
+    elif validation is None:
         raise NotFound("There is no such data set.")
-    if intake is not None and intake.upload_id is not None:
-        (partial_files(data_dir) / intake.upload_id).unlink(missing_ok=True)
-    return Removed(dataset, intake)
+    if validation is not None and validation.upload_id is not None:
+        (partial_files(data_dir) / validation.upload_id).unlink(missing_ok=True)
+    return views.get(database, dataset_id)
 
 
 def remove_records(dataset: StoredDataset) -> None:
@@ -187,13 +175,13 @@ def _registered(
     database: Database,
     dataset_id: str,
     folder: Path,
-    found: Decoded,
+    decoded: Decoded,
     form: DatasetForm,
     tenant_id: str,
     notices: Notices,
 ) -> StoredDataset:
     # The partition key is drawn by the store and never written beside the records.
-    dataset = found.dataset
+    dataset = decoded.dataset
     return datasets.create(
         database,
         dataset_id=dataset_id,
@@ -201,7 +189,7 @@ def _registered(
         schema=dataset.schema,
         images=dataset.train.images,
         units=dataset.train.units,
-        format=found.format,
+        format=decoded.format,
         has_test=dataset.test is not None,
         records_path=str(folder),
         epsilon=form.epsilon,

@@ -16,7 +16,7 @@ from datalens_service.clock import utc_now
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.ledger.account_summary import Statement, of_account
+from datalens_service.store.ledger.account_summary import AccountSummary, of_account
 from datalens_service.store.tables import AccountRow, DatasetRow, JobRow, LedgerEntryRow
 
 _MINUTE = timedelta(minutes=1)
@@ -48,7 +48,7 @@ class Overview:
         steps_per_second: Releases charged in the last whole minute; the public journals tell no finer times.
         entries: Lines of all journals; only ever grows.
         frozen_accounts: Accounts that release nothing.
-        accounts: Statement per data set that is not deleted.
+        accounts: AccountSummary per data set that is not deleted.
     """
 
     jobs: dict[str, int]
@@ -56,7 +56,7 @@ class Overview:
     steps_per_second: float
     entries: int
     frozen_accounts: int
-    accounts: dict[str, Statement]
+    accounts: dict[str, AccountSummary]
 
 
 def overview(database: Database, *, now: datetime | None = None) -> Overview:
@@ -102,7 +102,7 @@ def _charges_of_minute(session: Session, moment: datetime) -> int:
     return session.scalar(query) or 0
 
 
-def _statements(session: Session, accounts: Sequence[AccountRow]) -> dict[str, Statement]:
+def _statements(session: Session, accounts: Sequence[AccountRow]) -> dict[str, AccountSummary]:
     statements = {account.id: of_account(account) for account in accounts}
     kept = select(DatasetRow.id, DatasetRow.account_id).where(DatasetRow.state == "ready").order_by(DatasetRow.id)
     return {dataset_id: statements[account_id] for dataset_id, account_id in session.execute(kept)}

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidDelta, StateConflict
-from datalens_service.spec import PlanSummary, TrainingSpec
+from datalens_service.methods import Plan
+from datalens_service.spec import PlanSummary, TrainingSpec, summarize
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.ledger import account_summary
-from datalens_service.store.ledger.account_summary import Statement
+from datalens_service.store.ledger.account_summary import AccountSummary
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,15 @@ class Quote:
 
     Attributes:
         spec: With the δ of the account filled in.
+        plan: What will be reserved, and run.
         cost: Of the whole plan.
         account: As it was when the price was found.
     """
 
     spec: TrainingSpec
+    plan: Plan
     cost: PlanSummary
-    account: Statement
+    account: AccountSummary
 
     @property
     def fits(self) -> bool:
@@ -36,7 +39,7 @@ class Quote:
         return self.cost.units <= self.account.remaining_units
 
     @property
-    def account_after(self) -> Statement:
+    def account_after(self) -> AccountSummary:
         """The account once the plan is reserved."""
         return replace(self.account, reserved_units=self.account.reserved_units + self.cost.units)
 
@@ -59,13 +62,14 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
     if spec.evaluation.enabled and spec.evaluation.holdout is not None:
         datasets.check_holdout(database, dataset_id, spec.evaluation.holdout)
     asked = _with_delta(spec, account.delta)
-    return Quote(asked, _price(asked, dataset.schema), account)
+    plan = _plan(asked, dataset.schema)
+    return Quote(asked, plan, summarize(plan, asked.epsilon, account.delta), account)
 
 
 @functools.lru_cache(maxsize=256)
-def _price(spec: TrainingSpec, schema: Schema) -> PlanSummary:
+def _plan(spec: TrainingSpec, schema: Schema) -> Plan:
     """Of public numbers only; who submits a job has mostly asked for its price a moment before."""
-    return spec.price(schema)
+    return spec.plan(schema)
 
 
 def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:

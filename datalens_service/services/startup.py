@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import make_url
 
 from datalens_service.settings import Settings
-from datalens_service.store.charge_log import LedgerLog
+from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.private_modes import keep_to_oneself, private_folder, tighten, tighten_all
 from datalens_service.store.disk import check_writable
@@ -72,4 +72,4 @@ def _database(settings: Settings) -> Database:
             Path(path).touch(0o600)
         for name in (path, f"{path}-wal", f"{path}-shm"):
             tighten(Path(name))
-    return Database(settings.url, LedgerLog(settings.ledger_log_path))
+    return Database(settings.url, ChargeLog(settings.ledger_log_path))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from datalens_service.data.dataset import Schema
+from datalens_service.data.export.model_archive import write_model_archive
 from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.errors import InvalidInput, NotFound, WorkerUnavailable
 from datalens_service.proof.job_proof import PROOF_FILE
@@ -138,38 +139,61 @@ class SyntheticFiles:
             f"{generator_id}-{n}-{seed}", format, lambda out: self._in_turn(file, card, n, format, seed, out)
         )
 
-    def bundle(self, job: Job, schema: Schema, wanted: BundleRequest) -> SyntheticFile:
+    def bundle(self, job: Job, schema: Schema, request: BundleRequest) -> SyntheticFile:
         """The same with everything a data set needs to be published, as a zip.
 
         Args:
             job: One whose images are ready.
             schema: Public schema of its images.
-            wanted: What goes into it.
+            request: What goes into it.
 
         Raises:
             NotFound: The job has no proof to go with its images.
         """
-        images = self.get(job, schema, wanted.format, wanted.n, wanted.seed)
+        images = self.get(job, schema, request.format, request.n, request.seed)
         card = json.loads(self._artifacts.releasable(job.id, CARD).path.read_text())
         stated = sorted(file.sha256 for file in self._artifacts.list_artifacts(job.id) if file.releasable)
-        made_from = f"{wanted}{images.sha256}{stated}{self._key.public.key_id}"
+        made_from = f"{request}{images.sha256}{stated}{self._key.public.key_id}"
         named = hashlib.sha256(made_from.encode()).hexdigest()[:_KEY_LENGTH]
-        count = int(job.spec["synthetic_images"]) if wanted.n is None else wanted.n
+        count = int(job.spec["synthetic_images"]) if request.n is None else request.n
 
         def make(out: Path) -> None:
             write_bundle(
                 out,
                 images.path,
-                wanted.format,
+                request.format,
                 card,
                 count=count,
-                name=wanted.title or f"Synthetic images {job.id}",
-                spdx=wanted.licence,
+                name=request.title or f"Synthetic images {job.id}",
+                spdx=request.licence,
                 further=self._released(job.id),
                 key=self._key,
             )
 
         return self._kept(f"{job.id}-{named}", "bundle", make)
+
+    def model_archive(self, job: Job, licence: str) -> SyntheticFile:
+        """A released model that is no generator, with everything it needs to be published, as a zip.
+
+        Args:
+            job: One whose model is ready.
+            licence: Key of `data.export.licence.LICENCES`.
+
+        Raises:
+            NotFound: The job has no proof to go with its model.
+        """
+        public = [file for file in self._artifacts.list_artifacts(job.id) if file.releasable]
+        files = {file.name.replace("-releasable", ""): file for file in public}
+        if PROOF_FILE not in files:
+            raise NotFound("The job left no proof that may be published.")
+        made_from = f"{licence}{sorted(file.sha256 for file in public)}{self._key.public.key_id}"
+        named = hashlib.sha256(made_from.encode()).hexdigest()[:_KEY_LENGTH]
+
+        def make(out: Path) -> None:
+            content = {name: file.path.read_bytes() for name, file in files.items()}
+            write_model_archive(out, content, licence, self._key)
+
+        return self._kept(f"{job.id}-{named}", "model", make)
 
     def _released(self, job_id: str) -> dict[str, bytes]:
         """Reports, samples and the proof of what the job cost: whatever anybody may get."""

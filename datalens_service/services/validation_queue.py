@@ -29,7 +29,7 @@ from datalens_service.store.datasets import datasets, joining, upload_sessions, 
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.joining import Joined
 from datalens_service.store.datasets.upload_sessions import partial_files
-from datalens_service.store.datasets.validations import Intake
+from datalens_service.store.datasets.validations import Validation
 
 _LOOK_SECONDS: Final = 5.0
 _log = structlog.get_logger("datalens.validator")
@@ -39,7 +39,7 @@ class Validator:
     """A thread that turns finished uploads into data sets.
 
     Args:
-        database: With the intakes.
+        database: With the uploads that are to be read.
         settings: Folders, and limits of reading.
     """
 
@@ -80,7 +80,7 @@ class Validator:
             with suppress(BlockingIOError, FileNotFoundError), _locked(self._path(waiting)):
                 self._validate(waiting)
 
-    def _validate(self, waiting: Intake) -> None:
+    def _validate(self, waiting: Validation) -> None:
         """Read one upload; a failure that is not the file's leaves it for later."""
         state, report = self._outcome(waiting)
         validations.finish(self._database, waiting.dataset_id, state, report)
@@ -88,14 +88,14 @@ class Validator:
             self._undo(waiting.dataset_id)
         self._path(waiting).unlink(missing_ok=True)
 
-    def _outcome(self, waiting: Intake) -> tuple[DatasetState, dict[str, Any]]:
+    def _outcome(self, waiting: Validation) -> tuple[DatasetState, dict[str, Any]]:
         with suppress(NotFound):
             # Killed between registering and noting it.
             datasets.get(self._database, waiting.dataset_id)
             return DatasetState.READY, ready_report(None, (), joining.joined(self._database, waiting.dataset_id))
         form = DatasetForm.model_validate(waiting.form)
         try:
-            found = registering.register(
+            registered = registering.register(
                 self._database,
                 self._settings,
                 self._path(waiting),
@@ -108,14 +108,14 @@ class Validator:
             raise
         except DatalensError as error:
             return DatasetState.INVALID, invalid_report(error)
-        return DatasetState.READY, ready_report(found.counts, found.notices, found.joined)
+        return DatasetState.READY, ready_report(registered.counts, registered.notices, registered.joined)
 
     def _undo(self, dataset_id: str) -> None:
         """It was deleted while it was read."""
         with suppress(NotFound):
             registering.remove_records(datasets.delete(self._database, dataset_id))
 
-    def _path(self, waiting: Intake) -> Path:
+    def _path(self, waiting: Validation) -> Path:
         return partial_files(self._settings.data_dir) / (waiting.upload_id or "")
 
 
@@ -130,19 +130,19 @@ def ready_report(counts: Counts | None, notices: Sequence[Notice], joined: Joine
 
 def invalid_report(error: DatalensError) -> dict[str, Any]:
     """What the owner may know of an upload that cannot be used."""
-    found: dict[str, Any] = {"code": error.slug, "detail": error.detail}
-    return found | error.findings if isinstance(error, Refused) else found
+    report: dict[str, Any] = {"code": error.slug, "detail": error.detail}
+    return report | error.validation_errors if isinstance(error, Refused) else report
 
 
 def remove_strays(database: Database, data_dir: Path) -> None:
-    """Remove files of uploads that expired, and of intakes that ended."""
+    """Remove files of uploads that expired, and of those that were read."""
     upload_sessions.remove_expired(database)
     folder = partial_files(data_dir)
     files = set(folder.glob("upl_*"))
     # Read after the files: what is new by then is not among them.
-    wanted = upload_sessions.known(database) | {waiting.upload_id for waiting in validations.validating(database)}
+    known_names = upload_sessions.known(database) | {waiting.upload_id for waiting in validations.validating(database)}
     for path in files:
-        if path.name not in wanted:
+        if path.name not in known_names:
             path.unlink(missing_ok=True)
 
 

@@ -1,4 +1,9 @@
-"""Sends what webhooks are to be told: signed as Standard Webhooks asks, to addresses outside of the house only.
+"""Delivers signed webhook messages (Standard Webhooks) and refuses private addresses.
+
+A tenant chooses the URL and the service calls it from within the operator's network, so this is where server-side
+request forgery (SSRF) is stopped. All addresses of the host are checked, and the connection goes to one of those that
+were checked: a name that answers differently the second time (DNS rebinding) changes nothing. Redirects are not
+followed.
 
 Every API process runs one sender; a row that one of them has claimed is left alone by the others for a minute. A
 process that dies in between sends the message again: the id stays the same, so that receivers can tell.
@@ -35,21 +40,21 @@ _log = structlog.get_logger("datalens.webhooks")
 
 
 class AddressRefusedError(Exception):
-    """The name of the host stands for an address inside the house."""
+    """The name of the host stands for a private address."""
 
 
-class HookSender:
+class WebhookSender:
     """A thread that sends due messages until it is told to stop.
 
     Args:
         database: With the messages.
-        settings: Whether addresses inside the house are allowed.
+        settings: Whether private addresses are allowed.
         stopping: Set to have the thread end.
     """
 
     def __init__(self, database: Database, settings: Settings, stopping: threading.Event) -> None:
         self._database = database
-        self._inside = settings.webhooks_to_private_addresses
+        self._allow_private = settings.webhooks_to_private_addresses
         self._stopping = stopping
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
 
@@ -80,13 +85,13 @@ class HookSender:
         return bool(claimed)
 
     def _deliver(self, message: Claimed) -> None:
-        status, error = attempt(message, inside=self._inside)
+        status, error = attempt(message, allow_private=self._allow_private)
         webhooks.settle(self._database, message.delivery.id, status=status, error=error)
         if error is not None:
             _log.warning("webhook not delivered", delivery_id=message.delivery.id, error=error)
 
 
-def attempt(message: Claimed, *, inside: bool) -> tuple[int | None, str | None]:
+def attempt(message: Claimed, *, allow_private: bool) -> tuple[int | None, str | None]:
     """Send one message once; the status of the answer, and what is wrong with it."""
     body = message.delivery.payload.encode()
     now = utc_now()
@@ -98,9 +103,11 @@ def attempt(message: Claimed, *, inside: bool) -> tuple[int | None, str | None]:
         "webhook-signature": Webhook(message.secret).sign(message.delivery.id, now, message.delivery.payload),
     }
     try:
-        status = _post(check_address(message.url, inside=inside), body, headers, inside=inside)
+        status = _post(
+            check_address(message.url, allow_private=allow_private), body, headers, allow_private=allow_private
+        )
     except AddressRefusedError:
-        return None, "The host has an address inside the house."
+        return None, "The host has a private address."
     except InvalidInput as error:
         return None, error.detail
     except (OSError, http.client.HTTPException) as error:
@@ -109,12 +116,12 @@ def attempt(message: Claimed, *, inside: bool) -> tuple[int | None, str | None]:
     return status, None if 200 <= status < 300 else f"The answer was {status}."
 
 
-def check_address(url: str, *, inside: bool) -> SplitResult:
+def check_address(url: str, *, allow_private: bool) -> SplitResult:
     """The parts of a usable address.
 
     Args:
         url: Of a webhook.
-        inside: Whether plain HTTP and addresses inside the house are allowed.
+        allow_private: Whether plain HTTP and private addresses are allowed.
 
     Raises:
         InvalidInput: It is not usable; the sentence says what to change.
@@ -124,23 +131,23 @@ def check_address(url: str, *, inside: bool) -> SplitResult:
         usable = bool(parts.hostname) and (parts.port is None or parts.port > 0) and url.isascii()
     except ValueError:
         raise InvalidInput("url is not an address.") from None
-    schemes = ("https", "http") if inside else ("https",)
+    schemes = ("https", "http") if allow_private else ("https",)
     if not usable or parts.scheme not in schemes or parts.username is not None or parts.fragment:
         raise InvalidInput(f"url must begin with {' or '.join(schemes)}:// and name a host, no user and no fragment.")
     try:
         literal = ipaddress.ip_address(parts.hostname or "")
     except ValueError:
         return parts
-    if not inside and not _outside(str(literal)):
-        raise InvalidInput("url must not point into the house; the operator can allow it.")
+    if not allow_private and not _is_public(str(literal)):
+        raise InvalidInput("url must not name a private address; the operator can allow that.")
     return parts
 
 
-def _post(parts: SplitResult, body: bytes, headers: Mapping[str, str], *, inside: bool) -> int:
+def _post(parts: SplitResult, body: bytes, headers: Mapping[str, str], *, allow_private: bool) -> int:
     """Status of the answer. Redirects are answers like others: they could lead anywhere."""
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_SECONDS)
-    with _connected(host, port, inside=inside) as plain:
+    with _connected(host, port, allow_private=allow_private) as plain:
         secured = ssl.create_default_context().wrap_socket(plain, server_hostname=host) if _secure(parts) else plain
         connection.sock = secured
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -155,21 +162,21 @@ def _secure(parts: SplitResult) -> bool:
     return parts.scheme == "https"
 
 
-def _connected(host: str, port: int, *, inside: bool) -> socket.socket:
-    """A connection to an address that was looked at: asking for the name twice could give two answers."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    if not inside and not all(_outside(str(place[0])) for *_, place in found):
+def _connected(host: str, port: int, *, allow_private: bool) -> socket.socket:
+    """A connection to an address that was checked; the name is resolved once, against DNS rebinding."""
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if not allow_private and not all(_is_public(str(sockaddr[0])) for *_, sockaddr in addresses):
         raise AddressRefusedError
-    *_, place = found[0]
-    return socket.create_connection((str(place[0]), port), timeout=_TIMEOUT_SECONDS)
+    *_, sockaddr = addresses[0]
+    return socket.create_connection((str(sockaddr[0]), port), timeout=_TIMEOUT_SECONDS)
 
 
-def _outside(address: str) -> bool:
-    """Whether an address is on the public network, and nothing inside is wrapped into it."""
+def _is_public(address: str) -> bool:
+    """Whether an address is on the public network, and wraps no private one."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         if ip.sixtofour is not None or ip.teredo is not None or ip in ipaddress.ip_network("64:ff9b::/96"):
             return False
         if ip.ipv4_mapped is not None:
-            return _outside(str(ip.ipv4_mapped))
+            return _is_public(str(ip.ipv4_mapped))
     return ip.is_global and not ip.is_multicast

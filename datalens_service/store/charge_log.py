@@ -61,7 +61,7 @@ class LogLine(BaseModel):
         return self.model_dump_json().encode() + b"\n"
 
 
-class LogPortion(NamedTuple):
+class LogSlice(NamedTuple):
     """What lies behind a given length of the log.
 
     Attributes:
@@ -85,7 +85,7 @@ class LogMismatch(Exception):
         self.account_id = account_id
 
 
-class LedgerLog:
+class ChargeLog:
     """The log file; several processes of one machine may append to it.
 
     Args:
@@ -163,7 +163,7 @@ class LedgerLog:
         """
         return self.read_after(0).lines
 
-    def read_after(self, checked: int) -> LogPortion:
+    def read_after(self, checked: int) -> LogSlice:
         """What lies behind the first `checked` bytes.
 
         Raises:
@@ -175,7 +175,7 @@ class LedgerLog:
                 return _portion(file, checked)
         except FileNotFoundError:
             _check_length(0, checked)
-            return LogPortion([], 0)
+            return LogSlice([], 0)
         except OSError as error:
             raise unavailable(error, _NOT_READ) from error
 
@@ -236,7 +236,7 @@ def _cut_torn_line(file: BinaryIO) -> None:
         file.truncate(complete)
 
 
-def _portion(file: BinaryIO, checked: int) -> LogPortion:
+def _portion(file: BinaryIO, checked: int) -> LogSlice:
     """The complete lines behind the first `checked` bytes; reads nothing before them but the line feed."""
     end = file.seek(0, os.SEEK_END)
     _check_length(end, checked)
@@ -249,10 +249,10 @@ def _portion(file: BinaryIO, checked: int) -> LogPortion:
     place = f" behind byte {checked}" if checked else ""
     numbered = enumerate(complete.splitlines(), start=1)
     lines = [_parse(f"{number}{place}", raw) for number, raw in numbered if not raw.startswith(_WITHDRAWN)]
-    return LogPortion(lines, checked + len(complete))
+    return LogSlice(lines, checked + len(complete))
 
 
-def _check_as_left(account_id: str, read: Callable[[], LogPortion]) -> LogPortion:
+def _check_as_left(account_id: str, read: Callable[[], LogSlice]) -> LogSlice:
     """What was read, if none of it is of the account."""
     try:
         portion = read()

@@ -27,7 +27,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 import migrations
 from datalens_service.errors import InsufficientStorage, InvalidInput, StoreUnavailable
-from datalens_service.store.charge_log import LedgerLog
+from datalens_service.store.charge_log import ChargeLog
 
 _BUSY_SECONDS = 30
 _SQLITE_CONNECTIONS = 40
@@ -65,7 +65,7 @@ class Database:
         InvalidInput: Another database, or an SQLite database in memory.
     """
 
-    def __init__(self, url: str, log: LedgerLog | None = None) -> None:
+    def __init__(self, url: str, log: ChargeLog | None = None) -> None:
         self.url = url
         self.log = log
         self._engine = _engine(_checked(url), "BEGIN IMMEDIATE", "OFF")

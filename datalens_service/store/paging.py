@@ -1,18 +1,19 @@
-"""Lists in portions: newest first, with a cursor that stays right while rows are added.
+"""Lists in pages: newest first, with a cursor that stays right while rows are added.
 
 Rows are ordered by their exact times, which do not leave: a cursor names a row and its second, and the database looks
-up the rest. If the row is gone, the portion begins with the whole second, so that nothing is left out.
+up the rest. If the row is gone, the page begins with the whole second, so that nothing is left out.
 """
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import MAXYEAR, datetime, timedelta
 from typing import Generic, TypeVar
 
-from sqlalchemy import ColumnElement, func, literal, select, tuple_
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy import ColumnElement, Select, func, literal, select, tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from datalens_service.clock import to_second
 from datalens_service.errors import InvalidInput
@@ -21,25 +22,56 @@ MAXIMUM_LIMIT = 200
 _UNKNOWN = "The cursor is not one that this list handed out; start again without it."
 
 Item = TypeVar("Item")
+Entity = TypeVar("Entity")
 Row = tuple[InstrumentedAttribute[datetime], InstrumentedAttribute[str]]
 """When a row was created, and its id."""
 
 
 @dataclass(frozen=True)
 class Page(Generic[Item]):
-    """One portion of a list.
+    """One page of a list.
 
     Attributes:
         items: Newest first.
-        next_cursor: Where the next portion starts; None at the end.
+        next_cursor: Where the next page starts; None at the end.
     """
 
     items: tuple[Item, ...]
     next_cursor: str | None
 
 
+def list_page(
+    session: Session,
+    query: Select[Entity],
+    row: Row,
+    read: Callable[[Entity], Item],
+    limit: int,
+    cursor: str | None,
+) -> Page[Item]:
+    """One page of a query, newest first.
+
+    Args:
+        session: Open.
+        query: What to list, filtered and without an order.
+        row: Columns of the list.
+        read: Makes an item of a row.
+        limit: Most items.
+        cursor: Of the page before, or None.
+
+    Raises:
+        InvalidInput: `limit` or `cursor` is not usable.
+    """
+    if cursor is not None:
+        query = query.where(after(cursor, row))
+    query = query.order_by(row[0].desc(), row[1].desc()).limit(check_limit(limit) + 1)
+    rows = session.scalars(query).all()
+    last = rows[limit - 1] if len(rows) > limit else None
+    next_cursor = None if last is None else cursor_of(getattr(last, row[0].key), getattr(last, row[1].key))
+    return Page(tuple(read(each) for each in rows[:limit]), next_cursor)
+
+
 def check_limit(limit: int) -> int:
-    """Refuse a portion of no or too many items.
+    """Refuse a page of no or too many items.
 
     Raises:
         InvalidInput: Outside 1..200.

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from datalens_service.store.tables import HASH_LENGTH, ID_LENGTH, Base
+
+GENERATOR: Final = "generator"
+CLASSIFIER: Final = "classifier"
 
 
 class JobEventRow(Base):
@@ -70,14 +73,15 @@ class AuditEntryRow(Base):
     hash: Mapped[str] = mapped_column(String(HASH_LENGTH), unique=True)
 
 
-class GeneratorRow(Base):
-    """A generator that a job made, or that somebody brought along; `job_id` is null for the latter."""
+class ReleasedModelRow(Base):
+    """A model that a job made, or a generator that somebody brought along; `job_id` is null for the latter."""
 
     __tablename__ = "generators"
     __table_args__ = (Index(None, "tenant_id", "created_at", "id"),)
 
     id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
     tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id"))
+    kind: Mapped[str] = mapped_column(String(32), server_default="generator")
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), unique=True)
     name: Mapped[str] = mapped_column(String(200))
     card: Mapped[dict[str, Any] | None]
@@ -124,5 +128,5 @@ class DeliveryRow(Base):
     delivered_at: Mapped[datetime | None]
 
 
-ROWS = (JobEventRow, TenantRow, AuditEntryRow, GeneratorRow, WebhookRow, DeliveryRow)
+ROWS = (JobEventRow, TenantRow, AuditEntryRow, ReleasedModelRow, WebhookRow, DeliveryRow)
 """All of them."""

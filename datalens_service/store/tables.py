@@ -217,6 +217,9 @@ class JobRow(Base):
     state: Mapped[str] = mapped_column(String(16))
     spec: Mapped[dict[str, Any]]
     plan: Mapped[dict[str, Any]]
+    """The price, as it is shown."""
+    release_plan: Mapped[dict[str, Any] | None]
+    """What is run; see `jobs.get_release_plan`."""
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
     request_fingerprint: Mapped[str] = mapped_column(String(HASH_LENGTH))
     measured_job_id: Mapped[str | None] = mapped_column(String(ID_LENGTH))

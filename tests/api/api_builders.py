@@ -16,8 +16,10 @@ from datalens_service.models.generators.generator import Generator
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.jobs.released_models import CLASSIFIER
 from tests.evaluation.conftest import report as finished_report
 
+CONFUSION = {"class_names": ["0", "1"], "counts": [[718, 2], [3, 719]], "reference": "the owner's test images"}
 NUM_RECORDS = 200
 NUM_CLASSES = 4
 SIDE = 8
@@ -81,6 +83,35 @@ def succeed(services: Services, job_id: str, folder: Path, card: dict[str, Any] 
     assert lease is not None
     for name, (content, releasable, media_type) in files.items():
         services.artifacts.put(lease, name, content, releasable=releasable, media_type=media_type)
+    leases.finish(services.database, lease, JobState.SUCCEEDED)
+
+
+def a_classifier(client: Any, services: Services, dataset_id: str) -> str:
+    """A job that made a classifier; its id."""
+    method = {"name": "dp_sgd", "architecture": "linear", "steps": 1}
+    made = client.post("/v1/jobs", json=training(dataset_id, method=method))
+    assert made.status_code == 202, made.text
+    succeed_classifier(services, made.json()["id"])
+    return str(made.json()["id"])
+
+
+def succeed_classifier(services: Services, job_id: str) -> None:
+    """What a worker leaves behind of a classifier."""
+    owner = {**json.loads(report("owner")), "confusion": CONFUSION, "measures": []}
+    files = {
+        "classifier.safetensors": (b"weights", True, "application/octet-stream"),
+        "classifier.onnx": (b"graph", True, "application/octet-stream"),
+        "README.md": (b"# A private classifier", True, "text/markdown"),
+        "card.json": (json.dumps({"job": job_id}).encode(), True, "application/json"),
+        "privacy.json": (b'{"format": "datalens-bundle/2"}', True, "application/json"),
+        "report-releasable.json": (report("releasable"), True, "application/json"),
+        "report.json": (json.dumps(owner).encode(), False, "application/json"),
+    }
+    lease = leases.claim(services.database, job_id, "test", 30)
+    assert lease is not None
+    for name, (content, releasable, media_type) in files.items():
+        services.artifacts.put(lease, name, content, releasable=releasable, media_type=media_type)
+    leases.mark_released(services.database, lease, CLASSIFIER)
     leases.finish(services.database, lease, JobState.SUCCEEDED)
 
 

@@ -31,7 +31,7 @@ from schemathesis.specs.openapi.checks import (
 from api.main import create_app
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
-from datalens_service.store.jobs import generators
+from datalens_service.store.jobs import released_models
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 # With a known id, each of these would start a process that draws up to a million images.
@@ -68,6 +68,9 @@ def running(folder: Path) -> Iterator[Target]:
         dataset = client.post("/v1/datasets", files=file, data={"epsilon": "90"}, headers=headers).json()["id"]
         job = client.post("/v1/jobs", json=api_builders.training(dataset), headers=headers).json()["id"]
         api_builders.succeed(services, job, folder)
+        gradients = api_builders.training(dataset, method={"name": "dp_sgd", "architecture": "linear", "steps": 1})
+        classifier = client.post("/v1/jobs", json=gradients, headers=headers).json()["id"]
+        api_builders.succeed_classifier(services, classifier)
         hook, _ = webhooks.create(services.database, "default", "https://example.invalid/", ["job.created"])
         ids = {
             "dataset_id": dataset,
@@ -75,7 +78,8 @@ def running(folder: Path) -> Iterator[Target]:
             "key_id": keys.create(services.database, "other")[0].id,
             "webhook_id": hook.id,
             "delivery_id": webhooks.send_test(services.database, hook.id).id,
-            "generator_id": generators.id_of(job),
+            "generator_id": released_models.id_of(job),
+            "classifier_id": released_models.id_of(classifier, released_models.CLASSIFIER),
         }
         yield Target(schemathesis.openapi.from_dict(app.openapi()), client, headers, ids)
 

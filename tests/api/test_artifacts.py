@@ -11,12 +11,14 @@ from urllib.parse import urlsplit
 
 import pytest
 from api_builders import succeed, training
+from itsdangerous import Signer
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.security import signed_urls
 from datalens_service.clock import utc_now
 from datalens_service.store.access import keys
+from datalens_service.store.access.signers import Purpose, create_signer
 
 NAME = "generator.safetensors"
 
@@ -122,3 +124,21 @@ def test_an_address_ends_with_its_key(client: TestClient, job_id: str) -> None:
     assert without_key(client, url).status_code == 200
     client.delete(f"/v1/api-keys/{other['key']['id']}")
     assert without_key(client, url).status_code == 403
+
+
+def test_an_address_of_another_installation_is_refused(client: TestClient, job_id: str) -> None:
+    granted = urlsplit(signed(client, job_id).json()["url"]).path.rpartition("/")[2]
+    for secret in (b"", b"\0" * 32):
+        signer = Signer(secret, salt=Purpose.DOWNLOAD, key_derivation="hmac", digest_method=hashlib.sha256)
+        forged = signer.get_signature(granted).decode()
+        reply = without_key(client, f"/v1/downloads/{granted}?signature={forged}")
+        assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")
+
+
+def test_a_form_token_signs_no_address(client: TestClient, services: Services, job_id: str) -> None:
+    url = urlsplit(signed(client, job_id).json()["url"])
+    granted = url.path.rpartition("/")[2]
+    with services.database.session() as session:
+        forged = create_signer(session, Purpose.FORM).get_signature(granted).decode()
+    assert without_key(client, f"{url.path}?signature={forged}").status_code == 403
+    assert without_key(client, f"{url.path}?{url.query}").status_code == 200

@@ -17,8 +17,8 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from datalens_service.data.dataset import Schema
-from datalens_service.evaluation.report.document import seal_of
-from datalens_service.evaluation.report.required_fields import FIELDS
+from datalens_service.evaluation.report.document import compute_seal
+from datalens_service.evaluation.report.required_fields import REQUIRED_FIELDS
 from datalens_service.services import synthetic_files
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
@@ -77,11 +77,11 @@ def test_reports(client: TestClient, job_id: str, params: dict[str, str], conten
 
 
 @pytest.mark.parametrize("format", ["json", "html"])
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", REQUIRED_FIELDS)
 def test_a_report_without_a_field_is_not_handed_out(
     client: TestClient, services: Services, job_id: str, field: str, format: str
 ) -> None:
-    for path in FIELDS[field].paths:
+    for path in REQUIRED_FIELDS[field].paths:
         content = json.loads(report("releasable"))
         *parents, last = path.split(".")
         inner = content
@@ -89,7 +89,7 @@ def test_a_report_without_a_field_is_not_handed_out(
             inner = inner[parent]
         del inner[last]
         # Sealed again, as a program would that left the field out.
-        content["seal"] = {**content.get("seal", {}), "sha256": seal_of(content)}
+        content["seal"] = {**content.get("seal", {}), "sha256": compute_seal(content)}
         services.artifacts.get(job_id, "report-releasable.json").path.write_text(json.dumps(content))
         reply = client.get(f"/v1/jobs/{job_id}/report", params={"audience": "releasable", "format": format})
         assert (reply.status_code, reply.json()["code"]) == (500, "report-incomplete"), path

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from datalens_service.data.dataset import Schema
-from datalens_service.store.jobs import generators
+from datalens_service.store.jobs import released_models
 
 SCHEMA = Schema(
     channels=1, height=SIDE, width=SIDE, class_names=tuple(str(name) for name in range(NUM_CLASSES)), num_units=200
@@ -25,7 +25,7 @@ SCHEMA = Schema(
 def made_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
     job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
     succeed(services, job_id, tmp_path)
-    return generators.id_of(job_id)
+    return released_models.id_of(job_id)
 
 
 def exported(tmp_path: Path) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import npz, succeed, training
+from api_builders import a_classifier, npz, succeed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -21,7 +21,7 @@ from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import SCOPES, Role, Scope
 from datalens_service.store.datasets import fingerprints
 from datalens_service.store.datasets.datasets import get as stored_dataset
-from datalens_service.store.jobs import generators
+from datalens_service.store.jobs import released_models
 
 # Of paths, beside those that `tenants.OWNED` knows: names within an object that is looked at already.
 WITHIN = {"name": "generator.safetensors"}
@@ -71,6 +71,7 @@ def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Pat
     hook, _ = webhooks.create(services.database, "default", "https://example.org/hook", ["job.succeeded"])
     job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
     succeed(services, job_id, tmp_path)
+    classifier = a_classifier(client, services, dataset_id)
     delivery = webhooks.list_deliveries(services.database, hook.id).items[0]
     key, _ = keys.create(services.database, "second")
     upload = client.post("/v1/uploads", headers={"Upload-Length": "8", "Tus-Resumable": "1.0.0"})
@@ -81,7 +82,8 @@ def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Pat
         "key_id": key.id,
         "webhook_id": hook.id,
         "delivery_id": delivery.id,
-        "generator_id": generators.id_of(job_id),
+        "generator_id": released_models.id_of(job_id),
+        "classifier_id": released_models.id_of(classifier, released_models.CLASSIFIER),
     }
     return House(ids)
 
@@ -119,7 +121,7 @@ def test_lists_and_counts_hold_nothing_of_another_tenant(stranger: TestClient, h
     assert len(listing) >= 7
     for name in listing:
         reply = call(stranger, name, {})
-        assert reply.status_code == (403 if RULES[name].everybodys else 200), name
+        assert reply.status_code == (403 if RULES[name].cross_tenant else 200), name
         assert not any(identifier in reply.text for identifier in house.ids.values()), name
     assert stranger.get("/v1/usage").json()["datasets"] == 0
     assert stranger.get("/v1/jobs", params={"dataset_id": house.ids["dataset_id"]}).json()["items"] == []

@@ -13,11 +13,11 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.openapi.examples import ANSWERS
-from datalens_service.cli.jobs import FileFormat
+from datalens_service.cli.downloads import FileFormat
 from datalens_service.client import Format
 from datalens_service.data.export import WRITERS
 from datalens_service.store.access import keys
-from tests.extension import drop_in
+from tests.extensions.drop_in import drop_in
 
 SOURCE = '''
 """Raw pixels behind a line of JSON."""

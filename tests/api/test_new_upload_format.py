@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 import datalens_service
 from datalens_service.data.readers import READERS
-from tests.extension import drop_in
+from tests.extensions.drop_in import drop_in
 
 SOURCE = '''
 """A word, the side of the images, then for each record its label and one grey byte per pixel."""

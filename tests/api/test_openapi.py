@@ -14,7 +14,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
 from api.documents import documents
 from api.main import create_app
-from api.problems.problem_types import CATALOGUE
+from api.problems.problem_types import PROBLEM_TYPES
 from api.schemas.common import DATASET_STATES
 from api.schemas.jobs import JOB_STATES
 from datalens_service.proof.proof_verification import verify
@@ -123,7 +123,7 @@ def test_every_error_is_a_problem_with_valid_examples(document: dict[str, Any]) 
                 validator(document, answer["content"][media_type]["schema"]).validate(example["value"])
                 assert (example["value"]["status"], example["value"]["code"]) == (int(status), slug)
                 shown.add(slug)
-    http = {slug for slug, problem in CATALOGUE.items() if problem.status}
+    http = {slug for slug, problem in PROBLEM_TYPES.items() if problem.status}
     # These two do not belong to an operation.
     assert http - shown == {"method-not-allowed", "stale-lease"}
 

@@ -38,7 +38,7 @@ def visitor(client: TestClient, services: Services, dataset_id: str) -> TestClie
     del client.headers["Authorization"]
     client.post("/sign-in", data={"key": keys.create(services.database, "visitor")[1]})
     page = client.get("/").text
-    client.headers[FORM_TOKEN_HEADER] = re.search(r'name="form-token" content="(\w+)"', page)[1]
+    client.headers[FORM_TOKEN_HEADER] = re.search(r'name="form-token" content="([\w-]+)"', page)[1]
     return client
 
 

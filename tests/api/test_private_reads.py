@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import npz, succeed, training
+from api_builders import a_classifier, npz, succeed, training
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 from test_isolation import OPERATIONS, call
@@ -27,7 +27,7 @@ from datalens_service.evaluation.report.private_reads import PRIVATE_READS
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import SCOPES, Role
-from datalens_service.store.jobs import generators
+from datalens_service.store.jobs import released_models
 from datalens_service.store.tables import IntakeRow
 
 REGISTERED = {name for read in PRIVATE_READS for name in read.operations}
@@ -75,14 +75,17 @@ class House:
 def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> House:
     job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
     succeed(services, job_id, tmp_path)
+    classifier = a_classifier(client, services, dataset_id)
     with services.database.transaction() as session:
         row = session.get_one(IntakeRow, dataset_id)
         row.report = {"counts": {"train": COUNT, "test": 0, "classes": {"0": COUNT}, "duplicates": COUNT}}
-    private = [one for one in services.artifacts.list_artifacts(job_id) if not one.releasable]
+    made = (*services.artifacts.list_artifacts(job_id), *services.artifacts.list_artifacts(classifier))
+    private = [one for one in made if not one.releasable]
     assert private
     paths = (str(services.settings.data_dir / "datasets"), *(str(one.path) for one in private))
     canaries = (str(COUNT), f"{COUNT:,}", *(one.sha256 for one in private))
-    ids = {"dataset_id": dataset_id, "job_id": job_id, "generator_id": generators.id_of(job_id)}
+    ids = {"dataset_id": dataset_id, "job_id": job_id, "generator_id": released_models.id_of(job_id)}
+    ids["classifier_id"] = released_models.id_of(classifier, released_models.CLASSIFIER)
     return House(ids, paths, canaries)
 
 
@@ -181,6 +184,19 @@ def test_a_page_that_embeds_a_private_address_is_registered(
     assert embedding <= FOR_OWNERS
     other = browser(client, services, Role.OPERATOR)
     assert not any(one in other.get(f"/datasets/{house.ids['dataset_id']}").text for one in addresses)
+
+
+@pytest.mark.parametrize(("role", "sees"), [(Role.OWNER, True), (Role.OPERATOR, False)])
+def test_the_page_of_a_classifier_reads_the_owners_report_for_the_owner_alone(
+    client: TestClient, services: Services, house: House, role: Role, sees: bool
+) -> None:
+    job_id = house.ids["classifier_id"].replace("clf_", "job_")
+    visitor = browser(client, services, role)
+    with watching() as opened:
+        text = visitor.get(f"/jobs/{job_id}").text
+    assert house.touched(opened, text) is sees
+    assert ("719" in text) is sees
+    assert "showJob" in FOR_OWNERS
 
 
 def test_links_between_uploads_are_shown_where_the_registry_says(

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from api.http.middleware import RequestLog
 from api.problems import handlers
 from api.problems.handlers import Problem
-from api.problems.problem_types import CATALOGUE
+from api.problems.problem_types import PROBLEM_TYPES
 from api.problems.request_errors import problem_errors
 from datalens_service import logs
 from datalens_service.errors import BudgetExceeded, DatalensError, LedgerCorrupt, StoreUnavailable
@@ -31,24 +31,24 @@ def all_errors(error: type[DatalensError] = DatalensError) -> Iterator[type[Data
 
 @pytest.mark.parametrize("error", sorted(set(all_errors()), key=lambda error: error.__name__))
 def test_every_deliberate_error_has_a_type(error: type[DatalensError]) -> None:
-    problem = CATALOGUE[error.slug]
+    problem = PROBLEM_TYPES[error.slug]
     assert problem.title == error.title
     assert problem.meaning.endswith(".")
     assert problem.remedy.endswith(".")
 
 
-@pytest.mark.parametrize("slug", CATALOGUE)
+@pytest.mark.parametrize("slug", PROBLEM_TYPES)
 def test_every_type_leads_to_a_page(client: TestClient, slug: str) -> None:
     client.headers.pop("Authorization")
-    read = client.get(CATALOGUE[slug].uri).json()
+    read = client.get(PROBLEM_TYPES[slug].uri).json()
     assert (read["type"], read["title"], read["status"]) == (f"/problems/{slug}", *_title_and_status(slug))
-    page = client.get(CATALOGUE[slug].uri, headers={"Accept": "text/html,*/*"})
+    page = client.get(PROBLEM_TYPES[slug].uri, headers={"Accept": "text/html,*/*"})
     assert page.headers["content-type"].startswith("text/html")
     assert read["title"] in unescape(page.text)
 
 
 def _title_and_status(slug: str) -> tuple[str, int | None]:
-    return CATALOGUE[slug].title, CATALOGUE[slug].status
+    return PROBLEM_TYPES[slug].title, PROBLEM_TYPES[slug].status
 
 
 def failing(error: Exception) -> TestClient:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 import subprocess
 import sys
 import time
@@ -143,6 +144,15 @@ def test_without_redis_each_process_counts_for_itself_and_says_so_once(
     elapsed[0] = 23.0
     limits.count("key", 1200)
     assert messages(capfd) == ["rate limits are per process", "rate limits are shared again"]
+
+
+def test_a_silent_redis_delays_a_request_by_at_most_the_timeout() -> None:
+    # It accepts connections and never replies.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        limits = RateLimits(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        began = time.monotonic()
+        assert allowed(limits, 60) == 10
+        assert time.monotonic() - began < 1
 
 
 def messages(capfd: pytest.CaptureFixture[str]) -> list[Any]:

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from api.dashboard import reference
 from api.dashboard.markup import marked
 from api.main import create_app
-from api.problems.problem_types import CATALOGUE
+from api.problems.problem_types import PROBLEM_TYPES
 from datalens_service.settings import Settings
 
 DOCUMENT: dict[str, Any] = create_app(Settings(data_dir=Path("never-opened"))).openapi()
@@ -108,7 +108,7 @@ def test_the_overview_leads_to_every_operation_and_problem(stranger: TestClient)
     for section in SECTIONS:
         for _, _, operation in operations(section):
             assert f"/docs/{section}#{operation['operationId']}" in page.links
-    assert {problem.uri for problem in CATALOGUE.values() if problem.status} <= set(page.links)
+    assert {problem.uri for problem in PROBLEM_TYPES.values() if problem.status} <= set(page.links)
     assert "/openapi.json" in page.links
 
 

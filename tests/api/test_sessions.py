@@ -16,7 +16,8 @@ from api.security.browser_sessions import COOKIE, FORM_TOKEN_HEADER
 from datalens_service.clock import utc_now
 from datalens_service.errors import Unauthorized
 from datalens_service.settings import Settings
-from datalens_service.store.access import browser_sessions, keys
+from datalens_service.store.access import browser_sessions, keys, signers
+from datalens_service.store.access.signers import Purpose, create_signer
 from datalens_service.store.service_tables import BrowserSessionRow
 
 
@@ -41,7 +42,7 @@ def sign_in(browser: TestClient, plain: str, **more: Any) -> Any:
 
 
 def form_token(browser: TestClient) -> str:
-    found = re.search(r'<meta name="form-token" content="([0-9a-f]{64})">', browser.get("/").text)
+    found = re.search(r'<meta name="form-token" content="([\w-]{43})">', browser.get("/").text)
     assert found is not None
     return found[1]
 
@@ -255,8 +256,31 @@ def test_a_session_ends_after_twelve_hours(
 
 def test_an_altered_token_is_no_session(services: Services, key: tuple[str, str]) -> None:
     token = browser_sessions.sign_in(services.database, key[1]).token
-    altered = [token[:-1], token + "A", token.swapcase(), token[::-1], "", "é", "\0", "0" * 64]
+    identity, signature = token.split(".")
+    forged = [identity, f"{identity}.", f".{signature}", f"{identity[::-1]}.{signature}", f"{identity}.{identity}"]
+    altered = [token[:-2], token + "A", token.swapcase(), token[::-1], "", "é", "\0", "0" * 64, *forged]
     for one in altered:
         with pytest.raises(Unauthorized):
             browser_sessions.resume(services.database, one)
     assert browser_sessions.resume(services.database, token).key.id == key[0]
+
+
+def test_what_is_signed_for_one_purpose_is_refused_for_another(services: Services, key: tuple[str, str]) -> None:
+    session = browser_sessions.sign_in(services.database, key[1])
+    identity = session.token.split(".")[0]
+    with pytest.raises(Unauthorized):
+        browser_sessions.resume(services.database, f"{identity}.{session.form_token}")
+    with services.database.session() as connection:
+        signatures = {create_signer(connection, purpose).get_signature(identity) for purpose in Purpose}
+    assert len(signatures) == len(Purpose)
+
+
+def test_a_cookie_of_another_installation_is_no_session(
+    services: Services, key: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = browser_sessions.sign_in(services.database, key[1]).token
+    monkeypatch.setattr(signers, "installation_key", lambda *_, **__: bytes(32))
+    with pytest.raises(Unauthorized, match="sign in again"):
+        browser_sessions.resume(services.database, token)
+    browser_sessions.sign_out(services.database, token)
+    assert count(services) == 1

@@ -62,7 +62,7 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture(autouse=True)
 def _no_sender(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages stay where they are until a test sends them."""
-    monkeypatch.setattr(webhook_sender.HookSender, "_round", lambda *_: False)
+    monkeypatch.setattr(webhook_sender.WebhookSender, "_round", lambda *_: False)
 
 
 def made(client: TestClient, **members: Any) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def test_a_message_is_signed_as_standard_webhooks_asks(
     assert services_hook.url == receiver.url
     sent = client.post(f"/v1/webhooks/{hook['webhook']['id']}:test").json()
     [claimed] = webhooks.claim_due(services.database)
-    assert attempt(claimed, inside=True) == (204, None)
+    assert attempt(claimed, allow_private=True) == (204, None)
     [(headers, body)] = receiver.got
     assert Webhook(hook["secret"]).verify(body, headers) == sent["payload"]
     assert {name.lower(): value for name, value in headers.items()}["webhook-id"] == sent["id"]
@@ -166,8 +166,8 @@ def test_a_name_that_stands_for_an_address_inside_is_refused(
     hook = made(client, url="https://localhost/hook")
     client.post(f"/v1/webhooks/{hook['webhook']['id']}:test")
     [claimed] = webhooks.claim_due(services.database)
-    status, error = attempt(claimed, inside=False)
-    assert (status, error) == (None, "The host has an address inside the house.")
+    status, error = attempt(claimed, allow_private=False)
+    assert (status, error) == (None, "The host has a private address.")
     assert not receiver.got
 
 
@@ -200,10 +200,10 @@ def test_addresses_that_cannot_be_used_are_refused(client: TestClient, url: str)
     assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")
 
 
-def test_the_operator_can_allow_the_house() -> None:
-    assert check_address("http://127.0.0.1:9/x", inside=True).port == 9
+def test_the_operator_can_allow_private_addresses() -> None:
+    assert check_address("http://127.0.0.1:9/x", allow_private=True).port == 9
     with pytest.raises(InvalidInput):
-        check_address("ftp://127.0.0.1/", inside=True)
+        check_address("ftp://127.0.0.1/", allow_private=True)
 
 
 def test_a_disabled_webhook_is_told_nothing(client: TestClient, dataset_id: str) -> None:
@@ -234,5 +234,5 @@ def test_the_secret_is_shown_once(client: TestClient) -> None:
 
 def _send(services: Services, now: datetime | None = None) -> None:
     for claimed in webhooks.claim_due(services.database, now=now):
-        status, error = attempt(claimed, inside=True)
+        status, error = attempt(claimed, allow_private=True)
         webhooks.settle(services.database, claimed.delivery.id, status=status, error=error, now=now)

@@ -34,6 +34,15 @@ def test_it_says_where_everything_is(datalens: Run, tmp_path: Path, monkeypatch:
     for name in ("synthetic.npz", "synthetic.parquet", "samples.png", "report.html", "report.json"):
         assert f"demo-output/{name}" in result.stdout
         assert (tmp_path / "demo-output" / name).stat().st_size > 0
-    for part in ("ε spent", "of 5.0", "δ", "1e-05", "Floor A", "Floor B", "Ceiling", "synthetic images  "):
+    for part in (
+        "ε spent",
+        "of 5.0",
+        "δ",
+        "1e-05",
+        "class averages",
+        "noisy moments",
+        "Upper bound",
+        "synthetic images  ",
+    ):
         assert part in result.stdout
     assert "training" in result.stderr

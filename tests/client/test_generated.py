@@ -60,6 +60,10 @@ def test_every_method_has_types_that_resolve(kind: type):
 def test_the_list_of_methods_that_users_have():
     assert list_methods(Client).keys() == {
         "cancel",
+        "classifiers",
+        "download_classifier",
+        "get_classifier",
+        "predict",
         "close",
         "dataset",
         "datasets",

@@ -20,14 +20,14 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.stored_dataset import save_dataset
 from datalens_service.proof.hash_chain import Balance, Entry, EntryKind
 from datalens_service.settings import Settings
-from datalens_service.spec import TrainingSpec
+from datalens_service.spec import TrainingSpec, summarize
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
-from datalens_service.store.ledger.account_summary import Statement, entries, statement
+from datalens_service.store.ledger.account_summary import AccountSummary, entries, statement
 from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.tables import AggregateRow, JobRow
 
@@ -123,7 +123,8 @@ class Deployment:
             self.database,
             dataset_id=stored.id,
             spec=spec.model_dump(mode="json"),
-            plan=plan.model_dump(mode="json"),
+            plan=summarize(plan, spec.epsilon, spec.delta_at(stored.schema)).model_dump(mode="json"),
+            release_plan=plan,
             units=plan.units(),
             **changes,
         )
@@ -155,7 +156,7 @@ class Deployment:
         with self.database.session() as session:
             return verify_chain(session, job.dataset_id)
 
-    def statement(self, job: Job) -> Statement:
+    def statement(self, job: Job) -> AccountSummary:
         with self.database.session() as session:
             return statement(session, job.dataset_id)
 

@@ -23,7 +23,7 @@ from celery import Celery
 from datalens_service.client import Client
 from datalens_service.errors import StoreUnavailable
 from datalens_service.store.access import keys
-from datalens_service.store.charge_log import LedgerLog
+from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
@@ -159,7 +159,7 @@ class LocalStack(Stack):
     """SQLite and the supervisor."""
 
     def __init__(self, folder: Path) -> None:
-        database = Database(f"sqlite:///{folder / 'datalens.db'}", LedgerLog(folder / "ledger.log"))
+        database = Database(f"sqlite:///{folder / 'datalens.db'}", ChargeLog(folder / "ledger.log"))
         database.migrate()
         super().__init__(database, folder)
 
@@ -182,7 +182,7 @@ class CeleryStack(Stack):
         self.postgresql.start()
         self.redis = Redis(folder, SECRET)
         self.redis.serve()
-        database = Database(_with_password(self.postgresql), LedgerLog(folder / "ledger.log"))
+        database = Database(_with_password(self.postgresql), ChargeLog(folder / "ledger.log"))
         database.migrate()
         super().__init__(database, folder)
         self.changes |= {"DATALENS_EXECUTOR": "celery", "DATALENS_BROKER_URL": self.redis.url}

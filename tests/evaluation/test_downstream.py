@@ -25,7 +25,7 @@ def test_it_learns_corners_and_nothing_from_shuffled_labels():
 
 
 def test_the_network_is_the_one_of_the_paper():
-    network = classifiers.classifier_a((28, 28, 1), 10)
+    network = classifiers.standard_network((28, 28, 1), 10)
     # 3·3·1·32 + 32, 3·3·32·64 + 64, 5·5·64·64 + 64 (valid convolutions: 28 → 13 → 5), 64·10 + 10
     assert [parameter.numel() for parameter in network.parameters()] == [288, 32, 18432, 64, 102400, 64, 640, 10]
     assert [layer.p for layer in network if isinstance(layer, torch.nn.Dropout)] == [0.2, 0.25]

@@ -9,9 +9,12 @@ import pytest
 
 pytest.importorskip("torch")
 
+from datalens_service.data.dataset import Split
 from datalens_service.errors import JobStopped
-from datalens_service.evaluation import EvaluationSettings, Measure
+from datalens_service.evaluation import METRICS, EvaluationSettings
 from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
+from datalens_service.evaluation.metrics import fidelity
+from datalens_service.evaluation.metrics.outcome import Outcome
 
 SMALL = EvaluationSettings(synthetic_images=900, epochs=3, seeds=2, fidelity=())
 
@@ -28,7 +31,7 @@ def measured(generator, dataset, settings=SMALL, observe=lambda *_: None, **more
 
 
 def test_figures_are_plausible_and_all_of_them_private(generator, dataset):
-    found = measured(generator, dataset, floor_generator=generator)
+    found = measured(generator, dataset, moments_generator=generator)
     assert list(found) == ["accuracy", "floor_averages", "floor_moments", "ceiling"]
     for measure in found.values():
         assert (measure.status, measure.audience, measure.unit) == ("private", "owner", "percent")
@@ -42,7 +45,7 @@ def test_figures_are_plausible_and_all_of_them_private(generator, dataset):
 def test_protocols_name_classifier_epochs_counts_and_reference(generator, dataset):
     found = measured(generator, dataset)
     accuracy, floor, ceiling = found["accuracy"].protocol, found["floor_averages"].protocol, found["ceiling"].protocol
-    assert "classifier A" in accuracy
+    assert "standard CNN" in accuracy
     assert "last epoch), 3 epochs on 900 synthetic images in batches of 128" in accuracy
     # 600 real images are passed over more often, so that the ceiling gets no fewer steps: ⌈3·900/600⌉ = 5.
     assert "5 epochs on 600 real training images" in ceiling
@@ -61,7 +64,7 @@ def test_one_seed_has_no_spread_and_repeats(generator, dataset):
 
 def test_progress_is_public_and_complete(generator, dataset):
     heard = []
-    measured(generator, dataset, observe=lambda *event: heard.append(event), floor_generator=generator)
+    measured(generator, dataset, observe=lambda *event: heard.append(event), moments_generator=generator)
     epochs = 2 * (3 + 3 + 5)
     assert heard == [("evaluation", done, epochs) for done in range(1, epochs + 1)]
 
@@ -87,7 +90,7 @@ def public(dataset):
 
 
 def test_on_public_test_images_only_what_read_released_images_alone_may_be_passed_on(generator, dataset):
-    found = measured(generator, public(dataset), floor_generator=generator)
+    found = measured(generator, public(dataset), moments_generator=generator)
     assert {name for name, measure in found.items() if measure.releasable} == {"accuracy"}
     assert "the 200 public test images" in found["accuracy"].protocol
     assert {measure.status for name, measure in found.items() if name != "accuracy"} == {"private"}
@@ -104,7 +107,7 @@ def test_the_table_of_classes_says_what_the_accuracies_say(generator, dataset):
         assert right == pytest.approx(by_name[name])
 
 
-def test_the_stronger_classifier_is_measured_beside_classifier_a(generator, dataset):
+def test_the_stronger_classifier_is_measured_beside_the_standard_cnn(generator, dataset):
     settings = EvaluationSettings(
         synthetic_images=300, epochs=1, floors=False, ceiling=True, stronger_classifier=True, fidelity=()
     )
@@ -130,32 +133,40 @@ def failing(*_args, **_kwargs):
 
 
 TINY = EvaluationSettings(synthetic_images=60, epochs=1, fidelity=("domain",))
-EVALUATE = "datalens_service.evaluation.evaluate"
 
 
-def distance(*_args, **_kwargs):
-    """In place of a fidelity that takes a minute."""
-    return [Measure(name="fid_domain", value=1.0, unit="distance", audience="public", status="covered", protocol="p")]
+def computed_by(monkeypatch, name, compute):
+    monkeypatch.setitem(METRICS, name, dataclasses.replace(METRICS[name], compute=compute))
 
 
+@pytest.fixture
+def quick_fidelity(monkeypatch):
+    """Distances that take no minute."""
+    for name in ("fid_domain", "kid_domain", "precision_domain", "recall_domain", "score_domain"):
+        computed_by(monkeypatch, name, lambda _context: Outcome((1.0,), "p"))
+
+
+@pytest.mark.usefixtures("quick_fidelity")
 @pytest.mark.parametrize(
-    ("broken", "missing"),
+    "missing",
     [
-        ("datalens_service.evaluation.metrics.baselines.class_average_accuracy", "floor_averages"),
-        (f"{EVALUATE}._floor_moments", "floor_moments"),
-        (f"{EVALUATE}._ceiling_predictions", "ceiling"),
-        (f"{EVALUATE}.fidelity", "fid_domain"),
+        "floor_averages",
+        "floor_moments",
+        "ceiling",
+        "fid_domain",
     ],
 )
 def test_a_figure_that_fails_leaves_the_others_and_is_named_without_what_it_said(
-    generator, dataset, monkeypatch, capfd, broken, missing
+    generator, dataset, monkeypatch, capfd, missing
 ):
-    monkeypatch.setattr(f"{EVALUATE}.fidelity", distance)
-    monkeypatch.setattr(broken, failing)
-    found = evaluated(generator, public(dataset), TINY, floor_generator=generator)
-    names = {"accuracy", "floor_averages", "floor_moments", "ceiling", "fid_domain"}
-    assert {one.name for one in found.measures} == names - {missing}
-    assert {one.name for one in found.measures if one.releasable} == {"accuracy", "fid_domain"} - {missing}
+    computed_by(monkeypatch, missing, failing)
+    found = evaluated(generator, public(dataset), TINY, moments_generator=generator)
+    fidelity = {f"{name}_domain" for name in ("fid", "kid", "precision", "recall", "score")}
+    # Figures of one extractor come from one computation and fail together.
+    lost = fidelity if missing in fidelity else {missing}
+    names = {"accuracy", "floor_averages", "floor_moments", "ceiling"} | fidelity
+    assert {one.name for one in found.measures} == names - lost
+    assert {one.name for one in found.measures if one.releasable} == ({"accuracy"} | fidelity) - lost
     (reported,) = found.unavailable
     assert "could not be computed" in reported.reason
     said = capfd.readouterr()
@@ -164,18 +175,24 @@ def test_a_figure_that_fails_leaves_the_others_and_is_named_without_what_it_said
 
 
 def test_the_accuracy_that_fails_leaves_the_others_and_no_table(generator, dataset, monkeypatch):
-    monkeypatch.setattr(f"{EVALUATE}._trained_on_samples", failing)
+    computed_by(monkeypatch, "accuracy", failing)
     found = evaluated(generator, dataset, TINY.model_copy(update={"fidelity": ()}))
     assert [one.name for one in found.measures] == ["floor_averages", "ceiling"]
     assert [one.figure for one in found.unavailable] == ["Trained on the synthetic images"]
     assert found.per_class == ()
 
 
-def test_whether_the_public_score_is_there_does_not_depend_on_private_images(generator, dataset, tmp_path, monkeypatch):
-    settings = TINY.model_copy(update={"fidelity": ("inception",), "floors": False, "ceiling": False})
-    score = Measure(name="score_inception", value=2.0, unit="score", audience="public", status="covered", protocol="p")
-    monkeypatch.setattr(f"{EVALUATE}.fidelity", failing)
-    monkeypatch.setattr(f"{EVALUATE}.score_alone", lambda *_, **__: [score])
-    found = evaluated(generator, dataset, settings, folder=tmp_path)
-    assert [one.name for one in found.measures if one.releasable] == ["score_inception"]
+def test_the_public_score_does_not_depend_on_private_images(generator, dataset, tmp_path, monkeypatch):
+    settings = TINY.model_copy(
+        update={"fidelity": ("inception",), "fidelity_images": 90, "floors": False, "ceiling": False}
+    )
+    extractor = fidelity.Extractor("inception", "stub", tmp_path, "0" * 64)
+    score = lambda images, **_: (extractor, fidelity.Comparison({"score": float(images.mean())}, len(images)))  # noqa: E731
+    monkeypatch.setattr(fidelity, "compare", failing)
+    monkeypatch.setattr(fidelity, "score_alone", score)
+    smaller = dataclasses.replace(dataset, test=Split(dataset.test.images[:120], dataset.test.labels[:120]))
+    found, other = (evaluated(generator, one, settings, folder=tmp_path) for one in (dataset, smaller))
+    (public,) = [one for one in found.measures if one.releasable]
+    assert [public] == [one for one in other.measures if one.releasable]
+    assert (public.name, public.basis.synthetic_images, public.floor) == ("score_inception", 90, None)
     assert [one.figure for one in found.unavailable] == ["Fidelity, ImageNet Inception"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,20 +13,42 @@ pytest.importorskip("torch_fidelity")
 import httpx2
 import torch
 
-from datalens_service.data.dataset import Split
+from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import WorkerUnavailable
+from datalens_service.evaluation import METRICS, EvaluationSettings
+from datalens_service.evaluation.measures import measured
 from datalens_service.evaluation.metrics import domain_extractor, inception
 from datalens_service.evaluation.metrics import fidelity as fidelity_module
-from datalens_service.evaluation.metrics.fidelity import fidelity, score_alone
+from datalens_service.evaluation.metrics.classifier_benchmark import Progress
+from datalens_service.evaluation.metrics.context import Context, Sources, Subject
 from datalens_service.evaluation.metrics.reference import Reference, halves
 from tests.evaluation.conftest import split
 
 
-def compared(images, reference, folder, kind="domain", weights=None):
-    found = fidelity(
-        kind, images, reference, 3, most_images=400, folder=folder, inception_weights=weights, device="cpu"
-    )
-    return {measure.name: measure for measure in found}
+def compared(images, reference, folder, kind="domain"):
+    """Figures of one extractor, as the report has them."""
+    schema = Schema(channels=1, height=12, width=12, class_names=("a", "b", "c"), num_units=9)
+    subject = Subject(Drawn(schema, images), Dataset(schema, split(9, 0), None, b""), 1.0, 1e-5, "cpu", folder)
+    settings = EvaluationSettings(fidelity=(kind,), fidelity_images=400)
+    sources = Sources(subject, settings, None, reference)
+    progress = Progress(lambda *_: None, 9)
+    return {
+        metric.name: measured(
+            metric, metric.compute(Context(sources, metric.reads, progress)), sources.standing(metric.reads)
+        )
+        for metric in METRICS.values()
+        if metric.variant == kind
+    }
+
+
+class Drawn(NamedTuple):
+    """In place of a generator: draws the images that it is given."""
+
+    schema: Schema
+    images: object
+
+    def sample(self, _count):
+        return self.images, None
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -158,10 +181,9 @@ def test_inception_gets_three_channels_and_its_score_alone_is_for_everybody(tmp_
     score = found["score_inception"]
     assert (score.floor, score.ceiling, score.basis.reference, score.basis.reference_images) == (None, None, "none", 0)
     assert not set(found) & {name.replace("inception", "domain") for name in found}
-    (alone,) = score_alone(split(120, 2).images, reference, inception_weights=None, device="cpu")
-    assert alone.releasable
-    assert (alone.name, alone.floor, alone.basis.reference) == ("score_inception", None, "none")
-    assert alone.basis.synthetic_images == 120
+    # Of all that were drawn, however few images the reference has.
+    assert score.basis.synthetic_images == 120
+    assert found["fid_inception"].basis.synthetic_images == 80
 
 
 def torch_registry():

@@ -11,9 +11,10 @@ import pytest
 from pydantic import ValidationError
 
 from datalens_service.evaluation import METRICS, EvaluationSettings, Measure
-from datalens_service.evaluation.measures import STATUS_LABELS, Audience, Status
+from datalens_service.evaluation.measures import STATUS_LABELS
+from datalens_service.evaluation.metrics.outcome import Audience, Status
 
-GIVEN = {"name": "accuracy", "value": 94.5, "unit": "percent", "protocol": "classifier A"}
+GIVEN = {"name": "accuracy", "value": 94.5, "unit": "percent", "protocol": "standard CNN"}
 
 
 def test_private_and_public_exclude_each_other():

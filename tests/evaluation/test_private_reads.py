@@ -84,7 +84,9 @@ def test_a_run_without_a_service_says_that_nothing_shows_the_images() -> None:
 def test_every_read_is_in_every_report_with_a_sentence() -> None:
     for served in (True, False):
         rows = data_accesses({"evaluation": {"enabled": served}}, served=served)
-        assert [row.access for row in rows] == [read.access for read in PRIVATE_READS]
+        assert [row.access for row in rows] == [
+            read.access for read in PRIVATE_READS if "generator" in (read.results or {"generator"})
+        ]
         assert all(row.what.strip() for row in rows)
 
 

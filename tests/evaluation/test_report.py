@@ -21,7 +21,7 @@ ALLOWED = {("public", "covered"), ("public", "public")}
 KINDS = [(audience, status) for audience in ("public", "owner") for status in ("covered", "public", "private")]
 
 
-def measure(name: str, audience: str, status: str, value: float, text: str = "classifier A") -> Measure:
+def measure(name: str, audience: str, status: str, value: float, text: str = "standard CNN") -> Measure:
     """Built without validation: a view has to hold even against a measure that should not exist."""
     given = {"name": name, "audience": audience, "status": status, "value": value, "unit": "percent"}
     return Measure.model_construct(**given, protocol=text, spread=value / 1000, seeds=3)
@@ -65,7 +65,7 @@ def test_no_private_or_owner_measure_leaks(form):
     empty = RELEASABLE[form](report())
     allowed = {text for other in measures.values() if other.releasable for text in figures(other)}
     for secret, one in measures.items():
-        if (one.audience, one.status) in ALLOWED:
+        if (one.audience, one.status) in ALLOWED and METRICS[one.name].reads != "training":
             assert secret in text
             continue
         assert secret not in text
@@ -157,7 +157,7 @@ def test_wording():
 
 def test_guarantee_is_said_of_the_budget_only():
     spoken = [*usefulness([measure(name, "owner", "private", 90.0) for name in METRICS])]
-    spoken += [text for metric in METRICS.values() for text in metric]
+    spoken += [text for metric in METRICS.values() for text in (metric.title, metric.meaning)]
     assert not [text for text in spoken if "guarantee" in text.lower()]
 
 

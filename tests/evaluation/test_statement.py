@@ -11,10 +11,10 @@ from datalens_service.errors import LedgerCorrupt
 from datalens_service.evaluation.report.privacy_statement import (
     PrivacyStatement,
     Release,
+    classify_epsilon,
     first_releases,
     membership_advantage,
     privacy_statement,
-    tier_of,
     true_positive_rate,
 )
 from datalens_service.evaluation.report.summary import right_guesses, shown
@@ -115,7 +115,7 @@ TIERS = {0.1: "strong", 1.0: "strong", 1.0001: "reasonable", 10.0: "reasonable",
 
 
 def test_tiers():
-    assert {epsilon: tier_of(epsilon) for epsilon in TIERS} == TIERS
+    assert {epsilon: classify_epsilon(epsilon) for epsilon in TIERS} == TIERS
 
 
 SHOWN = [

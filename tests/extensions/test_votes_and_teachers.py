@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, final
 
 from pydantic import Field
 
-from datalens_service.mechanisms.base import Integers
+from datalens_service.privacy.randomness import Integers
 from datalens_service.mechanisms.votes import Directions, VoteMechanism, VoteParameters, clip_and_sanitize
 
 if TYPE_CHECKING:

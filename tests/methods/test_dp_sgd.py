@@ -15,7 +15,7 @@ from datalens_service.methods.dp_sgd import DpSgdRun, whole_units
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.sizes import num_weights
 from datalens_service.privacy.accounting import limit_units
-from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
+from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
@@ -79,7 +79,7 @@ def test_a_resumed_run_is_the_same_and_charges_nothing_twice() -> None:
 
 def test_the_whole_job_gives_a_classifier() -> None:
     spec = TrainingSpec(method=DpSgd(architecture="linear", steps=3), epsilon=4.0, delta=1e-4)
-    result = run(spec, stripes(), account=UnchargedAccount())
+    result = run(spec, stripes(), account=MemoryAccount(UNITS))
     assert (result.model.result, result.steps_made, result.initial_generator) == ("classifier", 3, None)
     with pytest.raises(InvalidInput, match="classifier"):
         _ = result.generator

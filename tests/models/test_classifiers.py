@@ -17,7 +17,7 @@ from datalens_service.models.classifiers.classifier import Classifier
 
 SIZES = [(1, 28, 28), (3, 32, 32), (1, 20, 24)]
 
-each_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
+each_architecture = pytest.mark.parametrize("architecture", [*ARCHITECTURES, "scattering"])
 
 
 def schema_of(channels: int = 1, height: int = 28, width: int = 28) -> Schema:
@@ -25,13 +25,14 @@ def schema_of(channels: int = 1, height: int = 28, width: int = 28) -> Schema:
 
 
 def classifier_of(architecture: str, schema: Schema, seed: int = 3) -> Classifier:
-    network = build_network({"architecture": architecture}, schema, seed)
+    settings = {"architecture": architecture} | ({"dimensions": 40} if architecture == "scattering" else {})
+    network = build_network(settings, schema, seed)
     generator = torch.Generator().manual_seed(seed)
     weights = {
         name: value + 0.3 * torch.randn(value.shape, generator=generator)
         for name, value in network.state_dict().items()
     }
-    return Classifier(schema, {"architecture": architecture}, {name: value.numpy() for name, value in weights.items()})
+    return Classifier(schema, settings, {name: value.numpy() for name, value in weights.items()})
 
 
 def images_of(schema: Schema, count: int = 256) -> np.ndarray:

@@ -13,6 +13,7 @@ from datalens_service.models.classifier import Classifier
 from datalens_service.models.generators.architectures import build_network
 from datalens_service.models.generators.generator import KINDS, Generator
 from datalens_service.models.generators.guided import pack
+from datalens_service.models.generators.level_sets import LevelSets
 
 from .builders import schema_of
 
@@ -31,6 +32,13 @@ def gaussian(schema: Schema) -> dict[str, np.ndarray]:
     return {name: rng.random(shape, dtype=np.float32) for name, shape in shapes.items()}
 
 
+def shapes(schema: Schema) -> dict[str, np.ndarray]:
+    rng, length = np.random.default_rng(0), LevelSets(schema, "drawings").dimensions
+    sizes = {"basis": (length, RANK), "means": (CLASSES, length), "factors": (CLASSES, RANK, RANK)}
+    tensors = {name: rng.random(size, dtype=np.float32) for name, size in sizes.items()}
+    return tensors | {"tolerances": np.full(CLASSES, 1e9, dtype=np.float32)}
+
+
 def every_generator(schema: Schema) -> dict[str, Generator]:
     single = gaussian(schema)
     mixture = {name: value if name == "basis" else value[:, None] for name, value in single.items()}
@@ -44,10 +52,11 @@ def every_generator(schema: Schema) -> dict[str, Generator]:
         "gaussian": Generator("gaussian", schema, {}, single),
         "mixture": Generator("mixture", schema, {}, mixture),
         "guided": Generator("guided", schema, GUIDED, guided),
+        "shapes": Generator("shapes", schema, {"content": "drawings", "spread": 1.0}, shapes(schema)),
     }
 
 
-@pytest.mark.parametrize("name", [*NETWORKS, "gaussian", "mixture", "guided"])
+@pytest.mark.parametrize("name", [*NETWORKS, "gaussian", "mixture", "guided", "shapes"])
 def test_a_saved_generator_names_no_code_and_draws_the_same(name: str, tmp_path: Path):
     generator = every_generator(schema_of(1, 8, 8))[name]
     generator.save(tmp_path / "generator.safetensors")

@@ -1,16 +1,13 @@
-"""The in-memory filter refuses before anything is drawn."""
+"""The in-memory filter refuses before anything is drawn; no run goes without naming its account."""
 
-from typing import Any
+import inspect
 
 import numpy as np
 import pytest
 
-from datalens_service.data.dataset import Dataset
-from datalens_service.data.digits import digits
 from datalens_service.errors import BudgetExceeded, StateConflict
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
 from datalens_service.run import run
-from datalens_service.spec import TrainingSpec
 
 
 def test_refuses_the_charge_that_would_pass_the_limit():
@@ -32,27 +29,15 @@ def test_one_aggregate_per_step():
         account.store(0, np.arange(3))
 
 
-def test_an_uncharged_account_has_no_limit_and_keeps_nothing():
+def test_every_run_names_its_account():
+    account = inspect.signature(run).parameters["account"]
+    assert account.kind is inspect.Parameter.KEYWORD_ONLY
+    assert account.default is inspect.Parameter.empty
+
+
+def test_what_is_uncharged_keeps_no_books():
     account = UnchargedAccount()
     account.charge(0, "a", 10**30)
     account.store(0, np.arange(3))
-    account.store(0, np.arange(3))
     assert account.replay(0) is None
-
-
-def test_a_run_without_an_account_is_a_type_error():
-    job: Any = run
-    with pytest.raises(TypeError, match="account"):
-        job(TrainingSpec(method="moments", epsilon=1.0), _digits())
-
-
-def test_a_run_charges_the_account_that_it_is_given():
-    spec, dataset = TrainingSpec(method="moments", epsilon=1.0), _digits()
-    account = MemoryAccount(spec.limit_units(dataset.schema))
-    result = run(spec, dataset, account=account)
-    assert account.charged_units == result.plan.units() > 0
-
-
-def _digits() -> Dataset:
-    schema, train, test = digits()
-    return Dataset(schema, train, test, partition_key=b"k" * 32)
+    assert not vars(account)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.methods import AnyMethod, DataLens, DpSgd, Guided, Mixture, Moments
+from datalens_service.methods import AnyMethod, DataLens, DpSgd, Guided, Mixture, Moments, Scattering, Shapes
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.spec import TrainingSpec
 
@@ -135,6 +135,7 @@ def _replaced(train: Split, unit: int, records: Records, rng: np.random.Generato
 _MOMENTS = Moments(subspace_dimensions=4)
 _MIXTURE = Mixture(components=2, iterations=2, subspace_dimensions=4)
 _GUIDED: dict[str, Any] = {"steps": 3, "samples": 100, "epochs": 1, "hidden_units": 3}
+_SCATTERING: dict[str, Any] = {"steps": 2, "samples": 100, "dimensions": 9}
 _VOTES: dict[str, Any] = {
     "num_teachers": 6, "images_per_step": 6, "top_k": 5, "clip": 1.0, "threshold": "none", "steps": 3,
     "teacher_batch": 4, "teacher_warmup_steps": 2, "z_dim": 4, "student": "class_networks",
@@ -145,6 +146,8 @@ _APART = {"shards": "class_pure", **_LOW}
 CASES: tuple[ContributionCase, ...] = (
     *(ContributionCase(_MOMENTS, records) for records in (1, 2, 3)),
     *(ContributionCase(_MIXTURE, records) for records in (1, 2, 3)),
+    *(ContributionCase(Shapes(content="drawings", subspace_dimensions=4), records) for records in (1, 2, 3)),
+    *(ContributionCase(Shapes(content="objects", subspace_dimensions=4), records) for records in (1, 3)),
     *(ContributionCase(Guided(warm_start=_MOMENTS, **_GUIDED), records) for records in (1, 2)),
     ContributionCase(Guided(warm_start=_MIXTURE, **_GUIDED), 3),
     *(ContributionCase(DataLens(teacher="kernel", **_VOTES), records) for records in (1, 2, 3)),
@@ -161,6 +164,7 @@ CASES: tuple[ContributionCase, ...] = (
     ContributionCase(DpSgd(architecture="linear", steps=3), 1),
     ContributionCase(DpSgd(architecture="mlp", optimizer="adam", steps=2), 2),
     ContributionCase(DpSgd(architecture="small_cnn", steps=2), 3, side=18, tried=3),
+    *(ContributionCase(Scattering(warm_start=_MOMENTS, **_SCATTERING), records) for records in (1, 2, 3)),
 )  # fmt: skip
 
 LARGE_CASES: tuple[ContributionCase, ...] = (

@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 from datalens_service.errors import BudgetExceeded, InvalidDataset, LedgerCorrupt, StaleLease, StateConflict
 from datalens_service.privacy import accounting
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.store.charge_log import LedgerLog
+from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, leases
@@ -55,7 +55,7 @@ def charges_are_on_disk_before_the_draw(rng: np.random.Generator) -> None:
                 other = Database(database.url)
                 expect(state_of(other, dataset.id).charged_units == cost, "a charge is committed before its draw")
                 other.dispose()
-                logged = sum(line.units for line in LedgerLog(database.log.path).read())
+                logged = sum(line.units for line in ChargeLog(database.log.path).read())
                 expect(logged == cost, "a charge is in the log before its draw")
                 return super().discrete_gaussian(shape, noise_stddev)
 
@@ -251,7 +251,7 @@ def _database() -> Generator[Database]:
     with tempfile.TemporaryDirectory(prefix="gate") as folder:
         path = Path(folder) / "datalens.db"
         path.write_bytes(migrated())
-        database = Database(f"sqlite:///{path}", LedgerLog(Path(folder) / "ledger.log"))
+        database = Database(f"sqlite:///{path}", ChargeLog(Path(folder) / "ledger.log"))
         try:
             yield database
         finally:

@@ -15,7 +15,7 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.store.charge_log import LedgerLog
+from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import QUICK, Deployment
@@ -42,7 +42,7 @@ def _log_of_a_job(dataset: Dataset) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="gate") as name:
         folder = Path(name)
         (folder / "datalens.db").write_bytes(migrated())
-        database = Database(f"sqlite:///{folder / 'datalens.db'}", LedgerLog(folder / "ledger.log"))
+        database = Database(f"sqlite:///{folder / 'datalens.db'}", ChargeLog(folder / "ledger.log"))
         local = Deployment(database, folder)
         try:
             job = local.submit(QUICK, local.upload(dataset))

@@ -16,7 +16,7 @@ from datalens_service.methods import DataLens, Moments
 from datalens_service.privacy import accounting
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.store.ledger.account_summary import Statement
+from datalens_service.store.ledger.account_summary import AccountSummary
 
 from .alarm import expect, refused
 from .cases import CASES
@@ -100,7 +100,7 @@ def figures_are_rounded_towards_privacy(rng: np.random.Generator) -> None:
     limit = accounting.limit_units(2.0, 1e-5)
     for _ in range(6):
         reserved, charged = (int(part) for part in rng.integers(10**9, limit // 3, size=2))
-        account = Statement("acc", 2.0, 1e-5, limit, reserved, charged, 1, "", None)
+        account = AccountSummary("acc", 2.0, 1e-5, limit, reserved, charged, 1, "", None)
         exact = accounting.epsilon_of_units(charged, 1e-5)
         expect(account.epsilon_spent >= exact, "the statement rounds what was spent up")
         expect(account.epsilon_reserved >= accounting.epsilon_of_units(reserved, 1e-5), "and what is reserved")

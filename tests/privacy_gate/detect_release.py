@@ -8,7 +8,7 @@ import numpy as np
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded
-from datalens_service.methods import AnyMethod, DataLens, Guided, Mixture, Moments
+from datalens_service.methods import AnyMethod, DataLens, Guided, Mixture, Moments, Shapes
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.budget import MemoryAccount
@@ -24,6 +24,8 @@ _COUNT, _SIDE, _CLASSES = 90, 6, 3
 METHODS: tuple[AnyMethod, ...] = (
     Moments(subspace_dimensions=4),
     Mixture(components=2, iterations=2, subspace_dimensions=4),
+    Shapes(subspace_dimensions=4),
+    Shapes(content="objects", subspace_dimensions=4),
     Guided(warm_start=Moments(subspace_dimensions=4), steps=3, samples=120, epochs=1, hidden_units=3),
     DataLens(
         num_teachers=5, teacher="dense", images_per_step=4, top_k=10, clip=1.0, threshold="none", steps=3,

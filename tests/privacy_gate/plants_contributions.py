@@ -16,7 +16,7 @@ from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.methods import guided, mixture, moments, record_sums
+from datalens_service.methods import guided, mixture, moments, record_sums, shapes
 from datalens_service.methods.datalens import teacher_pool
 from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.kernel import KernelTeachers
@@ -117,6 +117,16 @@ def residuals_from_private_means(patch: pytest.MonkeyPatch) -> None:
         return self.records.vectors((coordinates - means) / self._residual_norm, labels)
 
     patch.setattr(moments.MomentsRun, "_residuals", residuals)
+
+
+def shapes_are_centred(patch: pytest.MonkeyPatch) -> None:
+    """Vectors of signed distances less their private mean, instead of the public origin."""
+    vectors = shapes.ShapesRun._vectors
+
+    def centred(self: shapes.ShapesRun) -> np.ndarray:
+        return np.asarray(vectors(self) - vectors(self).mean(axis=0))
+
+    patch.setattr(shapes.ShapesRun, "_vectors", centred)
 
 
 def clipping_at_the_median_length(patch: pytest.MonkeyPatch) -> None:
@@ -251,6 +261,7 @@ PLANTS = (
     Plant("guided features centred by their private mean", "R6", features_are_centred),
     Plant("components dealt evenly among the records of a class", "R6", components_are_dealt_evenly),
     Plant("residuals from exact private class means", "R6", residuals_from_private_means),
+    Plant("shapes centred by their private mean", "R6", shapes_are_centred),
     Plant("gradients divided by the private number of records", "R4", gradients_are_divided_by_the_private_count),
     Plant("class counts in a log line", "S3", class_counts_are_logged),
     Plant("errors weighted by private class sizes", "R6", errors_are_weighted_by_class_size),

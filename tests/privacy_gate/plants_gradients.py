@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from datalens_service.mechanisms import GradientChunk, GradientSum, gradient_sum
-from datalens_service.mechanisms.base import Integers
 from datalens_service.methods import dp_sgd
 from datalens_service.models import per_record
+from datalens_service.privacy.randomness import Integers
 
 from .plant import Plant
 

@@ -20,7 +20,7 @@ from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.proof import hash_chain
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.store import charge_log
-from datalens_service.store.charge_log import LedgerLog
+from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.datasets import datasets
 from datalens_service.store.ledger import aggregates, chain_verification, ledger, recovery
 from datalens_service.store.ledger.account import JobAccount
@@ -167,7 +167,7 @@ def reservations_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 def log_is_not_written(patch: pytest.MonkeyPatch) -> None:
     """The second record of charges stays empty."""
-    patch.setattr(LedgerLog, "append", lambda self, line, checked: checked)
+    patch.setattr(ChargeLog, "append", lambda self, line, checked: checked)
 
 
 def restored_backup_is_believed(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from datalens_service import spec
 from datalens_service.mechanisms import Mechanism, base
 from datalens_service.privacy import accounting, randomness
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.store.ledger.account_summary import Statement
+from datalens_service.store.ledger.account_summary import AccountSummary
 
 from .plant import Plant
 
@@ -174,7 +174,7 @@ def epsilon_rounded_down(patch: pytest.MonkeyPatch) -> None:
 def remaining_rounded_up(patch: pytest.MonkeyPatch) -> None:
     """More is said to remain than there is."""
     remaining = property(lambda self: accounting.round_up(self.epsilon_of(self.remaining_units), 2))
-    patch.setattr(Statement, "epsilon_remaining", remaining)
+    patch.setattr(AccountSummary, "epsilon_remaining", remaining)
 
 
 def large_deltas_accepted(patch: pytest.MonkeyPatch) -> None:

@@ -18,11 +18,10 @@ from datalens_service.data import dataset as datasets
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import DistributedGradients, GradientChunk, Mechanism, PartialGradients
 from datalens_service.mechanisms.accuracy import Answers
-from datalens_service.mechanisms.base import Integers
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import NoiseSource
+from datalens_service.privacy.randomness import Integers, NoiseSource
 from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
 

@@ -12,6 +12,7 @@ from sqlalchemy import create_engine, text
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError
+from datalens_service.methods import Plan
 from datalens_service.proof.hash_chain import Balance, Entry
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
@@ -20,7 +21,7 @@ from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
-from datalens_service.store.ledger.account_summary import Statement, entries, statement
+from datalens_service.store.ledger.account_summary import AccountSummary, entries, statement
 from datalens_service.store.ledger.chain_verification import verify_chain
 
 Images = NDArray[np.uint8]
@@ -28,6 +29,8 @@ Images = NDArray[np.uint8]
 EPSILON = 1.0
 DELTA = 1e-5
 LEASE_SECONDS = 30
+NO_RELEASES = Plan(releases=())
+"""Of a job that is never run."""
 LATER = timedelta(hours=1)
 
 
@@ -57,7 +60,15 @@ def new_dataset(database: Database, records: Images | None = None, **changes: An
 
 
 def new_job(database: Database, dataset_id: str, units: int, **changes: Any) -> Job:
-    return jobs.create(database, dataset_id=dataset_id, spec={"method": "moments"}, plan={}, units=units, **changes)
+    return jobs.create(
+        database,
+        dataset_id=dataset_id,
+        spec={"method": "moments"},
+        plan={},
+        release_plan=NO_RELEASES,
+        units=units,
+        **changes,
+    )
 
 
 def claimed(database: Database, job_id: str, **changes: Any) -> Lease:
@@ -92,7 +103,7 @@ def later() -> datetime:
     return datetime.now(UTC) + LATER
 
 
-def state_of(database: Database, dataset_id: str) -> Statement:
+def state_of(database: Database, dataset_id: str) -> AccountSummary:
     with database.session() as session:
         return statement(session, dataset_id)
 

@@ -22,7 +22,7 @@ from datalens_service.errors import StaleLease, StoreUnavailable
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
-from datalens_service.store.charge_log import LedgerLog, LogLine
+from datalens_service.store.charge_log import ChargeLog, LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import Integers, JobAccount
@@ -99,7 +99,7 @@ class _Passage:
             os.kill(os.getpid(), self._fault.signal)
 
 
-class _Log(LedgerLog):
+class _Log(ChargeLog):
     def __init__(self, path: Path, passage: _Passage) -> None:
         super().__init__(path)
         self._passage = passage

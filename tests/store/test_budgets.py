@@ -11,7 +11,7 @@ from datalens_service.services import budgets
 from datalens_service.store.access import access_log
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import ledger
-from datalens_service.store.ledger.account_summary import Statement
+from datalens_service.store.ledger.account_summary import AccountSummary
 from datalens_service.store.ledger.recovery import check_against_log
 
 from .backups import back_up
@@ -30,7 +30,7 @@ from .books import (
 )
 
 
-def raised(database: Database, dataset_id: str, epsilon: float = 2 * EPSILON) -> Statement:
+def raised(database: Database, dataset_id: str, epsilon: float = 2 * EPSILON) -> AccountSummary:
     return budgets.raise_budget(database, dataset_id, epsilon, reason="second study", actor="key_1")
 
 

@@ -28,7 +28,7 @@ from datalens_service.proof.job_proof import AccountProof, JobProof, account_pro
 from datalens_service.proof.proof_verification import NOT_VERIFIED_OF_ACCOUNT, NOT_VERIFIED_OF_JOB, Verdict, verify
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
-from datalens_service.store.charge_log import LedgerLog
+from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs
 
@@ -56,6 +56,7 @@ def real_proof(database: Database, seed: int, *, lost_releases: int = 0) -> Acco
         dataset_id=stored.id,
         spec=SPEC.model_dump(mode="json"),
         plan={},
+        release_plan=plan,
         units=plan.units() + lost_releases * first.cost(),
     )
     account = account_of(database, claimed(database, job.id))
@@ -91,7 +92,7 @@ def stored_delta(database: Database, dataset_id: str) -> float:
 def books(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     folder = tmp_path_factory.mktemp("bundle")
     shutil.copy(sqlite_template, folder / "datalens.db")
-    opened = Database(f"sqlite:///{folder / 'datalens.db'}", LedgerLog(folder / "ledger.log"))
+    opened = Database(f"sqlite:///{folder / 'datalens.db'}", ChargeLog(folder / "ledger.log"))
     yield opened
     opened.dispose()
 

@@ -10,7 +10,7 @@ import pytest
 
 from datalens_service.errors import InsufficientStorage, StoreUnavailable
 from datalens_service.store import charge_log
-from datalens_service.store.charge_log import LedgerLog
+from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.disk import check_writable
@@ -24,7 +24,7 @@ from .books import charge_until_refused, running_job, state_of, verified
 def on_disk(disk: SmallDisk, sqlite_template: Path) -> Iterator[Database]:
     """An SQLite database and its ledger log on the small disk."""
     shutil.copy(sqlite_template, disk.folder)
-    database = Database(f"sqlite:///{disk.folder / 'datalens.db'}", LedgerLog(disk.folder / "ledger.log"))
+    database = Database(f"sqlite:///{disk.folder / 'datalens.db'}", ChargeLog(disk.folder / "ledger.log"))
     yield database
     database.dispose()
 
@@ -42,7 +42,7 @@ def test_a_charge_without_room_is_not_counted(on_disk: Database, disk: SmallDisk
             with pytest.raises(StoreUnavailable):
                 account.charge(400, "x" * 20_000, 10)
     assert state_of(on_disk, dataset.id).charged_units == 10 * made
-    assert len(LedgerLog(disk.folder / "ledger.log").read()) == made, "a line without a charge counts at the next start"
+    assert len(ChargeLog(disk.folder / "ledger.log").read()) == made, "a line without a charge counts at the next start"
     account.charge(401, "votes", 10)
     assert verified(on_disk, dataset.id).charged[lease.job_id] == 10 * (made + 1)
     assert check_against_log(on_disk) == ()
@@ -50,7 +50,7 @@ def test_a_charge_without_room_is_not_counted(on_disk: Database, disk: SmallDisk
 
 
 def test_a_full_disk_of_the_log_alone_charges_nothing(sqlite_database: Database, disk: SmallDisk) -> None:
-    sqlite_database.log = LedgerLog(disk.folder / "ledger.log")
+    sqlite_database.log = ChargeLog(disk.folder / "ledger.log")
     dataset, _, account = running_job(sqlite_database, units=10_000)
     account.charge(0, "x" * 2**15, 10)
     with disk.full(), pytest.raises(InsufficientStorage, match="free its disk"):

@@ -8,7 +8,18 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, leases, pausing
 from datalens_service.store.jobs.jobs import JobState
 
-from .books import claimed, images, journal_of, later, new_dataset, new_job, running_job, state_of, verified
+from .books import (
+    NO_RELEASES,
+    claimed,
+    images,
+    journal_of,
+    later,
+    new_dataset,
+    new_job,
+    running_job,
+    state_of,
+    verified,
+)
 
 
 def test_a_new_job_is_queued_and_its_budget_reserved(database: Database) -> None:
@@ -61,6 +72,7 @@ def test_the_same_key_with_another_request_is_refused(database: Database, change
             dataset_id=other,
             spec={"method": "topagg" if changed == "spec" else "moments"},
             plan={},
+            release_plan=NO_RELEASES,
             units=500,
             idempotency_key="k",
         )

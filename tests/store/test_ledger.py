@@ -15,7 +15,7 @@ from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.account import JobAccount
-from datalens_service.store.ledger.account_summary import Statement
+from datalens_service.store.ledger.account_summary import AccountSummary
 
 from .books import (
     DELTA,
@@ -95,7 +95,7 @@ def test_what_is_said_to_remain_can_be_reserved(database: Database) -> None:
 @given(st.integers(0, 10**16), st.floats(1e-9, 1e-3))
 @settings(max_examples=100, deadline=None)
 def test_spent_is_rounded_up_and_remaining_is_rounded_down(units: int, delta: float) -> None:
-    account = Statement("a", 30.0, delta, units, 0, 0, 1, "", None)
+    account = AccountSummary("a", 30.0, delta, units, 0, 0, 1, "", None)
     assert accounting.gaussian_delta(accounting.mu_of_units(units), account.epsilon_of(units)) <= delta
     shown = account.epsilon_remaining
     assert shown == 0 or accounting.limit_units(shown, delta) <= units

@@ -18,7 +18,7 @@ from datalens_service.data.export import WRITERS
 from datalens_service.data.export.release_archive import SUMS, SUMS_SIGNATURE, write_bundle
 from datalens_service.errors import InvalidInput
 from datalens_service.evaluation.report.build import releasable_view
-from datalens_service.evaluation.report.document import seal_of
+from datalens_service.evaluation.report.document import compute_seal
 from datalens_service.proof.job_charges import Charge, genesis
 from datalens_service.proof.proof_verification import Verdict, verify
 from datalens_service.proof.release_verification import FILES, SUMS_LINE, verify_path
@@ -184,7 +184,7 @@ def test_a_report_is_checked_against_a_key(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="report"):
         verify_path(path)
     forged = {**KEY.sign(view), "contact": "The forger"}
-    forged["seal"] = {**forged["seal"], "sha256": seal_of(forged)}
+    forged["seal"] = {**forged["seal"], "sha256": compute_seal(forged)}
     path.write_bytes(file(forged))
     assert "changed after it was signed" in (verify_path(path, KEY.public).contradiction or "")
     path.write_bytes(file(view))

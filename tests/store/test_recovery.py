@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from datalens_service.errors import BudgetExceeded, InsufficientStorage, LedgerCorrupt, StaleLease
-from datalens_service.store.charge_log import LedgerLog, LogLine
+from datalens_service.store.charge_log import ChargeLog, LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
@@ -143,7 +143,7 @@ def test_a_charge_whose_commit_failed_is_counted(database: Database, monkeypatch
     """Nothing was drawn for it; counting it anyway is the safe side."""
     dataset, lease, account = running_job(database, units=1000)
 
-    class DiesAfterTheLine(LedgerLog):
+    class DiesAfterTheLine(ChargeLog):
         def append(self, line: LogLine, checked: int) -> int:
             super().append(line, checked)
             raise RuntimeError("power cut")

@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 
 from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StaleLease
 from datalens_service.store import charge_log
-from datalens_service.store.charge_log import LedgerLog, LogLine
+from datalens_service.store.charge_log import ChargeLog, LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases, measurements
 from datalens_service.store.jobs.jobs import JobState
@@ -36,12 +36,12 @@ from .books import (
 )
 
 
-def log_of(database: Database) -> LedgerLog:
+def log_of(database: Database) -> ChargeLog:
     assert database.log is not None
     return database.log
 
 
-def cut_last_line(log: LedgerLog) -> None:
+def cut_last_line(log: ChargeLog) -> None:
     os.truncate(log.path, log.path.stat().st_size - len(log.read()[-1].encoded()))
 
 
@@ -138,7 +138,7 @@ def test_two_databases_that_share_a_log_spend_one_budget(sqlite_database: Databa
 def test_a_failed_commit_counts_at_the_next_charge(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, lease, account = running_job(database, units=1000)
 
-    class DiesAfterTheLine(LedgerLog):
+    class DiesAfterTheLine(ChargeLog):
         def append(self, line: LogLine, checked: int) -> int:
             super().append(line, checked)
             raise RuntimeError("power cut")

@@ -26,7 +26,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError, LedgerCorrupt
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.services import budgets
-from datalens_service.store.charge_log import LedgerLog, LogLine
+from datalens_service.store.charge_log import ChargeLog, LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, leases, pausing
@@ -36,7 +36,7 @@ from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.recovery import check_against_log
 
 from .backups import Backup, back_up, remove
-from .books import DELTA, EPSILON, LEASE_SECONDS, state_of, verified
+from .books import DELTA, EPSILON, LEASE_SECONDS, NO_RELEASES, state_of, verified
 from .model import Books, Charge
 
 LIMIT = limit_units(EPSILON, DELTA)
@@ -48,7 +48,7 @@ class PowerCutError(RuntimeError):
     """Between the line in the log and the commit."""
 
 
-class CuttingLog(LedgerLog):
+class CuttingLog(ChargeLog):
     """Cuts the power after a line when told to."""
 
     cut_next = False
@@ -122,7 +122,13 @@ class StoreMachine(RuleBasedStateMachine):
 
         def create() -> None:
             job = jobs.create(
-                self.database, dataset_id=dataset_id, spec={}, plan={}, units=units, max_attempts=max_attempts
+                self.database,
+                dataset_id=dataset_id,
+                spec={},
+                plan={},
+                release_plan=NO_RELEASES,
+                units=units,
+                max_attempts=max_attempts,
             )
             made.append(job.id)
 

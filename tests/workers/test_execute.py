@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import structlog
 from safetensors.numpy import save_file
+from sqlalchemy import update
 
 import workers.job.execute
 import workers.job.run_evaluation
 from datalens_service import logs
 from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
+from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.datasets.artifacts import ArtifactStore
@@ -23,6 +25,7 @@ from datalens_service.store.jobs import jobs, leases, pausing
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account_summary import account_of, journal
+from datalens_service.store.tables import JobRow
 from deployments.deployment import MOMENTS, QUICK, VOTES, Deployment, lamps
 from workers.job import observer
 from workers.job.execute import execute
@@ -327,3 +330,40 @@ def test_a_card_that_claims_more_classes_than_were_priced_is_told_apart(local: D
 
     verdict = verify(json.dumps(proof).encode())
     assert "as many records and classes" in (verdict.contradiction or "")
+
+
+def test_what_was_reserved_is_what_is_run(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = local.submit(MOMENTS)
+    _plan_otherwise(monkeypatch)
+
+    ended = run(local, local.claim(job))
+
+    assert (ended.state, ended.charged_units) == (JobState.SUCCEEDED, job.reserved_units)
+    planned = jobs.get_release_plan(local.database, job.id)
+    assert planned is not None
+    assert planned.units() == job.reserved_units
+    charged = [release["count"] for release in read(local, job, "report.json")["method"]["plan"]]
+    assert charged == [release.count for release in planned.releases]
+
+
+def test_a_job_without_a_stored_plan_runs_at_its_price_or_not_at_all(
+    local: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same, other = local.submit(MOMENTS), local.submit(MOMENTS)
+    with local.database.transaction() as session:
+        session.execute(update(JobRow).values(release_plan=None))
+
+    ended = run(local, local.claim(same))
+    _plan_otherwise(monkeypatch)
+    refused = run(local, local.claim(other))
+
+    assert (ended.state, ended.charged_units) == (JobState.SUCCEEDED, same.reserved_units)
+    assert (refused.state, refused.charged_units) == (JobState.FAILED, 0)
+    assert refused.error is not None
+    assert refused.error["type"] == "state-conflict"
+
+
+def _plan_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version of the method spends half of what this one does."""
+    plan = Moments.plan
+    monkeypatch.setattr(Moments, "plan", lambda self, schema, units: plan(self, schema, units // 2))

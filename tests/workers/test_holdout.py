@@ -14,7 +14,7 @@ from datalens_service.errors import InvalidSpec, NotFound, StateConflict
 from datalens_service.mechanisms import AccuracyCount, Mechanism
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.artifacts import ArtifactStore
-from datalens_service.store.jobs import generators, jobs, leases, measurements
+from datalens_service.store.jobs import jobs, leases, measurements, released_models
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger.account_summary import statement
 from datalens_service.store.ledger.chain_verification import verify_chain
@@ -73,7 +73,7 @@ def test_it_is_not_a_job_among_jobs_and_never_waits_for_a_worker(local: Deployme
     run(local, job)
     assert [one.id for one in jobs.list_jobs(local.database).items] == [job.id]
     assert leases.next_queued(local.database) == ()
-    made = generators.list_generators(local.database, DEFAULT_TENANT).items
+    made = released_models.list_models(local.database, DEFAULT_TENANT).items
     assert [generator.job_id for generator in made] == [job.id], "a figure has no generator"
     with local.database.session() as session:
         rows = session.scalars(select(JobRow).where(JobRow.measured_job_id == job.id)).all()

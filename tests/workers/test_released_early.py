@@ -15,7 +15,7 @@ from datalens_service.clock import utc_now
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.datasets.artifacts import ArtifactStore
-from datalens_service.store.jobs import generators, jobs, leases, pausing
+from datalens_service.store.jobs import jobs, leases, pausing, released_models
 from datalens_service.store.jobs.events import EventType, list_events
 from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import MOMENTS, QUICK, Deployment
@@ -66,7 +66,7 @@ def test_images_and_their_proof_are_there_before_they_are_measured(local: Deploy
     def look() -> None:
         now = local.job(job)
         states.append((now.state, now.released_at is not None))
-        generators.get(local.database, generators.id_of(job.id))
+        released_models.get(local.database, released_models.id_of(job.id))
         early.update({file.name: file.path.read_bytes() for file in artifacts(local).list_artifacts(job.id)})
 
     ended = run(local, job, once_in("evaluating", look))

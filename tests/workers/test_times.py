@@ -20,7 +20,7 @@ from datalens_service.errors import JobStopped
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
 from datalens_service.store.datasets.artifacts import ArtifactStore
-from datalens_service.store.jobs import generators, jobs, leases
+from datalens_service.store.jobs import jobs, leases, released_models
 from datalens_service.store.tables import JobRow
 from deployments.deployment import MOMENTS, Deployment, lamps
 from workers.job import observer
@@ -88,7 +88,7 @@ def answers(http: TestClient, local: Deployment, job_id: str) -> Iterator[tuple[
         *(f"{base}/report", f"{base}/report?format=html", f"{base}/report?audience=releasable", f"{base}/samples.png"),
         *("/v1/webhooks", f"/v1/webhooks/{hook}/deliveries", "/v1/api-keys", "/v1/audit", "/v1/usage", "/metrics"),
         *("/", "/jobs", f"/jobs/{job_id}", f"/datasets/{job['dataset_id']}", "/releases"),
-        f"/v1/generators/{generators.id_of(job_id)}",
+        f"/v1/generators/{released_models.id_of(job_id)}",
     ]
     for path in paths:
         reply = http.get(path)

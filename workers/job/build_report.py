@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError
 from datalens_service.evaluation.evaluate import Evaluation
 from datalens_service.evaluation.report.build import AccountFacts, DatasetFacts, MethodFacts, Product, Report
@@ -40,9 +39,9 @@ def report_of(database: Database, settings: Settings, job_id: str, result: Resul
     """Everything that is known about a job whose releases are all made."""
     job = jobs.get(database, job_id)
     spec = TrainingSpec.model_validate(job.spec)
-    schema = result.generator.schema
+    schema = result.model.schema
     plan = tuple(Release(mechanism=planned.mechanism, count=planned.count) for planned in result.plan.releases)
-    privacy = _privacy(database, job, spec, schema, first_releases(plan, result.steps_made))
+    privacy = _privacy(database, job, spec, result, first_releases(plan, result.steps_made))
     return Report(
         product=Product(commit=settings.commit),
         contact=settings.contact,
@@ -54,6 +53,8 @@ def report_of(database: Database, settings: Settings, job_id: str, result: Resul
         measures=evaluation.measures,
         per_class=evaluation.per_class,
         unavailable=evaluation.unavailable,
+        confusion=evaluation.confusion,
+        result=result.model.result,
         served=settings.served,
     )
 
@@ -108,8 +109,9 @@ def _account(database: Database, dataset_id: str) -> AccountFacts:
 
 
 def _privacy(
-    database: Database, job: Job, spec: TrainingSpec, schema: Schema, releases: Sequence[Release]
+    database: Database, job: Job, spec: TrainingSpec, result: Result, releases: Sequence[Release]
 ) -> PrivacyStatement:
+    schema = result.model.schema
     return privacy_statement(
         releases=releases,
         # From the ledger, not from the plan: a charge whose release was lost counts too.
@@ -121,6 +123,7 @@ def _privacy(
         unit=schema.unit,
         records_per_unit=schema.records_per_unit,
         lifetime=_lifetime(database, job),
+        result=result.model.result,
     )
 
 

@@ -1,6 +1,6 @@
 """The work of a job under a lease, and its end one way or the other.
 
-train ──▶ package ──▶ images are ready ──▶ evaluate ──▶ state the figures ──▶ end
+train ──▶ package ──▶ model is ready ──▶ evaluate ──▶ state the figures ──▶ end
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.checkpoint import Checkpoints
-from datalens_service.data.dataset import Dataset
+from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.errors import (
     CheckpointMismatch,
@@ -25,7 +25,7 @@ from datalens_service.errors import (
     StoreUnavailable,
 )
 from datalens_service.evaluation.evaluate import PENDING, Evaluation
-from datalens_service.methods import ExecutionOptions
+from datalens_service.methods import ExecutionOptions, Plan
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.run import Observer, Result, run
 from datalens_service.settings import Settings
@@ -42,9 +42,10 @@ from workers.job.build_report import proof_for, report_of
 from workers.job.device import device_for, training_device
 from workers.job.failures import check_disk, problem_of
 from workers.job.observer import JobObserver, ShutdownRequested
-from workers.job.packaging import ReleaseContents, package, restate
+from workers.job.packaging import package, restate
 from workers.job.previews import SamplePreviews
 from workers.job.private_folder import PrivateFolder
+from workers.job.release_files import ReleaseContents
 from workers.job.run_evaluation import Workplace, measure
 
 log = structlog.get_logger()
@@ -114,11 +115,13 @@ def _work(
     checkpoints = Checkpoints(private.checkpoint, spec.digest())
     account = JobAccount(database, lease.job_id, lease.token)
     previews = SamplePreviews(artifacts, lease)
-    result = _run(spec, dataset, account, observe, checkpoints, previews, ExecutionOptions(device, private.path, ranks))
+    plan = _release_plan(database, job, spec, dataset.schema)
+    options = ExecutionOptions(device, private.path, ranks)
+    result = _run(spec, plan, dataset, account, observe, checkpoints, previews, options)
     ranks.shutdown()
     writer = _ReleaseWriter(database, artifacts, settings, lease, private.path, result, spec.synthetic_images, observe)
     writer.store(package, PENDING if spec.evaluation.enabled else Evaluation())
-    leases.mark_released(database, lease)
+    leases.mark_released(database, lease, result.model.result)
     if spec.evaluation.enabled:
         workplace = Workplace(database, lease, private.path, device, settings.inception_weights)
         writer.store(restate, measure(result, spec, dataset, workplace, observe))
@@ -141,12 +144,13 @@ class _ReleaseWriter(NamedTuple):
         report = report_of(self.database, self.settings, self.lease.job_id, self.result, evaluation)
         proof = proof_for(self.database, self.lease.job_id, report)
         key = signing_key(self.database)
-        contents = ReleaseContents(self.folder, self.result.generator, report, proof, key, self.num_images)
+        contents = ReleaseContents(self.folder, self.result.model, report, proof, key, self.num_images)
         write(self.artifacts, self.lease, contents, self.observe)
 
 
 def _run(
     spec: TrainingSpec,
+    plan: Plan,
     dataset: Dataset,
     account: JobAccount,
     observe: Observer,
@@ -159,6 +163,7 @@ def _run(
         spec,
         dataset,
         account=account,
+        plan=plan,
         observe=observe,
         checkpoints=checkpoints,
         previews=previews,
@@ -170,6 +175,18 @@ def _run(
         # Of an older version of this program. Replaying the stored sums from the start takes longer, and is enough.
         checkpoints.discard()
         return begin()
+
+
+def _release_plan(database: Database, job: Job, spec: TrainingSpec, schema: Schema) -> Plan:
+    """What was reserved: also where this version would plan the same spec otherwise."""
+    stored = jobs.get_release_plan(database, job.id)
+    if stored is not None:
+        return stored
+    # Of a version that kept only the price.
+    plan = spec.plan(schema)
+    if plan.units() != job.plan.get("units"):
+        raise StateConflict("This version would run the job otherwise than its budget was reserved; submit it again.")
+    return plan
 
 
 def _dataset(database: Database, dataset_id: str) -> Dataset:

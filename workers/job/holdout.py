@@ -1,6 +1,6 @@
 """Accuracy on a data set that was set aside: a noisy count, paid for from the budget of that data set.
 
-    train a classifier on released images ──▶ label the hold-out ──▶ reserve ──▶ charge ──▶ draw ──▶ store ──▶ end
+    a classifier of released images, or a released one ──▶ label the hold-out ──▶ reserve ──▶ charge ──▶ draw ──▶ end
 
 Nothing of the hold-out is read before the classifier is fixed, and nothing leaves but the noisy count.
 """
@@ -11,15 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from datalens_service.data.dataset import Dataset
+from datalens_service.data.dataset import Dataset, Labels
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.errors import NotFound
 from datalens_service.evaluation import EvaluationSettings, Measure
+from datalens_service.evaluation.classification import PROTOCOL, predicting
 from datalens_service.evaluation.metrics import classifiers, downstream
 from datalens_service.evaluation.metrics.classifier_benchmark import trained_by
 from datalens_service.mechanisms import AccuracyCount
 from datalens_service.mechanisms.accuracy import Answers
 from datalens_service.models.generators.generator import Generator
+from datalens_service.models.released import ReleasedModel
 from datalens_service.privacy.accounting import epsilon_of_units, round_up
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.store.database import Database
@@ -46,17 +48,17 @@ def open_holdout(database: Database, job_id: str, dataset_id: str) -> Dataset:
 def holdout_accuracy(
     database: Database,
     lease: Lease,
-    generator: Generator,
+    model: ReleasedModel,
     holdout: Dataset,
     settings: EvaluationSettings,
     device: str,
 ) -> Measure:
-    """Charge for the accuracy of classifier A on the hold-out, and release it with noise.
+    """Charge for the accuracy on the hold-out, and release it with noise: of classifier A, or of a released classifier.
 
     Args:
         database: Of both accounts.
-        lease: Of the job that made the generator.
-        generator: Released.
+        lease: Of the job that made the model.
+        model: Released.
         holdout: Private; `settings.holdout` is its id.
         settings: How the classifier is trained, and the noise.
         device: Where.
@@ -71,21 +73,31 @@ def holdout_accuracy(
     mechanism = AccuracyCount(num_units=holdout.schema.num_units, noise_stddev=settings.holdout_noise_stddev)
     value = _replayed(database, lease, settings.holdout, mechanism)
     if value is None:
-        answers = _answers(generator, holdout, settings, device)
+        answers = _answers(model, holdout, settings, device)
         value = _released(database, lease, settings.holdout, mechanism, answers)
     return Measure(
-        name="accuracy_holdout",
+        name="accuracy_holdout" if isinstance(model, Generator) else "classifier_accuracy_holdout",
         value=value,
         unit="percent",
         audience="public",
         status="covered",
-        protocol=_protocol(database, settings, mechanism),
+        protocol=_protocol(database, _labelled_by(model, settings), settings, mechanism),
     )
 
 
-def _answers(generator: Generator, holdout: Dataset, settings: EvaluationSettings, device: str) -> Answers:
+def _answers(model: ReleasedModel, holdout: Dataset, settings: EvaluationSettings, device: str) -> Answers:
+    if isinstance(model, Generator):
+        predicted = _labels_of_classifier_a(model, holdout, settings, device)
+    else:
+        predicted = predicting(model).predict(holdout.train.images).argmax(axis=1)
+    return Answers(np.asarray(predicted == holdout.train.labels), holdout.train.unit_ids)
+
+
+def _labels_of_classifier_a(
+    generator: Generator, holdout: Dataset, settings: EvaluationSettings, device: str
+) -> Labels:
     images, labels = generator.sample(settings.synthetic_images, seed=0)
-    found = downstream.predicted(
+    return downstream.predicted(
         images,
         labels,
         holdout.train.images,
@@ -95,7 +107,14 @@ def _answers(generator: Generator, holdout: Dataset, settings: EvaluationSetting
         device=device,
         batch_size=settings.batch_size,
     )
-    return Answers(np.asarray(found == holdout.train.labels), holdout.train.unit_ids)
+
+
+def _labelled_by(model: ReleasedModel, settings: EvaluationSettings) -> str:
+    if not isinstance(model, Generator):
+        return PROTOCOL
+    return trained_by(
+        classifiers.STANDARD, settings, settings.epochs, f"{settings.synthetic_images:,} synthetic images"
+    )
 
 
 def _replayed(database: Database, lease: Lease, dataset_id: str, mechanism: AccuracyCount) -> float | None:
@@ -114,12 +133,12 @@ def _released(database: Database, lease: Lease, dataset_id: str, mechanism: Accu
     return value
 
 
-def _protocol(database: Database, settings: EvaluationSettings, mechanism: AccuracyCount) -> str:
+def _protocol(database: Database, labelled_by: str, settings: EvaluationSettings, mechanism: AccuracyCount) -> str:
     with database.session() as session:
         delta = statement(session, settings.holdout or "").delta
     epsilon = round_up(epsilon_of_units(mechanism.cost(), delta))
     return (
-        f"{trained_by(classifiers.A, settings, settings.epochs, f'{settings.synthetic_images:,} synthetic images')}; "
+        f"{labelled_by}; "
         f"number of right labels among {mechanism.num_units:,} units of the data set {settings.holdout}, with discrete "
         f"Gaussian noise of σ = {mechanism.noise_stddev}: {mechanism.cost():,} units (ε = {epsilon:g} at "
         f"δ = {delta:g}) charged to the account of that data set"

@@ -8,7 +8,7 @@ from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.leases import Lease
-from workers.job.packaging import SAMPLES, sample_picture
+from workers.job.release_files import SAMPLES, sample_picture
 
 
 class SamplePreviews:

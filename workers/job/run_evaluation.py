@@ -1,4 +1,4 @@
-"""Measuring a generator: figures for the owner, and those that may be passed on."""
+"""Measuring a released model: figures for the owner, and those that may be passed on."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ from datalens_service.errors import (
 )
 from datalens_service.evaluation import Measure, Unavailable
 from datalens_service.evaluation.attempts import FAILED
+from datalens_service.evaluation.classification import evaluate_classifier, predicting
 from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
-from datalens_service.evaluation.measures import METRICS
+from datalens_service.evaluation.metrics import METRICS
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
+from datalens_service.models.released import ReleasedModel
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import Observer, Result, run
 from datalens_service.spec import TrainingSpec
@@ -41,7 +43,7 @@ PHASE = "evaluating"
 
 _HOLDOUT_FIGURE = "Accuracy on a data set that was set aside"
 _ALL_FIGURES = "Accuracy and fidelity"
-_FLOOR_FIGURE = METRICS["floor_moments"].title
+_MOMENTS_TITLE = METRICS["floor_moments"].title
 
 Outcome = TypeVar("Outcome")
 
@@ -68,7 +70,7 @@ class Workplace:
 def measure(result: Result, spec: TrainingSpec, dataset: Dataset, place: Workplace, observe: Observer) -> Evaluation:
     """Figures for the report; one that fails is named there, and leaves the others as they are.
 
-    The generator is paid for by now: an error while measuring it must not lose it.
+    The model is paid for by now: an error while measuring it must not lose it.
 
     Raises:
         JobStopped: From `observe`, as whatever else it raises.
@@ -81,22 +83,25 @@ def measure(result: Result, spec: TrainingSpec, dataset: Dataset, place: Workpla
     missing = [holdout] if isinstance(holdout, Unavailable) else []
     evaluation = _measured(result, spec, dataset, aside, place, observe)
     if aside is not None:
-        evaluation = _with(evaluation, _counted(result.generator, spec, aside, place))
+        evaluation = _with(evaluation, _counted(result.model, spec, aside, place))
     return replace(evaluation, unavailable=(*evaluation.unavailable, *missing))
 
 
 def _measured(
     result: Result, spec: TrainingSpec, dataset: Dataset, holdout: Dataset | None, place: Workplace, observe: Observer
 ) -> Evaluation:
-    floor = _attempted(_FLOOR_FIGURE, lambda: _floor_generator(spec, dataset)) if spec.evaluation.floors else None
+    model = result.model
+    if not isinstance(model, Generator):
+        return _of_predictions(model, spec, dataset, observe)
+    moments = _attempted(_MOMENTS_TITLE, lambda: _moments_generator(spec, dataset)) if spec.evaluation.floors else None
     subject = Subject(
-        generator=result.generator,
+        generator=model,
         dataset=dataset,
         epsilon=spec.epsilon,
         delta=result.cost.delta,
         device=place.device,
         folder=place.folder,
-        floor_generator=floor if isinstance(floor, Generator) else None,
+        moments_generator=moments if isinstance(moments, Generator) else None,
         holdout=holdout,
         inception_weights=place.inception_weights,
     )
@@ -106,7 +111,16 @@ def _measured(
     )
     if isinstance(evaluation, Unavailable):
         evaluation = Evaluation(unavailable=(evaluation,))
-    return _with(evaluation, floor) if isinstance(floor, Unavailable) else evaluation
+    return _with(evaluation, moments) if isinstance(moments, Unavailable) else evaluation
+
+
+def _of_predictions(model: ReleasedModel, spec: TrainingSpec, dataset: Dataset, observe: Observer) -> Evaluation:
+    """Figures of a model that labels images; of any other model there are none."""
+    if "predictions" not in model.evaluations:
+        return Evaluation()
+    return evaluate_classifier(
+        predicting(model), dataset, spec.evaluation, lambda _, value, maximum: observe(PHASE, value, maximum)
+    )
 
 
 def _with(evaluation: Evaluation, outcome: Measure | Unavailable) -> Evaluation:
@@ -120,10 +134,10 @@ def _holdout(spec: TrainingSpec, place: Workplace) -> Dataset | None:
     return None if aside is None else open_holdout(place.database, place.lease.job_id, aside)
 
 
-def _counted(generator: Generator, spec: TrainingSpec, holdout: Dataset, place: Workplace) -> Measure | Unavailable:
+def _counted(model: ReleasedModel, spec: TrainingSpec, holdout: Dataset, place: Workplace) -> Measure | Unavailable:
     return _attempted(
         _HOLDOUT_FIGURE,
-        lambda: holdout_accuracy(place.database, place.lease, generator, holdout, spec.evaluation, place.device),
+        lambda: holdout_accuracy(place.database, place.lease, model, holdout, spec.evaluation, place.device),
     )
 
 
@@ -140,7 +154,7 @@ def _attempted(figure: str, compute: Callable[[], Outcome]) -> Outcome | Unavail
         return Unavailable(figure=figure, reason=FAILED)
 
 
-def _floor_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None:
+def _moments_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None:
     """Moments at the same budget, for comparison: it never leaves the job, so it is not charged.
 
     None for a job that is made of moments itself, and where the method cannot be used.
@@ -148,7 +162,6 @@ def _floor_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None:
     if isinstance(spec.method, Moments):
         return None
     try:
-        moments = spec.model_copy(update={"method": Moments()})
-        return run(moments, dataset, account=UnchargedAccount()).generator
+        return run(spec.model_copy(update={"method": Moments()}), dataset, account=UnchargedAccount()).generator
     except InvalidSpec:
         return None

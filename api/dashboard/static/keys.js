@@ -36,8 +36,8 @@ async function show(place) {
 async function make(form, place) {
   const { name, role, days } = form.elements;
   const until = days.value && new Date(Date.now() + DAY_MILLISECONDS * Number(days.value)).toISOString();
-  const wanted = { name: name.value, role: role.value, ...(until ? { expires_at: until } : {}) };
-  const made = await send("POST", PATH, JSON.stringify(wanted));
+  const body = { name: name.value, role: role.value, ...(until ? { expires_at: until } : {}) };
+  const made = await send("POST", PATH, JSON.stringify(body));
   form.reset();
   document.getElementById("key-plain").textContent = made.api_key;
   const box = document.getElementById("key-made");

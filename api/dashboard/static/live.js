@@ -39,11 +39,11 @@ function exchange(live, fresh) {
   const focused = document.activeElement?.id;
   live.dataset.state = fresh.dataset.state;
   if (!fresh.dataset.again) delete live.dataset.again;
-  const wanted = [...fresh.children];
-  const names = new Set(wanted.map((child) => child.id));
+  const replacements = [...fresh.children];
+  const names = new Set(replacements.map((child) => child.id));
   for (const child of [...live.children]) if (!names.has(child.id)) child.remove();
   let before = null;
-  for (const child of wanted) {
+  for (const child of replacements) {
     const here = live.querySelector(`:scope > #${child.id}`);
     before = here ? current(here, child) : added(live, before, child);
   }

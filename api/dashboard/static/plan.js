@@ -1,5 +1,5 @@
 // The form of a job: every change asks for the price; the button sends exactly what was priced.
-import { band } from "./bands.js";
+import { epsilonTier } from "./epsilon_tier.js";
 import { part, send } from "./service.js";
 
 const WAIT_MILLISECONDS = 250;
@@ -31,7 +31,7 @@ export function startPlan() {
 
   async function ask() {
     const number = ++latest;
-    document.getElementById("epsilon-band").textContent = band(Number(epsilon.value));
+    document.getElementById("epsilon-tier").textContent = epsilonTier(Number(epsilon.value));
     if (!form.checkValidity()) return show(price, sentence(firstInvalid(form)));
     try {
       const body = JSON.stringify(Object.fromEntries(new FormData(form)));

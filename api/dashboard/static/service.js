@@ -28,10 +28,10 @@ export async function send(method, path, body, more = {}) {
 
 /** A part of a page as HTML. Throws Problem. */
 export async function part(path, body) {
-  const wanted = body === undefined ? {} : { method: "POST", body, headers: { ...headers, "Content-Type": "application/json" } };
+  const request = body === undefined ? {} : { method: "POST", body, headers: { ...headers, "Content-Type": "application/json" } };
   let answer;
   try {
-    answer = await fetch(path, wanted);
+    answer = await fetch(path, request);
   } catch {
     throw unreachable();
   }

@@ -1,6 +1,6 @@
 // An upload: what was chosen, how far it is, what came of it.
 import { valueOf } from "./actions.js";
-import { band } from "./bands.js";
+import { epsilonTier } from "./epsilon_tier.js";
 import { fact, listNotices } from "./private.js";
 import { Pieces } from "./pieces.js";
 import { Problem, say, send } from "./service.js";
@@ -19,7 +19,7 @@ class Upload {
     this.file = form.elements.file;
     this.problem = document.getElementById("upload-problem");
     this.file.addEventListener("change", () => this.chosen());
-    form.elements.epsilon.addEventListener("input", () => this.banded());
+    form.elements.epsilon.addEventListener("input", () => this.showTier());
     for (const field of [form.elements.known, form.elements.account]) field.addEventListener("change", () => this.known());
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -27,7 +27,7 @@ class Upload {
     });
     document.getElementById("upload-stop").addEventListener("click", () => this.pieces?.stop());
     this.droppable(form.querySelector(".drop"));
-    this.banded();
+    this.showTier();
     // Disabled until now: without this script the browser would send the form its own way.
     document.getElementById("upload-submit").disabled = false;
   }
@@ -58,8 +58,8 @@ class Upload {
     if (file.size > Number(this.form.dataset.limit)) this.refused(new Problem("This file is larger than the service takes."));
   }
 
-  banded() {
-    document.getElementById("epsilon-band").textContent = band(Number(this.form.elements.epsilon.value));
+  showTier() {
+    document.getElementById("epsilon-tier").textContent = epsilonTier(Number(this.form.elements.epsilon.value));
   }
 
   /** Records that were uploaded before, and those that share a budget, have one: naming another would be refused. */

@@ -5,13 +5,14 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from datalens_service.client._async.classifiers import AsyncClassifierOperations
 from datalens_service.client._async.datasets import AsyncDatasetOperations
 from datalens_service.client._async.jobs import AsyncJobOperations
 from datalens_service.client._async.transport import AsyncTransport
 from datalens_service.client.address import DEFAULT_URL
 
 
-class AsyncClient(AsyncDatasetOperations, AsyncJobOperations):
+class AsyncClient(AsyncDatasetOperations, AsyncJobOperations, AsyncClassifierOperations):
     """A connection to one service.
 
     Args:

@@ -6,13 +6,14 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from datalens_service.client._sync.classifiers import ClassifierOperations
 from datalens_service.client._sync.datasets import DatasetOperations
 from datalens_service.client._sync.jobs import JobOperations
 from datalens_service.client._sync.transport import Transport
 from datalens_service.client.address import DEFAULT_URL
 
 
-class Client(DatasetOperations, JobOperations):
+class Client(DatasetOperations, JobOperations, ClassifierOperations):
     """A connection to one service.
 
     Args:

@@ -50,7 +50,7 @@ def dataset_card(card: Mapping[str, Any], count: int, *, name: str, spdx: str, p
         "",
         description(card, count),
         "",
-        *_guarantee(card),
+        *guarantee(card),
         "",
         "## Files",
         "",
@@ -83,10 +83,11 @@ def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str) -> s
     parts = [f"# Datasheet: {_plain(name)}", ""]
     for heading, text in sections.items():
         parts += [f"## {heading}", "", text, ""]
-    return "\n".join([*parts, *_guarantee(card), ""])
+    return "\n".join([*parts, *guarantee(card), ""])
 
 
-def _guarantee(card: Mapping[str, Any]) -> list[str]:
+def guarantee(card: Mapping[str, Any]) -> list[str]:
+    """Lines of Markdown: what is promised, by what it was made, and what is not covered."""
     privacy, product = card["privacy"], card["product"]
     return [
         "## Privacy",

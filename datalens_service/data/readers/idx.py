@@ -84,13 +84,13 @@ READER = Reader(
 
 
 def _files(source: Source) -> list[_File]:
-    found = []
+    files = []
     for entry in source.entries:
         start = _start(source, entry)
         if start[:3] == _UNSIGNED_BYTES and len(start) == 4 and start[3] in (*_IMAGES, *_LABELS):
             name = entry.filename.rpartition("/")[2].casefold()
-            found.append(_File(entry, start[3], any(word in name for word in _TEST)))
-    return found
+            files.append(_File(entry, start[3], any(word in name for word in _TEST)))
+    return files
 
 
 def _start(source: Source, entry: Entry) -> bytes:

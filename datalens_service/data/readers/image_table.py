@@ -72,8 +72,8 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
 READER = Reader(
     name="image_table",
     title="a zip, tar or tar.gz of images with metadata.csv",
-    layout="or `metadata.jsonl`: columns `file_name`, `label`, and `group` if wanted, as Hugging Face's "
-    "`imagefolder` reads them",
+    layout="or `metadata.jsonl`: columns `file_name`, `label` and optionally `group`, as Hugging Face's `imagefolder` "
+    "reads them",
     suffixes=(".zip", ".tar", ".gz", ".tgz"),
     recognises=recognises,
     read=read,

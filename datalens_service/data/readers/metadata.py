@@ -44,13 +44,13 @@ def read_metadata(source: Source) -> Metadata | None:
     Raises:
         InvalidDataset: A table is too large, not UTF-8, or names a file twice or without what other files have.
     """
-    found: dict[str, dict[str, str]] = {}
+    rows_by_path: dict[str, dict[str, str]] = {}
     tables = [entry for entry in source.entries if is_metadata(entry.filename)]
     for entry in tables:
-        _add_table(source, entry, found)
+        _add_table(source, entry, rows_by_path)
     if not tables:
         return None
-    return Metadata(_column(found, _LABEL), _column(found, _GROUP))
+    return Metadata(_column(rows_by_path, _LABEL), _column(rows_by_path, _GROUP))
 
 
 def is_metadata(name: str) -> bool:
@@ -77,8 +77,8 @@ def normal(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def _add_table(source: Source, entry: Entry, found: dict[str, dict[str, str]]) -> None:
-    """Add one table's rows to `found`."""
+def _add_table(source: Source, entry: Entry, rows_by_path: dict[str, dict[str, str]]) -> None:
+    """Add one table's rows to `rows_by_path`."""
     if entry.file_size > _LARGEST_BYTES:
         raise InvalidDataset(f"A table of metadata may be at most {_LARGEST_BYTES} bytes long.")
     with refusing(
@@ -89,23 +89,23 @@ def _add_table(source: Source, entry: Entry, found: dict[str, dict[str, str]]) -
     folder = posixpath.dirname(entry.filename)
     for row in rows:
         path = normal(posixpath.join(folder, row.pop(_FILE) or ""))
-        if path == folder or path in found or not all(row.values()):
+        if path == folder or path in rows_by_path or not all(row.values()):
             raise InvalidDataset(
                 "metadata.csv must name each image once in file_name, with its group in group or its label in label."
             )
-        found[path] = row
+        rows_by_path[path] = row
 
 
 def _csv_rows(text: str) -> list[dict[str, str]]:
     table = csv.DictReader(io.StringIO(text, newline=""))
-    wanted = _wanted(table.fieldnames or ())
-    return [{name: row.get(name) or "" for name in wanted} for row in table]
+    columns = _columns_read(table.fieldnames or ())
+    return [{name: row.get(name) or "" for name in columns} for row in table]
 
 
 def _json_rows(text: str) -> list[dict[str, str]]:
     rows = [json.loads(line) for line in text.splitlines() if line.strip()]
-    wanted = _wanted(rows[0] if rows else ())
-    return [{name: _text(row.get(name)) for name in wanted} for row in rows]
+    columns = _columns_read(rows[0] if rows else ())
+    return [{name: _text(row.get(name)) for name in columns} for row in rows]
 
 
 def _text(value: object) -> str:
@@ -114,7 +114,7 @@ def _text(value: object) -> str:
     return ""
 
 
-def _wanted(columns: Iterable[str]) -> list[str]:
+def _columns_read(columns: Iterable[str]) -> list[str]:
     names = [name for name in (_FILE, _LABEL, _GROUP) if name in set(columns)]
     if _FILE not in names or len(names) == 1:
         raise InvalidDataset(
@@ -124,6 +124,6 @@ def _wanted(columns: Iterable[str]) -> list[str]:
     return names
 
 
-def _column(found: Mapping[str, Mapping[str, str]], name: str) -> dict[str, str] | None:
-    values = {path: row[name] for path, row in found.items() if name in row}
+def _column(rows_by_path: Mapping[str, Mapping[str, str]], name: str) -> dict[str, str] | None:
+    values = {path: row[name] for path, row in rows_by_path.items() if name in row}
     return values or None

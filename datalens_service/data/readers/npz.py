@@ -110,6 +110,23 @@ READER = Reader(
 )
 
 
+def read_images_alone(source: Source) -> Images:
+    """Images of an NPZ without labels: its one array of images, under any of the names above.
+
+    Raises:
+        InvalidDataset: With a sentence that says what to change.
+    """
+    archive = source.archive
+    if archive is None:
+        raise InvalidDataset(_DAMAGED)
+    names = {f"{name}{_SUFFIX}" for keys in _LAYOUTS for name in (keys.images, keys.test_images)}
+    arrays = [entry for entry in archive.entries if entry.filename in names]
+    if len(arrays) != 1:
+        raise InvalidDataset("The NPZ must hold one array of images, named images or x.")
+    _check_image_header(_header(archive, arrays[0]))
+    return _read_images(archive, arrays[0])
+
+
 def _choose_pairs(arrays: Mapping[str, Entry]) -> list[tuple[Entry, Entry]]:
     """(images, labels) of training and, if there is one, of the test split."""
     layouts = [keys for keys in _LAYOUTS if keys.images in arrays and keys.labels in arrays]
@@ -202,15 +219,15 @@ def _read_labels(archive: Archive, entry: Entry) -> Labels:
 
 def _read_groups(archive: Archive, arrays: Mapping[str, Entry]) -> UnitIds | None:
     """Identity of the unit of every training image, if the file names them."""
-    there = [arrays[key] for key in _GROUPS if key in arrays]
-    if len(there) > 1:
+    groups = [arrays[key] for key in _GROUPS if key in arrays]
+    if len(groups) > 1:
         raise InvalidDataset("The NPZ must name its groups in one way: groups or train_groups.")
-    if not there:
+    if not groups:
         return None
-    header = _header(archive, there[0])
+    header = _header(archive, groups[0])
     if header.dtype.kind not in "uiU" or len(header.shape) != 1:
         raise InvalidDataset("groups must be a one-dimensional array of integers or strings, one per training image.")
-    return identities(_read_array(archive, there[0]).tolist())
+    return identities(_read_array(archive, groups[0]).tolist())
 
 
 def _names_in_file(archive: Archive, arrays: Mapping[str, Entry]) -> ClassNames | None:

@@ -105,8 +105,8 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
 READER = Reader(
     name="parquet",
     title="Parquet with an image column",
-    layout="one file or a zip of files; a column Image and a column ClassLabel of Hugging Face `datasets`, or "
-    "columns `image` and `label`",
+    layout="one file or a zip of files; columns Image and ClassLabel of Hugging Face `datasets`, or columns `image` "
+    "and `label`",
     suffixes=(".parquet", ".zip"),
     recognises=recognises,
     read=read,
@@ -124,7 +124,7 @@ def _files(source: Source) -> Iterator[list[tuple[bool, IO[bytes]]]]:
         if source.archive is None:
             yield [(False, stack.enter_context(source.path.open("rb")))]
             return
-        found: list[tuple[bool, IO[bytes]]] = []
+        files: list[tuple[bool, IO[bytes]]] = []
         for entry in sorted(_entries(source), key=lambda entry: entry.filename):
             words = set(_WORD.findall(entry.filename.rpartition("/")[2].casefold()))
             if words & _UNUSED:
@@ -133,8 +133,8 @@ def _files(source: Source) -> Iterator[list[tuple[bool, IO[bytes]]]]:
                 file = stack.enter_context(tempfile.TemporaryFile(prefix="datalens-"))
                 with refusing(_DAMAGED), source.archive.open(entry) as packed:
                     shutil.copyfileobj(packed, file)
-                found.append(("test" in words, file))
-        yield found
+                files.append(("test" in words, file))
+        yield files
 
 
 def _tables(source: Source, files: list[tuple[bool, IO[bytes]]]) -> tuple[ClassNames | None, _Table, _Table]:
@@ -183,18 +183,18 @@ def _columns(opened: pq.ParquetFile) -> _Columns:
 
 
 def _one(names: list[str], declared: list[str], usual: tuple[str, ...]) -> str:
-    found = [name for name in names if name in declared] or [name for name in names if name in usual]
-    if len(found) != 1:
+    candidates = [name for name in names if name in declared] or [name for name in names if name in usual]
+    if len(candidates) != 1:
         raise InvalidDataset(
             "The table must have one column of images and one of labels: Image and ClassLabel of datasets, or columns "
             "named image and label."
         )
-    return found[0]
+    return candidates[0]
 
 
 def _rows(opened: pq.ParquetFile, columns: _Columns, source: Source) -> _Table:
     """All rows; what they unpack to is counted while they come, whatever the file declares."""
-    wanted = [name for name in (columns.image, columns.label, columns.group) if name is not None]
+    columns_read = [name for name in (columns.image, columns.label, columns.group) if name is not None]
     most = allowance(source.path.stat().st_size, source.limits)
     # Whatever is declared honestly is refused before a page is unpacked, which pyarrow does as a whole.
     _check_unpacked(_declared(opened), most, source)
@@ -202,7 +202,7 @@ def _rows(opened: pq.ParquetFile, columns: _Columns, source: Source) -> _Table:
     labels: list[str] = []
     groups: list[str] = []
     unpacked = 0
-    for batch in opened.iter_batches(batch_size=_ROWS_AT_ONCE, columns=wanted, use_threads=False):
+    for batch in opened.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns_read, use_threads=False):
         for value in batch.column(columns.image):
             images.append(_bytes(value.as_py()))
             unpacked += len(images[-1])

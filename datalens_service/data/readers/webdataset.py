@@ -89,16 +89,16 @@ READER = Reader(
 def _records(source: Source) -> list[_Record]:
     """One for each image, in stored order."""
     beside = {_key(entry.filename): entry for entry in source.entries}
-    found = []
+    records = []
     for entry in source.entries:
         if is_image_name(entry.filename):
             check_entry(entry, source.limits)
-            found.append(_record(source, entry, beside))
-    if len({_key(record.file.entry.filename)[0] for record in found}) != len(found):
+            records.append(_record(source, entry, beside))
+    if len({_key(record.file.entry.filename)[0] for record in records}) != len(records):
         raise InvalidDataset("At least one record has two images. Put one image into each.")
-    unused = (record.file.entry.filename for record in found if split_of(record.file) in UNUSED)
+    unused = (record.file.entry.filename for record in records if split_of(record.file) in UNUSED)
     source.notices.add(NoticeCode.IGNORED_SPLIT, unused)
-    return found
+    return records
 
 
 def _record(source: Source, image: Entry, beside: Mapping[tuple[str, str], Entry]) -> _Record:
@@ -136,11 +136,11 @@ def _is_public(name: str) -> bool:
 
 
 def _names_in(source: Source) -> ClassNames | None:
-    found = [entry for entry in source.entries if _is_public(entry.filename)]
-    if not found:
+    entries = [entry for entry in source.entries if _is_public(entry.filename)]
+    if not entries:
         return None
     with refusing("classes.json must hold the names of the classes as class_names."):
-        return tuple(str(name) for name in json.loads(_text(source, found[0]))["class_names"])
+        return tuple(str(name) for name in json.loads(_text(source, entries[0]))["class_names"])
 
 
 def _units(records: list[_Record]) -> Any:

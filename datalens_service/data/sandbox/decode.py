@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data import DEFAULT_LIMITS, read_source
 from datalens_service.data.dataset import Dataset
-from datalens_service.data.notices import Notice, NoticeCode, count_of
+from datalens_service.data.notices import Notice, NoticeCode, count_notices
 from datalens_service.data.privacy_units import UnitDeclaration
 from datalens_service.data.readers.base import Upload, with_public_test
 from datalens_service.data.sandbox.confinement import confine
@@ -79,6 +79,7 @@ class Outcome(_Frozen):
     bad_count: int = 0
     checked: int = 0
     notices: tuple[Notice, ...] = Field(default=(), max_length=len(NoticeCode))
+    names: tuple[str, ...] = ()
 
 
 def main() -> None:
@@ -130,7 +131,7 @@ def _counts(upload: Upload, notices: tuple[Notice, ...]) -> Counts:
         train=len(upload.train),
         test=0 if upload.test is None else len(upload.test),
         classes=dict(zip(upload.schema.class_names, map(int, per_class), strict=True)),
-        duplicates=count_of(NoticeCode.REPEATED_IMAGES, notices),
+        duplicates=count_notices(NoticeCode.REPEATED_IMAGES, notices),
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from datalens_service.data import READERS
 from datalens_service.data.dataset import Dataset
@@ -20,10 +20,13 @@ from datalens_service.data.notices import Notice
 from datalens_service.data.privacy_units import UnitDeclaration
 from datalens_service.data.readers.base import check_class_names
 from datalens_service.data.sandbox.decode import OUT_OF_MEMORY, OUTCOME, RECORDS, Counts, Outcome, Request
+from datalens_service.data.sandbox.decode_images import IMAGES, ImagesRequest
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.errors import InsufficientStorage, InvalidDataset, StoreUnavailable
 
+_DATASET: Final = "datalens_service.data.sandbox.decode"
+_IMAGES: Final = "datalens_service.data.sandbox.decode_images"
 _OUTCOME_BYTES: Final = 2**22
 _POLL_SECONDS: Final = 0.5
 _PASSED_ON: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "SYSTEMROOT")
@@ -60,7 +63,7 @@ class Refused(InvalidDataset):
         self.checked = outcome.checked
 
     @property
-    def findings(self) -> dict[str, Any]:
+    def validation_errors(self) -> dict[str, Any]:
         """`bad_files`, `bad_count` and `checked`, as they are told to the owner. Private."""
         files = [file.model_dump() for file in self.bad_files]
         return {"bad_files": files, "bad_count": self.bad_count, "checked": self.checked}
@@ -135,10 +138,40 @@ def decode(
     return Decoded(outcome.format, folder / RECORDS, dataset, outcome.counts, outcome.notices)
 
 
-def _run(request: Request, seconds: int, stopping: Callable[[], bool]) -> int:
+def decode_images(path: Path, folder: Path, confinement: Confinement, most_images: int) -> tuple[Path, tuple[str, ...]]:
+    """Read images without labels in a confined process.
+
+    Args:
+        path: The file.
+        folder: Empty; results are left in it.
+        confinement: Limits of the process.
+        most_images: More are refused.
+
+    Returns:
+        Where the uint8 array (n, height, width, channels) lies as .npy, and the names of the files, if they have any.
+
+    Raises:
+        Refused: The file cannot be used.
+        InsufficientStorage: The disk did not take the images.
+    """
+    request = ImagesRequest(
+        path=path.absolute(),
+        folder=folder.absolute(),
+        most_images=most_images,
+        memory_bytes=confinement.memory_bytes,
+        cpu_seconds=confinement.seconds,
+    )
+    outcome = _outcome(folder, _run(request, confinement.seconds, lambda: False, _IMAGES))
+    images = folder / IMAGES
+    if outcome.refusal is not None or images.is_symlink() or not images.is_file():
+        raise Refused(outcome)
+    return images, outcome.names
+
+
+def _run(request: Request | ImagesRequest, seconds: int, stopping: Callable[[], bool], program: str = _DATASET) -> int:
     """Exit status of the process."""
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "datalens_service.data.sandbox.decode"],
+    with subprocess.Popen(  # noqa: S603 (our own interpreter, and one of the two modules above)
+        [sys.executable, "-P", "-m", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         # What a parser prints about a private file must not reach a log.
@@ -153,7 +186,7 @@ def _run(request: Request, seconds: int, stopping: Callable[[], bool]) -> int:
             process.kill()
 
 
-def _waited(process: subprocess.Popen[bytes], request: Request, seconds: int, stopping: Callable[[], bool]) -> int:
+def _waited(process: subprocess.Popen[bytes], request: BaseModel, seconds: int, stopping: Callable[[], bool]) -> int:
     # If it died at once, its exit status says so.
     with suppress(BrokenPipeError), process.stdin or nullcontext() as pipe:
         if pipe is not None:
@@ -170,10 +203,10 @@ def _waited(process: subprocess.Popen[bytes], request: Request, seconds: int, st
 
 def _environment(folder: Path) -> dict[str, str]:
     """No secrets, one thread, and memory that is asked for when it is needed."""
-    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     single = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     fixed = {"TMPDIR": str(folder), "ARROW_DEFAULT_MEMORY_POOL": "system", "PYTHONDONTWRITEBYTECODE": "1"}
-    return kept | single | fixed
+    return passed_on | single | fixed
 
 
 def _outcome(folder: Path, status: int) -> Outcome:

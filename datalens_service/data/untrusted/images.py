@@ -20,7 +20,7 @@ from datalens_service.data.dataset import MAXIMUM_SIDE, Images
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.untrusted.entries import refusing
 from datalens_service.data.untrusted.limits import Limits
-from datalens_service.data.untrusted.validation_errors import Findings
+from datalens_service.data.untrusted.validation_errors import ValidationErrors
 from datalens_service.errors import InvalidDataset
 
 SUFFIXES: Final = (".png", ".jpg", ".jpeg")
@@ -105,7 +105,7 @@ def decode_all(
         UnusableFiles: Naming all that cannot be used.
         InvalidDataset: They are too large together.
     """
-    findings = Findings()
+    errors = ValidationErrors()
     images = None if first is None else _room(first, count, limits)
     for row, (name, read) in enumerate(files):
         try:
@@ -114,11 +114,11 @@ def decode_all(
             _check_alike(image, images)
             images[row] = image
         except InvalidDataset as error:
-            findings.bad(name, error.detail)
+            errors.bad(name, error.detail)
         else:
-            findings.good()
+            errors.good()
             notices.add(NoticeCode.ORIENTATION_APPLIED, [name] if turned else [])
-    findings.raise_if_any()
+    errors.raise_if_any()
     return np.empty((0, 1, 1, 1), dtype=np.uint8) if images is None else images
 
 

@@ -95,17 +95,17 @@ def open_tar(path: Path, limits: Limits) -> Iterator[Archive]:
 
 
 def _members(file: BinaryIO, size: int, limits: Limits) -> list[tarfile.TarInfo]:
-    found: list[tarfile.TarInfo] = []
+    members: list[tarfile.TarInfo] = []
     unpacked = 0
     with refusing(DAMAGED):
         archive = tarfile.TarFile(fileobj=cast("IO[bytes]", _Headers(file)), mode="r", encoding="utf-8")
         while (member := archive.next()) is not None:
-            found.append(member)
+            members.append(member)
             unpacked += member.size
             _check_member(member, size)
-            _check_totals(len(found), unpacked, limits)
+            _check_totals(len(members), unpacked, limits)
         _check_end(file, archive.offset)
-    return found
+    return members
 
 
 def _check_member(member: tarfile.TarInfo, size: int) -> None:

@@ -31,7 +31,7 @@ class UnusableFiles(InvalidDataset):
     """Some files of an upload cannot be used; `detail` names none of them.
 
     Args:
-        found: All of them, in order.
+        bad_files: All of them, in order.
         checked: Files that were looked at.
 
     Attributes:
@@ -40,18 +40,18 @@ class UnusableFiles(InvalidDataset):
         checked: Files that were looked at. Private.
     """
 
-    def __init__(self, found: Sequence[BadFile], checked: int) -> None:
-        super().__init__(found[0].reason)
-        self.bad_files = tuple(found[:LISTED])
-        self.count = len(found)
+    def __init__(self, bad_files: Sequence[BadFile], checked: int) -> None:
+        super().__init__(bad_files[0].reason)
+        self.bad_files = tuple(bad_files[:LISTED])
+        self.count = len(bad_files)
         self.checked = checked
 
 
-class Findings:
+class ValidationErrors:
     """Collects bad files while a reader goes on to the next."""
 
     def __init__(self) -> None:
-        self._found: list[BadFile] = []
+        self._bad_files: list[BadFile] = []
         self._checked = 0
 
     def good(self) -> None:
@@ -61,7 +61,7 @@ class Findings:
     def bad(self, name: str, reason: str) -> None:
         """Note a file that cannot."""
         self._checked += 1
-        self._found.append(BadFile(name=name, reason=reason))
+        self._bad_files.append(BadFile(name=name, reason=reason))
 
     def raise_if_any(self) -> None:
         """End reading if something was found.
@@ -69,5 +69,5 @@ class Findings:
         Raises:
             UnusableFiles: Something was.
         """
-        if self._found:
-            raise UnusableFiles(self._found, self._checked)
+        if self._bad_files:
+            raise UnusableFiles(self._bad_files, self._checked)

@@ -1,1 +1,23 @@
-"""What is measured: utility, fidelity, baselines."""
+"""Metrics of the report: one module each, one line each in `_REGISTERED`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from datalens_service.evaluation.metrics import accuracy, baselines, fidelity, holdout, released_classifier
+from datalens_service.evaluation.metrics.metric import Metric
+
+_REGISTERED: Final = (
+    accuracy.ACCURACY,
+    baselines.METRIC,
+    accuracy.MOMENTS,
+    accuracy.UPPER_BOUND,
+    *accuracy.RESIDUAL_METRICS,
+    holdout.METRIC,
+    released_classifier.ACCURACY,
+    released_classifier.HOLDOUT,
+    *fidelity.METRICS,
+)
+
+METRICS: Final[dict[str, Metric]] = {metric.name: metric for metric in _REGISTERED}
+"""By name, in the order of the report."""

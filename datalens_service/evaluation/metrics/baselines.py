@@ -1,4 +1,4 @@
-"""Floor A: what the simplest private release would reach, so that nobody is impressed too early.
+"""Baseline of noisy class averages: what the simplest private release reaches at the same budget.
 
 Images are scaled to unit length, one noisy average per class is released once at the job's own ε and δ, and a test
 image gets the class of the nearest average. Unit length bounds a record's influence without a clipping radius that
@@ -12,11 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Labels, Split
+from datalens_service.evaluation.metrics.context import Context
+from datalens_service.evaluation.metrics.metric import Metric
+from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.privacy.randomness import TrainingRandomness
 
@@ -101,3 +105,44 @@ def _unit_vectors(split: Split) -> Iterator[tuple[Floats, Labels]]:
         vectors = split.images[start : start + _CHUNK].reshape(-1, math.prod(split.images.shape[1:])).astype(np.float64)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         yield vectors / np.maximum(lengths, 1.0), split.labels[start : start + _CHUNK]
+
+
+def _compute(context: Context) -> Outcome:
+    """Nearest noisy class average; every seed draws its own noise."""
+    train, tested, schema = context.training_images, context.test_images, context.schema
+    values = [
+        class_average_accuracy(
+            train,
+            tested.split,
+            schema.num_classes,
+            epsilon=context.epsilon,
+            delta=context.delta,
+            seed=seed,
+            records_per_unit=schema.records_per_unit,
+        )
+        for seed in range(context.settings.seeds)
+    ]
+    protocol = (
+        f"nearest of {schema.num_classes} class averages, released once by a Gaussian mechanism with "
+        f"ε = {context.epsilon:g} at δ = {context.delta:g} (zero-out), computed for comparison and not charged; "
+        f"tested on {tested.name}"
+    )
+    return Outcome(tuple(values), protocol)
+
+
+def _applies(facts: PublicFacts) -> bool:
+    return facts.has_test and facts.settings.floors
+
+
+METRIC: Final = Metric(
+    name="floor_averages",
+    title="Baseline: noisy class averages",
+    meaning="What one noisy average image per class reaches at the same ε and δ. A generator below it adds nothing.",
+    unit="percent",
+    better="higher",
+    reads="training",
+    compute=_compute,
+    applies=_applies,
+    steps=lambda _facts: 0,
+    family="floor_averages",
+)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from datalens_service.data.dataset import Images, Labels
-from datalens_service.evaluation.measures import Measure
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.evaluation.metrics.classifiers import Classifier
 from datalens_service.evaluation.metrics.reference import Reference
@@ -36,6 +34,11 @@ class Progress:
     done: int = field(default=0, init=False)
     interruption: BaseException | None = field(default=None, init=False)
 
+    def reach(self, steps: int) -> None:
+        """Count the steps that a figure left out, so that the number of steps depends on nothing private."""
+        while self.done < steps:
+            self.step()
+
     def step(self) -> None:
         """One more."""
         self.done += 1
@@ -47,7 +50,7 @@ class Progress:
 
 
 @dataclass
-class Bench:
+class ClassifierBenchmark:
     """Trains a classifier once per seed and tests it on the same images each time.
 
     Attributes:
@@ -72,7 +75,7 @@ class Bench:
 
     def accuracies(self, predictions: Sequence[Labels]) -> list[float]:
         """Percent of right labels, per seed."""
-        return [100 * float(np.mean(found == self.reference.split.labels)) for found in predictions]
+        return [100 * float(np.mean(given == self.reference.split.labels)) for given in predictions]
 
     def protocol(self, training_set: str, epochs: int) -> str:
         """What was done, for a reader who wants to do it again."""
@@ -96,26 +99,3 @@ class Bench:
 def trained_by(classifier: Classifier, settings: EvaluationSettings, epochs: int, training_set: str) -> str:
     """How a classifier was trained, with every number that a repetition needs."""
     return f"{classifier.description}, {epochs} epochs on {training_set} in batches of {settings.batch_size}"
-
-
-def private_percent(name: str, values: Sequence[float], protocol: str) -> Measure:
-    """A figure that read private images without a charge: for the owner alone."""
-    return _percent(name, values, protocol, None)
-
-
-def percent_on(reference: Reference, name: str, values: Sequence[float], protocol: str) -> Measure:
-    """A figure of released artefacts on a reference: for those who may see figures of that reference."""
-    return _percent(name, values, protocol, reference)
-
-
-def _percent(name: str, values: Sequence[float], protocol: str, reference: Reference | None) -> Measure:
-    return Measure(
-        name=name,
-        value=statistics.fmean(values),
-        unit="percent",
-        audience="owner" if reference is None else reference.audience,
-        status="private" if reference is None else reference.status,
-        protocol=protocol,
-        spread=statistics.stdev(values) if len(values) > 1 else None,
-        seeds=len(values),
-    )

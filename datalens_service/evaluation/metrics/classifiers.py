@@ -1,7 +1,7 @@
-"""The two classifiers that judge synthetic images: A, the published small one, and a stronger residual network.
+"""The two classifiers that judge synthetic images: the standard CNN, small and published, and a residual network.
 
-A: convolution 3×3 (32) – pool 2 – dropout 0.2 – convolution 3×3 (64) – pool 2 – dropout 0.25 – dense 64 – softmax.
-ReLU follows the pooling, which gives the same numbers as the reverse and costs less.
+Standard CNN: convolution 3×3 (32) – pool 2 – dropout 0.2 – convolution 3×3 (64) – pool 2 – dropout 0.25 –
+dense 64 – softmax. ReLU follows the pooling, which gives the same numbers as the reverse and costs less.
 
 Residual: convolution 3×3 (16), then three stages of 16, 32 and 64 channels with one residual block each, the later
 ones at half the resolution, group normalisation, mean over all places, softmax.
@@ -26,14 +26,23 @@ _NORMALISATION_GROUPS = 8
 
 
 class Classifier(NamedTuple):
-    """An architecture with its description for protocols."""
+    """An architecture.
 
+    Attributes:
+        title: In the table of classes.
+        suffix: Of the names of metrics that it computes.
+        description: For protocols.
+        build: Untrained network for a shape and a number of classes.
+    """
+
+    title: str
+    suffix: str
     description: str
     build: Callable[[Shape, int], torch.nn.Module]
 
 
-def classifier_a(shape: Shape, num_classes: int) -> torch.nn.Module:
-    """Classifier A for images of `shape` (height, width, channels)."""
+def standard_network(shape: Shape, num_classes: int) -> torch.nn.Module:
+    """The standard CNN for images of `shape` (height, width, channels)."""
     from torch import nn
 
     height, width, channels = shape
@@ -102,13 +111,19 @@ def _side_after(side: int, padding: int) -> int:
     return side
 
 
-A = Classifier(
-    "classifier A (convolution 3×3 with 32 channels, pool 2, dropout 0.2, convolution 3×3 with 64 channels, pool 2, "
-    "dropout 0.25, dense 64, softmax; Adam 1e-3; last epoch)",
-    classifier_a,
+STANDARD = Classifier(
+    "standard CNN",
+    "",
+    "the standard CNN (convolution 3×3 with 32 channels, pool 2, dropout 0.2, convolution 3×3 with 64 channels, "
+    "pool 2, dropout 0.25, dense 64, softmax; Adam 1e-3; last epoch)",
+    standard_network,
 )
 RESIDUAL = Classifier(
+    "residual network",
+    "_resnet",
     "a residual network (convolution 3×3 with 16 channels, three residual blocks of 16, 32 and 64 channels with "
     "group normalisation, mean over all places, softmax; Adam 1e-3; last epoch)",
     residual_network,
 )
+
+CLASSIFIERS = (STANDARD, RESIDUAL)

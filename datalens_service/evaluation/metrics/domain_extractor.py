@@ -1,4 +1,4 @@
-"""A feature extractor for torch-fidelity that needs no download: classifier A, trained on images like those compared.
+"""A feature extractor for torch-fidelity that needs no download: the standard CNN, trained on such images.
 
 Its features are the 64 numbers before the last layer, divided by what they measure on the images it learned from: the
 kernel of KID knows numbers around 1. It says nothing about other kinds of images, and its figures can be compared
@@ -19,7 +19,7 @@ from torch_fidelity import FeatureExtractorBase, register_feature_extractor
 
 from datalens_service.data.dataset import Split
 from datalens_service.evaluation.metrics import downstream
-from datalens_service.evaluation.metrics.classifiers import classifier_a
+from datalens_service.evaluation.metrics.classifiers import standard_network
 
 NAME: Final = "datalens-domain"
 
@@ -29,11 +29,11 @@ _STEPS: Final = 120
 
 
 class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
-    """Classifier A as torch-fidelity wants it.
+    """The standard CNN as torch-fidelity wants it.
 
     Args:
         name: Under which it is registered.
-        features_list: Which of `features` and `logits` are wanted.
+        features_list: Which of `features` and `logits` are asked for.
         feature_extractor_weights_path: File that `train` wrote.
     """
 
@@ -46,7 +46,7 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
             weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         self.register_buffer("scale", weights.pop(_SCALE))
         *height_width_channels, classes = shape
-        network = classifier_a(tuple(height_width_channels), classes)
+        network = standard_network(tuple(height_width_channels), classes)
         network.load_state_dict(weights)
         *body, last = network.children()
         self.body, self.last = torch.nn.Sequential(*body), last
@@ -64,12 +64,12 @@ class DomainExtractor(FeatureExtractorBase):  # type: ignore[misc]
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Outputs for uint8 images (n, channels, height, width)."""
         features = self.body(images.float() / 255)
-        found = {_FEATURES: features / self.scale, _LOGITS: self.last(features)}
-        return tuple(found[name] for name in self.features_list)
+        outputs = {_FEATURES: features / self.scale, _LOGITS: self.last(features)}
+        return tuple(outputs[name] for name in self.features_list)
 
 
 def train(reference: Split, num_classes: int, path: Path, *, seed: int, device: str) -> str:
-    """Train classifier A on real images and write its weights.
+    """Train the standard CNN on real images and write its weights.
 
     Args:
         reference: Images and labels that are not compared afterwards.
@@ -97,8 +97,8 @@ def _root_mean_square(network: torch.nn.Module, reference: Split, device: str) -
     features: torch.nn.Module = torch.nn.Sequential(*list(network.children())[:-1]).eval()
     with torch.inference_mode():
         pixels = downstream.scaled(torch.from_numpy(np.ascontiguousarray(reference.images)).to(device))
-        found: torch.Tensor = features(pixels)
-        return found.square().mean().sqrt().clamp_min(1e-6).cpu()
+        activations: torch.Tensor = features(pixels)
+        return activations.square().mean().sqrt().clamp_min(1e-6).cpu()
 
 
 register_feature_extractor(NAME, DomainExtractor)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from datalens_service.data.dataset import Images, Labels
-from datalens_service.evaluation.metrics.classifiers import A, Classifier
+from datalens_service.evaluation.metrics.classifiers import STANDARD, Classifier
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +34,7 @@ def accuracy(
     epochs: int,
     seed: int,
     device: str,
-    classifier: Classifier = A,
+    classifier: Classifier = STANDARD,
     batch_size: int = BATCH,
     observe: Observe | None = None,
 ) -> float:
@@ -56,12 +56,12 @@ def accuracy(
     Returns:
         Share of correctly labelled test images, in percent.
     """
-    found = predicted(
+    labels = predicted(
         train_images, train_labels, test_images, num_classes,
         epochs=epochs, seed=seed, device=device, classifier=classifier, batch_size=batch_size,
         observe=observe,
     )  # fmt: skip
-    return 100 * float(np.mean(found == test_labels))
+    return 100 * float(np.mean(labels == test_labels))
 
 
 def predicted(
@@ -73,7 +73,7 @@ def predicted(
     epochs: int,
     seed: int,
     device: str,
-    classifier: Classifier = A,
+    classifier: Classifier = STANDARD,
     batch_size: int = BATCH,
     observe: Observe | None = None,
 ) -> Labels:
@@ -100,7 +100,7 @@ def trained(
     epochs: int,
     seed: int,
     device: str,
-    classifier: Classifier = A,
+    classifier: Classifier = STANDARD,
     batch_size: int = BATCH,
     observe: Observe | None = None,
 ) -> torch.nn.Module:

@@ -1,13 +1,14 @@
 """How close synthetic images are to real ones, by torch-fidelity: FID, KID, precision, recall and the score.
 
-The reference is split in two. One half trains the domain extractor and stands in as floor and ceiling: its average
-image per class, and itself. The other half is what all three are compared with, so that they share one scale.
+The reference is split in two. One half trains the domain extractor and stands in as baseline and upper bound: its
+average image per class, and itself. The other half is what all three are compared with, so that they share one scale.
 Nothing is cached on the disk: features of private images would stay there.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,7 +16,9 @@ import numpy as np
 
 from datalens_service.data.dataset import Images, Split
 from datalens_service.errors import WorkerUnavailable
-from datalens_service.evaluation.measures import EXTRACTOR_TITLES, Basis, Measure
+from datalens_service.evaluation.metrics.context import Context
+from datalens_service.evaluation.metrics.metric import Better, Metric
+from datalens_service.evaluation.metrics.outcome import Basis, Outcome, PublicFacts
 from datalens_service.evaluation.metrics.reference import Halves, Reference, halves
 from datalens_service.evaluation.settings import ExtractorKind
 
@@ -31,13 +34,65 @@ _KID_SUBSET_SIZE: Final = 500
 _IMAGES_PER_SCORE_SPLIT: Final = 200
 _BATCHES: Final[dict[ExtractorKind, int]] = {"domain": 256, "inception": 32}
 
-# Figure, unit, and the key under which torch-fidelity hands it out.
+EXTRACTOR_TITLES: Final[dict[ExtractorKind, str]] = {"domain": "domain extractor", "inception": "ImageNet Inception"}
+
+
+class _Figure(NamedTuple):
+    """What torch-fidelity hands out, without an extractor.
+
+    Attributes:
+        title: For people.
+        meaning: For people.
+        unit: "percent", "distance" or "score".
+        better: Which direction is better.
+        key: Under which torch-fidelity has it.
+    """
+
+    title: str
+    meaning: str
+    unit: str
+    better: Better
+    key: str
+
+
+_SCORE: Final = "score"
 _FIGURES: Final = {
-    "fid": ("distance", "frechet_inception_distance"),
-    "kid": ("distance", "kernel_inception_distance_mean"),
-    "precision": ("percent", "precision"),
-    "recall": ("percent", "recall"),
-    "score": ("score", "inception_score_mean"),
+    "fid": _Figure(
+        "FID",
+        "Distance of the features of synthetic and real images, as two Gaussians. Lower is closer.",
+        "distance",
+        "lower",
+        "frechet_inception_distance",
+    ),
+    "kid": _Figure(
+        "KID",
+        "The same question without the Gaussians, by a kernel; 0 on average for equal sets.",
+        "distance",
+        "lower",
+        "kernel_inception_distance_mean",
+    ),
+    "precision": _Figure(
+        "Precision",
+        "Share of synthetic images that lie where real ones do: how real they look.",
+        "percent",
+        "higher",
+        "precision",
+    ),
+    "recall": _Figure(
+        "Recall",
+        "Share of real images that lie where synthetic ones do: how much variety there is.",
+        "percent",
+        "higher",
+        "recall",
+    ),
+    _SCORE: _Figure(
+        "Inception score",
+        "How sure the extractor is of each image and how evenly the classes occur. It does not see sameness within "
+        "a class.",
+        "score",
+        "higher",
+        "inception_score_mean",
+    ),
 }
 
 
@@ -62,7 +117,23 @@ class Comparison(NamedTuple):
     images: int
 
 
-def fidelity(
+class Comparisons(NamedTuple):
+    """Three sets under one extractor, on one scale.
+
+    Attributes:
+        extractor: Whose features are compared.
+        synthetic: Images of the generator.
+        baseline: The average real image of each class.
+        upper_bound: Other real images.
+    """
+
+    extractor: Extractor
+    synthetic: Comparison
+    baseline: Comparison
+    upper_bound: Comparison
+
+
+def compare(
     kind: ExtractorKind,
     synthetic: Images,
     reference: Reference,
@@ -72,13 +143,13 @@ def fidelity(
     folder: Path,
     inception_weights: Path | None,
     device: str,
-) -> list[Measure]:
+) -> Comparisons:
     """Compare synthetic images with real ones under one extractor.
 
     Args:
         kind: Which extractor.
         synthetic: uint8 (n, height, width, channels).
-        reference: Real images; the measures are for those who may see figures of it.
+        reference: Real images; results are for those who may see figures of it.
         num_classes: Declared classes.
         most_images: Most images on either side.
         folder: Private; for the extractor's weights, which go again.
@@ -96,20 +167,16 @@ def fidelity(
         extractor = _extractor(kind, parts, num_classes, path, inception_weights, device)
         count = len(parts.compared)
         sets = (synthetic[:count], _class_averages(parts.learned, count), parts.learned.images)
-        found = [_compared(images, parts.compared.images, extractor, device) for images in sets]
+        return Comparisons(extractor, *(_compared(images, parts.compared.images, extractor, device) for images in sets))
     finally:
         path.unlink(missing_ok=True)
-    return [_measure(name, found, extractor, reference) for name in _FIGURES]
 
 
-def score_alone(
-    synthetic: Images, reference: Reference, *, inception_weights: Path | None, device: str
-) -> list[Measure]:
-    """The inception score where the figures beside it could not be had: it looks at synthetic images alone.
+def score_alone(synthetic: Images, *, inception_weights: Path | None, device: str) -> tuple[Extractor, Comparison]:
+    """The inception score under ImageNet's own classes: it looks at synthetic images alone.
 
     Args:
         synthetic: uint8 (n, height, width, channels).
-        reference: Private; not read.
         inception_weights: The operator's file, or None.
         device: "cpu" or a CUDA device.
 
@@ -126,8 +193,61 @@ def score_alone(
     score = torch_fidelity.calculate_metrics(
         input1=_tensors(synthetic, extractor), isc=True, **_options(extractor, len(synthetic), device)
     )
-    alone = Comparison({"score": float(score[_FIGURES["score"][1]])}, len(synthetic))
-    return [_measure("score", [alone] * 3, extractor, reference)]
+    return extractor, Comparison({_SCORE: float(score[_FIGURES[_SCORE].key])}, len(synthetic))
+
+
+def _compute(context: Context, name: str, kind: ExtractorKind) -> Outcome:
+    comparisons = context.once(("fidelity", kind), lambda: _all_sets(context, kind))
+    return against(name, comparisons, context.reference)
+
+
+def _all_sets(context: Context, kind: ExtractorKind) -> Comparisons:
+    synthetic, _ = context.generator.sample(context.settings.fidelity_images)
+    return compare(
+        kind,
+        synthetic,
+        context.reference,
+        context.schema.num_classes,
+        most_images=context.settings.fidelity_images,
+        folder=context.folder,
+        inception_weights=context.inception_weights,
+        device=context.device,
+    )
+
+
+def _compute_score(context: Context) -> Outcome:
+    """Anybody may see it: value, number of images and whether it is there must not depend on private images."""
+    if context.reference_is_public:
+        return _compute(context, _SCORE, "inception")
+    synthetic, _ = context.generator.sample(context.settings.fidelity_images)
+    return without_reference(
+        *score_alone(synthetic, inception_weights=context.inception_weights, device=context.device)
+    )
+
+
+def against(name: str, comparisons: Comparisons, reference: Reference) -> Outcome:
+    """One figure of synthetic images, beside what it is for the baseline and the upper bound.
+
+    Args:
+        name: Key of the figure, without an extractor.
+        comparisons: Under one extractor.
+        reference: What was compared with.
+    """
+    alone = name == _SCORE and not comparisons.extractor.reads_reference
+    basis = _basis(comparisons.extractor, comparisons.synthetic.images, None if alone else reference)
+    return Outcome(
+        values=(_finite(comparisons.synthetic.figures[name]),),
+        protocol=_protocol(name, basis, comparisons.extractor),
+        baseline=_finite(comparisons.baseline.figures[name]),
+        upper_bound=_finite(comparisons.upper_bound.figures[name]),
+        basis=basis,
+    )
+
+
+def without_reference(extractor: Extractor, score: Comparison) -> Outcome:
+    """The inception score of synthetic images, with nothing to compare it with."""
+    basis = _basis(extractor, score.images, None)
+    return Outcome((_finite(score.figures[_SCORE]),), _protocol(_SCORE, basis, extractor), basis=basis)
 
 
 def _extractor(
@@ -149,7 +269,7 @@ def _compared(images: Images, reference: Images, extractor: Extractor, device: s
     import torch_fidelity
 
     count = min(len(images), len(reference))
-    found = torch_fidelity.calculate_metrics(
+    computed = torch_fidelity.calculate_metrics(
         input1=_tensors(images, extractor),
         input2=_tensors(reference, extractor),
         isc=True,
@@ -160,8 +280,8 @@ def _compared(images: Images, reference: Images, extractor: Extractor, device: s
         kid_subset_size=min(_KID_SUBSET_SIZE, count),
         **_options(extractor, count, device),
     )
-    scales = {name: 100.0 if unit == "percent" else 1.0 for name, (unit, _) in _FIGURES.items()}
-    return Comparison({name: scales[name] * float(found[key]) for name, (_, key) in _FIGURES.items()}, count)
+    scales = {name: 100.0 if figure.unit == "percent" else 1.0 for name, figure in _FIGURES.items()}
+    return Comparison({name: scales[name] * float(computed[_FIGURES[name].key]) for name in _FIGURES}, count)
 
 
 def _options(extractor: Extractor, count: int, device: str) -> dict[str, object]:
@@ -179,33 +299,17 @@ def _options(extractor: Extractor, count: int, device: str) -> dict[str, object]
     }
 
 
-def _measure(name: str, found: list[Comparison], extractor: Extractor, reference: Reference) -> Measure:
+def _basis(extractor: Extractor, count: int, reference: Reference | None) -> Basis:
     import torch_fidelity
 
-    synthetic, floor, ceiling = (comparison.figures[name] for comparison in found)
-    # The score under ImageNet's own classes looks at synthetic images and at nothing private.
-    alone = name == "score" and not extractor.reads_reference
-    compared = reference.kind == "public" or not alone
-    count = found[0].images
-    basis = Basis(
+    return Basis(
         extractor=extractor.registered_name,
         weights_sha256=extractor.sha256,
         library=f"torch-fidelity {torch_fidelity.__version__}",
         synthetic_images=count,
-        reference="none" if alone else reference.name,
-        reference_kind="public" if alone else reference.kind,
-        reference_images=0 if alone else count,
-    )
-    return Measure(
-        name=f"{name}_{extractor.kind}",
-        value=_finite(synthetic),
-        unit=_FIGURES[name][0],
-        audience="public" if alone else reference.audience,
-        status="covered" if alone else reference.status,
-        protocol=_protocol(name, basis, extractor),
-        floor=_finite(floor) if compared else None,
-        ceiling=_finite(ceiling) if compared else None,
-        basis=basis,
+        reference="none" if reference is None else reference.name,
+        reference_kind="public" if reference is None else reference.kind,
+        reference_images=0 if reference is None else count,
     )
 
 
@@ -235,8 +339,8 @@ def _tensors(images: Images, extractor: Extractor) -> TensorImages[object]:
     import torch
     from torch.utils.data import Dataset
 
-    wanted = images if extractor.kind == "domain" else _red_green_blue(images)
-    stacked = torch.from_numpy(np.ascontiguousarray(wanted.transpose(0, 3, 1, 2)))
+    pixels = images if extractor.kind == "domain" else _red_green_blue(images)
+    stacked = torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)))
 
     class Stacked(Dataset[object]):
         def __len__(self) -> int:
@@ -251,3 +355,34 @@ def _tensors(images: Images, extractor: Extractor) -> TensorImages[object]:
 def _red_green_blue(images: Images) -> Images:
     """Grey values three times; an alpha channel is left out."""
     return images[..., :3] if images.shape[3] >= 3 else images[..., [0, 0, 0]]
+
+
+def _metric(name: str, kind: ExtractorKind) -> Metric:
+    figure, alone = _FIGURES[name], name == _SCORE and kind == "inception"
+    return Metric(
+        name=f"{name}_{kind}",
+        title=f"{figure.title}, {EXTRACTOR_TITLES[kind]}",
+        meaning=figure.meaning,
+        unit=figure.unit,
+        better=figure.better,
+        reads="released" if alone else "reference",
+        compute=_compute_score if alone else partial(_compute, name=name, kind=kind),
+        applies=partial(_applies, kind),
+        steps=partial(_steps, name),
+        group=f"Fidelity, {EXTRACTOR_TITLES[kind]}",
+        family=name,
+        variant=kind,
+    )
+
+
+def _applies(kind: ExtractorKind, facts: PublicFacts) -> bool:
+    return facts.has_reference and kind in facts.settings.fidelity
+
+
+def _steps(name: str, _facts: PublicFacts) -> int:
+    """One for all figures of an extractor: the first of them computes all."""
+    return 1 if name == next(iter(_FIGURES)) else 0
+
+
+# Two extractors are two scales: no metric is shared between them, so that no table can mix them.
+METRICS: Final = tuple(_metric(name, kind) for kind in EXTRACTOR_TITLES for name in _FIGURES)

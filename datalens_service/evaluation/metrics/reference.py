@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from datalens_service.data.dataset import Dataset, Split
-from datalens_service.evaluation.measures import Audience, ReferenceKind, Status
+from datalens_service.evaluation.metrics.outcome import Audience, ReferenceKind, Status
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.privacy.randomness import TrainingRandomness
 

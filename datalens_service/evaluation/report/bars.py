@@ -1,4 +1,4 @@
-"""Figures as bars: accuracy on one scale, and every other figure beside its floor and its ceiling."""
+"""Figures as bars: accuracy on one scale, and every other figure beside a baseline and an upper bound."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Figure(NamedTuple):
     """As they are written."""
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """For those who do not see the bars."""
         rows = (f"{bar.label} {value}" for bar, value in zip(self.rows, self.values, strict=True))
         return f"{self.title}: {', '.join(rows)}"
@@ -61,7 +61,7 @@ def _accuracy_bar(svg: Element, bar: Bar, top: float, per_percent: float) -> Non
 
 
 def figure_bars(name: str, title: str, figures: Sequence[Figure]) -> str:
-    """One block per figure: synthetic images, floor and ceiling on the figure's own scale from 0.
+    """One block per figure: synthetic images, baseline and upper bound on the figure's own scale from 0.
 
     Args:
         name: Makes ids unique on the page.
@@ -70,12 +70,8 @@ def figure_bars(name: str, title: str, figures: Sequence[Figure]) -> str:
     """
     thin, gap = 22, 30
     height = sum(gap + thin * len(figure.rows) for figure in figures) + 4
-    told = "; ".join(
-        f"{figure.title}: "
-        + ", ".join(f"{bar.label} {value}" for bar, value in zip(figure.rows, figure.values, strict=True))
-        for figure in figures
-    )
-    svg, top = canvas(name, height, title, told), 0.0
+    description = "; ".join(figure.description for figure in figures)
+    svg, top = canvas(name, height, title, description), 0.0
     for figure in figures:
         _figure(svg, figure, top, thin)
         top += gap + thin * len(figure.rows)

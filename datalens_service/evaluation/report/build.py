@@ -13,12 +13,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data.dataset import Schema
-from datalens_service.evaluation.measures import METRICS, STATUS_LABELS, ClassFigure, Measure, Unavailable
+from datalens_service.evaluation.measures import STATUS_LABELS, ClassFigure, ConfusionTable, Measure, Unavailable
+from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.report import disclosures, phrases
 from datalens_service.evaluation.report.disclosures import Recomputation
-from datalens_service.evaluation.report.document import FORMAT, SEALED_BY, seal_of
+from datalens_service.evaluation.report.document import FORMAT, SEALED_BY, compute_seal
 from datalens_service.evaluation.report.privacy_statement import PrivacyStatement, Release
-from datalens_service.evaluation.report.required_fields import FIELDS
+from datalens_service.evaluation.report.required_fields import REQUIRED_FIELDS
+from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.evaluation.report.summary import summary, usefulness
 from datalens_service.privacy.accounting import NeighboringRelation
 
@@ -84,6 +86,8 @@ class Report(_Frozen):
     measures: tuple[Measure, ...] = ()
     per_class: tuple[ClassFigure, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
+    confusion: ConfusionTable | None = None
+    result: str = Field(default="generator", description="Kind of the released model.")
     served: bool = Field(default=True, description="Whether a service has the images; False for a run without one.")
 
 
@@ -100,22 +104,25 @@ def releasable_view(report: Report) -> dict[str, Any]:
     """
     shown = tuple(measure for measure in report.measures if measure.releasable)
     privacy = report.privacy.model_copy(update={"lifetime": None})
-    without = {"privacy": privacy, "account": None, "measures": shown, "per_class": (), "unavailable": ()}
+    withheld = {"account": None, "per_class": (), "unavailable": (), "confusion": None}
+    without = {**withheld, "privacy": privacy, "measures": shown}
     return _view("releasable", report.model_copy(update=without))
 
 
 def _view(view: View, report: Report) -> dict[str, Any]:
     method, account = report.method, report.account
-    content = {
+    content: dict[str, Any] = {
         "format": FORMAT,
         "view": view,
-        "synthetic": True,
+        "synthetic": wording_of(report.result).synthetic,
         "product": report.product.model_dump(mode="json"),
         "date": report.date.isoformat(),
         "contact": report.contact or disclosures.UNKNOWN_CONTACT,
         "dataset": _dataset(report.dataset, account),
-        "index": [{"field": name, "title": one.title, "paths": list(one.paths)} for name, one in FIELDS.items()],
-        "summary": summary(method.name, report.privacy),
+        "index": [
+            {"field": name, "title": one.title, "paths": list(one.paths)} for name, one in REQUIRED_FIELDS.items()
+        ],
+        "summary": summary(method.name, report.privacy, report.result),
         "usefulness": usefulness(report.measures),
         "measures_notice": phrases.OWNER_NOTICE if view == "owner" else phrases.WITHHELD,
         "measures": [_explained(measure) for measure in report.measures],
@@ -124,6 +131,8 @@ def _view(view: View, report: Report) -> dict[str, Any]:
         "privacy": _privacy(view, report),
         "method": {"name": method.name, "spec": method.spec, "plan": [described(release) for release in method.plan]},
     }
+    if report.confusion is not None:
+        content["confusion"] = report.confusion.model_dump(mode="json")
     return {**content, "seal": _seal(content, account), "signature": None}
 
 
@@ -144,7 +153,7 @@ def _privacy(view: View, report: Report) -> dict[str, Any]:
         "mechanisms": [described(release) for release in privacy.releases],
         "recomputation": _dumped(report.recomputation or _not_recomputed(privacy)),
         "assumptions": [_dumped(one) for one in disclosures.ASSUMPTIONS],
-        "data_accesses": [_dumped(one) for one in disclosures.data_accesses(method.spec, served=report.served)],
+        "data_accesses": [_dumped(one) for one in _accesses(report)],
         "lifetime_note": _lifetime_note(view, privacy),
         "linked_datasets": linked,
         "linked_note": phrases.LINKED if view == "owner" else disclosures.NOT_STATED,
@@ -156,6 +165,10 @@ def _privacy(view: View, report: Report) -> dict[str, Any]:
         "limits": list(disclosures.LIMITS),
     }
     return {**privacy.model_dump(mode="json", exclude={"releases"}), **sections}
+
+
+def _accesses(report: Report) -> tuple[disclosures.DataAccess, ...]:
+    return disclosures.data_accesses(report.method.spec, served=report.served, result=report.result)
 
 
 def _lifetime_note(view: View, privacy: PrivacyStatement) -> str:
@@ -181,7 +194,7 @@ def _not_recomputed(privacy: PrivacyStatement) -> Recomputation:
 def _seal(content: dict[str, Any], account: AccountFacts | None) -> dict[str, Any]:
     return {
         "scheme": SEALED_BY,
-        "sha256": seal_of(content),
+        "sha256": compute_seal(content),
         "account_entries": account and account.entries,
         "account_head": account and account.head,
     }

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from datalens_service.evaluation.measures import Measure
 from datalens_service.evaluation.report.build import Product, Report
 from datalens_service.evaluation.report.privacy_statement import Release, Tier
+from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.privacy.accounting import NeighboringRelation
 
 FORMAT: Final = "datalens-card/1"
@@ -89,7 +90,7 @@ class Card(_Frozen):
     """The public essence of a report."""
 
     format: Literal["datalens-card/1"] = FORMAT
-    synthetic: Literal[True] = True
+    synthetic: bool = Field(default=True, description="Whether images are released; false for a classifier.")
     product: Product
     date: datetime.date
     method: str
@@ -104,6 +105,7 @@ class Card(_Frozen):
         return cls(
             product=report.product,
             date=report.date,
+            synthetic=wording_of(report.result).synthetic,
             method=report.method.name,
             images=CardImages(**schema.model_dump(include=set(CardImages.model_fields))),
             privacy=CardPrivacy.of(report),

@@ -49,8 +49,8 @@ def epsilon_over_releases(path: Sequence[Spent], limit: float, delta: float) -> 
         delta: At which ε is stated.
     """
     last = path[-1]
-    told = f"{last.releases} releases; ε = {shown(last.epsilon)} at δ = {shown(delta)} at the end"
-    svg = canvas("spend", _BOTTOM + 46, "ε over the releases of this job", told)
+    description = f"{last.releases} releases; ε = {shown(last.epsilon)} at δ = {shown(delta)} at the end"
+    svg = canvas("spend", _BOTTOM + 46, "ε over the releases of this job", description)
     highest = max(limit, last.epsilon) * _MOST_EPSILON_MARGIN
     _spend_axes(svg, last.releases, highest)
     stairs = [point for before, after in itertools.pairwise(path) for point in _stair(before, after)]

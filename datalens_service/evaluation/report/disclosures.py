@@ -170,15 +170,16 @@ NOT_STATED: Final = "Stated in the owner's copy only: it can depend on private r
 UNKNOWN_CONTACT: Final = "The operator of this service named none."
 
 
-def data_accesses(spec: dict[str, Any], *, served: bool) -> tuple[DataAccess, ...]:
+def data_accesses(spec: dict[str, Any], *, served: bool, result: str = "generator") -> tuple[DataAccess, ...]:
     """Every way in which private images were read, or could be seen.
 
     Args:
         spec: Of the job, as JSON.
         served: Whether the job belongs to a service, with addresses and pages.
+        result: Kind of the released model.
     """
     facts = JobFacts.from_spec(spec, served=served)
-    return tuple(_described(read, facts) for read in PRIVATE_READS)
+    return tuple(_described(read, facts) for read in PRIVATE_READS if read.results is None or result in read.results)
 
 
 def _described(read: PrivateRead, facts: JobFacts) -> DataAccess:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import ReportIncomplete
-from datalens_service.evaluation.measures import ClassFigure, Measure, Unavailable
+from datalens_service.evaluation.measures import ClassFigure, ConfusionTable, Measure, Unavailable
 from datalens_service.evaluation.report.disclosures import (
     Assumption,
     Audit,
@@ -33,6 +33,7 @@ from datalens_service.signatures import MEMBER, Signature, SignatureInvalid, sig
 FORMAT: Final = "datalens-report/3"
 SCHEMA_FILE: Final = "docs/privacy-report.schema.json"
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_OPTIONAL: Final = frozenset({"confusion"})
 SEALED_BY: Final = "SHA-256 of the JSON without its members seal and signature: keys sorted, no spaces, UTF-8"
 
 
@@ -158,7 +159,7 @@ class ReportDocument(_Frozen):
 
     format: Literal["datalens-report/3"]
     view: Literal["owner", "releasable"]
-    synthetic: Literal[True]
+    synthetic: bool = Field(description="Whether synthetic images are released; false for a classifier.")
     product: ProductSection
     date: datetime.date
     contact: str = Field(min_length=1)
@@ -170,6 +171,7 @@ class ReportDocument(_Frozen):
     measures: tuple[MeasureSection, ...]
     per_class: tuple[ClassFigure, ...]
     unavailable: tuple[Unavailable, ...]
+    confusion: ConfusionTable | None = Field(default=None, description="Of a classifier, in the owner's copy only.")
     privacy: PrivacySection
     method: MethodSection
     seal: Seal
@@ -178,11 +180,16 @@ class ReportDocument(_Frozen):
     @model_validator(mode="after")
     def _others_see_nothing_private(self) -> ReportDocument:
         if self.view == "releasable":
-            if self.per_class or self.unavailable or not all(one.releasable for one in self.measures):
+            if self.per_class or self.unavailable or self.confusion or not all(one.releasable for one in self.measures):
                 raise ValueError("a releasable report holds a figure that is for the owner")
             if any(one is not None for one in self._of_the_account()):
                 raise ValueError("a releasable report tells of the account, which is for the owner")
         return self
+
+    def as_given(self) -> dict[str, Any]:
+        """As JSON; what only some reports have is left out of the others."""
+        absent = {name for name in _OPTIONAL if getattr(self, name) is None}
+        return self.model_dump(mode="json", exclude=absent)
 
     def _of_the_account(self) -> tuple[object, ...]:
         """What changes if another upload shares a record with this one."""
@@ -191,7 +198,7 @@ class ReportDocument(_Frozen):
         return (*account, opened_on, self.privacy.lifetime, self.privacy.linked_datasets)
 
 
-def seal_of(content: dict[str, Any]) -> str:
+def compute_seal(content: dict[str, Any]) -> str:
     """SHA-256 over everything but the seal and the signature."""
     sealed = {key: value for key, value in content.items() if key not in ("seal", MEMBER)}
     canonical = json.dumps(sealed, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -217,9 +224,9 @@ def check(content: bytes) -> None:
     except ValueError as error:
         raise ReportIncomplete("The report of this job is not JSON.") from error
     # Also members that a model would fill in by a default have to be there.
-    if document.model_dump(mode="json") != given:
+    if document.as_given() != given:
         raise ReportIncomplete("The report of this job is not complete: a member is missing.")
-    if document.seal.sha256 != seal_of(given):
+    if document.seal.sha256 != compute_seal(given):
         raise ReportIncomplete("The report of this job was changed after it was sealed.")
     try:
         signer(content)
@@ -233,7 +240,7 @@ def json_schema() -> dict[str, Any]:
     for model in (schema, *schema["$defs"].values()):
         if "properties" in model:
             # Also where a model knows a default: whoever reads the report does not.
-            model["required"] = list(model["properties"])
+            model["required"] = [name for name in model["properties"] if name not in _OPTIONAL]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:datalens-service:privacy-report:3",

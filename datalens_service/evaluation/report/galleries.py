@@ -24,8 +24,8 @@ def sample_gallery(pictures: Pictures, class_names: Sequence[str]) -> str:
     shown = [int(label) for label in np.unique(pictures.labels)]
     size = _tile(pictures.samples)
     step = size[0] + _GAP
-    told = f"{COLUMNS} synthetic images for each of {len(shown)} classes"
-    svg = canvas("samples-drawing", step * len(shown), "Synthetic images, one row per class", told)
+    description = f"{COLUMNS} synthetic images for each of {len(shown)} classes"
+    svg = canvas("samples-drawing", step * len(shown), "Synthetic images, one row per class", description)
     for row, label in enumerate(shown):
         _name(svg, class_names[label], row * step + size[0] / 2)
         _strip(svg, pictures.samples[pictures.labels == label], _LABEL, row * step, size)
@@ -41,12 +41,12 @@ def neighbour_gallery(pictures: Pictures, class_names: Sequence[str]) -> str:
     text(svg, "tick", _LABEL, 14, "image", "start")
     text(svg, "tick", apart, 14, "its nearest neighbours among synthetic images", "start")
     text(svg, "tick", WIDTH, 14, "nearest differs by", "end")
-    for row, found in enumerate(pictures.neighbours):
+    for row, neighbours in enumerate(pictures.neighbours):
         top = 22 + row * step
-        _name(svg, class_names[found.label], top + size[0] / 2)
-        _strip(svg, found.image[None], _LABEL, top, size)
-        _strip(svg, found.nearest[:NEIGHBOURS], apart, top, size)
-        closest = f"{found.distances[0]:.0f} of 255" if found.distances else "alone"
+        _name(svg, class_names[neighbours.label], top + size[0] / 2)
+        _strip(svg, neighbours.image[None], _LABEL, top, size)
+        _strip(svg, neighbours.nearest[:NEIGHBOURS], apart, top, size)
+        closest = f"{neighbours.distances[0]:.0f} of 255" if neighbours.distances else "alone"
         text(svg, "tick", WIDTH, top + size[0] / 2 + 5, closest, "end")
     return xml(svg)
 

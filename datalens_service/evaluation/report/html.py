@@ -12,26 +12,23 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from datalens_service.evaluation.measures import EXTRACTOR_TITLES, written
+from datalens_service.evaluation.measures import written
+from datalens_service.evaluation.metrics import METRICS
+from datalens_service.evaluation.metrics.fidelity import EXTRACTOR_TITLES
 from datalens_service.evaluation.report.bars import Bar, Figure, accuracy_bars, figure_bars
 from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
 from datalens_service.evaluation.report.charts import Spent, epsilon_delta_curve, epsilon_over_releases
 from datalens_service.evaluation.report.galleries import neighbour_gallery, sample_gallery
 from datalens_service.evaluation.report.pictures import Pictures
 from datalens_service.evaluation.report.summary import right_guesses, shown
+from datalens_service.evaluation.settings import ExtractorKind
 
 # Columns of the table of releases; whatever else describes a mechanism is listed below its name.
 _COLUMNS: Final = frozenset(
     {"mechanism", "name", "count", "noise_stddev", "sensitivity_squared", "units_zero_out", "units_replace_one"}
     | {"units_zero_out_total", "units_replace_one_total"}
 )
-_HINTS: Final = {
-    "fid": "lower is closer",
-    "kid": "lower is closer",
-    "precision": "higher is better",
-    "recall": "higher is better",
-    "score": "higher is better",
-}
+_HINTS: Final = {"lower": "lower is closer", "higher": "higher is better"}
 
 
 def owner_html(report: Report, pictures: Pictures | None = None) -> str:
@@ -68,11 +65,11 @@ def page(view: dict[str, Any], pictures: Pictures | None) -> str:
     # Every drawing escapes its own texts.
     drawings = {name: Markup(svg) for name, svg in _drawings(view, pictures).items()}  # noqa: S704
     return environment.get_template("report.html.j2").render(
-        view=view,
+        view={"confusion": None, **view},
         privacy=view["privacy"],
         schema=view["dataset"]["public_schema"],
         drawings=drawings,
-        utility=[measure for measure in view["measures"] if measure["basis"] is None],
+        utility=[measure for measure in view["measures"] if _extractor(measure) is None],
         fidelity=_by_extractor(view["measures"]),
         extractors=EXTRACTOR_TITLES,
     )
@@ -100,19 +97,22 @@ def _drawings(view: dict[str, Any], pictures: Pictures | None) -> dict[str, str]
 
 def _accuracies(measures: list[dict[str, Any]]) -> list[Bar]:
     return [
-        Bar(measure["title"], measure["value"], measure["spread"], measure["name"].removesuffix("_resnet"))
+        Bar(measure["title"], measure["value"], measure["spread"], METRICS[measure["name"]].family or "accuracy")
         for measure in measures
         if measure["unit"] == "percent" and measure["basis"] is None
     ]
 
 
-def _by_extractor(measures: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def _by_extractor(measures: list[dict[str, Any]]) -> dict[ExtractorKind, list[dict[str, Any]]]:
     """Fidelity figures, those of each extractor apart: their scales have nothing to do with each other."""
-    groups = {
-        extractor: [one for one in measures if one["basis"] is not None and one["name"].endswith(f"_{extractor}")]
-        for extractor in EXTRACTOR_TITLES
-    }
-    return {extractor: group for extractor, group in groups.items() if group}
+    groups = {kind: [one for one in measures if _extractor(one) == kind] for kind in EXTRACTOR_TITLES}
+    return {kind: group for kind, group in groups.items() if group}
+
+
+def _extractor(measure: dict[str, Any]) -> str | None:
+    """Extractor of a fidelity figure; None for all others."""
+    variant = METRICS[measure["name"]].variant
+    return variant if measure["basis"] is not None and variant in EXTRACTOR_TITLES else None
 
 
 def _figure(measure: dict[str, Any]) -> Figure:
@@ -121,12 +121,12 @@ def _figure(measure: dict[str, Any]) -> Figure:
         "class averages": (measure["floor"], "floor"),
         "other real images": (measure["ceiling"], "ceiling"),
     }
-    there = [(label, value, kind) for label, (value, kind) in rows.items() if value is not None]
+    compared = [(label, value, kind) for label, (value, kind) in rows.items() if value is not None]
     return Figure(
         title=measure["title"].partition(",")[0],
-        hint=_HINTS[measure["name"].partition("_")[0]],
-        rows=tuple(Bar(label, value, None, kind) for label, value, kind in there),
-        values=tuple(written(value, measure["unit"]) for _, value, _ in there),
+        hint=_HINTS[METRICS[measure["name"]].better],
+        rows=tuple(Bar(label, value, None, kind) for label, value, kind in compared),
+        values=tuple(written(value, measure["unit"]) for _, value, _ in compared),
     )
 
 

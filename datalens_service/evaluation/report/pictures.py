@@ -48,7 +48,7 @@ class Pictures:
     neighbours: tuple[NeighbourRow, ...]
 
 
-def pictures_of(generator: Generator, packed: int) -> Pictures:
+def draw_pictures(generator: Generator, packed: int) -> Pictures:
     """Draw what the report shows.
 
     Args:

@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.evaluation.report import phrases
+from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.evaluation.report.spending import CurvePoint, SpendPoint, curve, spend_path
 from datalens_service.mechanisms import AnyMechanism
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, mu_of_units, round_up
@@ -99,15 +100,16 @@ class Scope(_Frozen):
     never_released: tuple[str, ...]
 
     @classmethod
-    def of(cls, unit: str, records_per_unit: int) -> Scope:
+    def of(cls, unit: str, records_per_unit: int, result: str = "generator") -> Scope:
         """The sentences with the owner's word for one privacy unit."""
+        wording = wording_of(result)
         grouped = phrases.GROUPED if records_per_unit > 1 else ()
         return cls(
             public=phrases.about((*phrases.PUBLIC, *grouped), unit, records_per_unit),
-            covered=phrases.about(phrases.COVERED, unit),
-            not_covered=phrases.about(phrases.NOT_COVERED, unit),
-            released=phrases.about(phrases.RELEASED, unit),
-            never_released=phrases.about(phrases.NEVER_RELEASED, unit),
+            covered=phrases.about(wording.covered, unit),
+            not_covered=phrases.about(wording.not_covered, unit),
+            released=phrases.about(wording.released, unit),
+            never_released=phrases.about(wording.never_released, unit),
         )
 
 
@@ -148,6 +150,7 @@ def privacy_statement(
     unit: str,
     records_per_unit: int = 1,
     lifetime: Lifetime | None = None,
+    result: str = "generator",
 ) -> PrivacyStatement:
     """The privacy part of the report of one job.
 
@@ -161,13 +164,14 @@ def privacy_statement(
         unit: The owner's word for one privacy unit.
         records_per_unit: Most training images of one unit, public.
         lifetime: The account of the data set.
+        result: Kind of the released model.
 
     Raises:
         LedgerCorrupt: Less was charged than the releases cost.
     """
     deltas = _deltas(delta, num_units)
     headline = _guarantee(_ZERO_OUT, units_charged, deltas, unit)
-    tier = tier_of(headline.epsilon)
+    tier = classify_epsilon(headline.epsilon)
     return PrivacyStatement(
         unit=unit,
         num_units=num_units,
@@ -182,7 +186,7 @@ def privacy_statement(
         tier_meaning=phrases.TIERS[tier],
         releases=tuple(releases),
         spend=spend_path(releases, units_charged, delta),
-        scope=Scope.of(unit, records_per_unit),
+        scope=Scope.of(unit, records_per_unit, result),
         lifetime=lifetime,
     )
 
@@ -198,7 +202,7 @@ def first_releases(releases: Sequence[Release], steps: int) -> tuple[Release, ..
     return tuple(made)
 
 
-def tier_of(epsilon: float) -> Tier:
+def classify_epsilon(epsilon: float) -> Tier:
     """Band of ε that is commonly named strong, reasonable, or neither."""
     if epsilon <= _STRONG:
         return "strong"

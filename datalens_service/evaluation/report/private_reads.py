@@ -14,6 +14,9 @@ from typing import Any, Final, Literal
 Status = Literal["charged", "post-processing", "owner only, not charged", "not covered", "none"]
 Audience = Literal["owner", "owner and operators", "nobody"]
 
+GENERATOR: Final = frozenset({"generator"})
+CLASSIFIER: Final = frozenset({"classifier"})
+
 TUNING: Final = (
     "Not charged. Presets read public values only. If somebody chose parameters after looking at results on the "
     "private images, that look is outside the budget."
@@ -76,6 +79,7 @@ class PrivateRead:
         happens: Whether a job has it.
         modules: Where records are read for it.
         operations: Operation ids, of the REST API and of pages, that read records or show what depends on them.
+        results: Kinds of released models whose reports list it; None is all.
     """
 
     access: str
@@ -86,6 +90,7 @@ class PrivateRead:
     happens: Callable[[JobFacts], bool] = _always
     modules: tuple[str, ...] = ()
     operations: tuple[str, ...] = ()
+    results: frozenset[str] | None = None
 
 
 # The owner's report: as a file, in the list of files, and framed by a page.
@@ -101,7 +106,10 @@ PRIVATE_READS: Final = (
         what="The releases listed here, each charged before its noise was drawn.",
         modules=(
             "datalens_service.methods.guided",
+            "datalens_service.methods.dp_sgd",
+            "datalens_service.methods.scattering",
             "datalens_service.methods.record_sums",
+            "datalens_service.methods.shapes",
             "datalens_service.methods.datalens.teacher_pool",
             "datalens_service.methods.datalens.distributed",
             "workers.job.execute",
@@ -115,19 +123,34 @@ PRIVATE_READS: Final = (
         "copies, only if the owner declared the test images public.",
         otherwise=_NOT_MEASURED,
         happens=_measured,
-        modules=("datalens_service.evaluation.metrics.reference", "datalens_service.evaluation.evaluate"),
+        modules=("datalens_service.evaluation.metrics.reference", "datalens_service.evaluation.metrics.context",
+                 "datalens_service.evaluation.evaluate"),
         operations=_OWNERS_REPORT,
+        results=GENERATOR,
     ),
     PrivateRead(
-        access="floors and ceiling on training images",
+        access="figures of the classifier on test images",
         status="owner only, not charged",
         audience="owner",
-        what="What noisy averages, noisy moments and the real training images would reach. The noise of the floors "
+        what="Accuracy, and a table of which class is taken for which with its numbers of test images. The accuracy "
+        "is covered by the guarantee, and in both copies, only if the owner declared the test images public.",
+        otherwise=_NOT_MEASURED,
+        happens=_measured,
+        modules=("datalens_service.evaluation.metrics.reference",),
+        operations=(*_OWNERS_REPORT, "showJob"),
+        results=CLASSIFIER,
+    ),
+    PrivateRead(
+        access="baselines and upper bound on training images",
+        status="owner only, not charged",
+        audience="owner",
+        what="What noisy averages, noisy moments and the real training images would reach. The noise of the baselines "
         "is for comparison; they are neither released nor charged.",
         otherwise=_NOT_MEASURED,
         happens=_measured,
-        modules=("datalens_service.evaluation.evaluate", "workers.job.run_evaluation"),
+        modules=("datalens_service.evaluation.metrics.context", "workers.job.run_evaluation"),
         operations=_OWNERS_REPORT,
+        results=GENERATOR,
     ),
     PrivateRead(
         access="fidelity",
@@ -139,6 +162,7 @@ PRIVATE_READS: Final = (
         happens=_measured,
         modules=("datalens_service.evaluation.metrics.reference",),
         operations=_OWNERS_REPORT,
+        results=GENERATOR,
     ),
     PrivateRead(
         access="accuracy on a data set that was set aside",
@@ -154,6 +178,15 @@ PRIVATE_READS: Final = (
         status="post-processing",
         audience="nobody",
         what="Drawn from the released generator, and compared with each other only. No private image is read.",
+        results=GENERATOR,
+    ),
+    PrivateRead(
+        access="predictions",
+        status="post-processing",
+        audience="nobody",
+        what="Computed by the released classifier on images that somebody sends, which are neither kept nor logged. "
+        "No record of the data set is read.",
+        results=CLASSIFIER,
     ),
     PrivateRead(
         access="reading the upload",

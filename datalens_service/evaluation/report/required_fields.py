@@ -15,7 +15,7 @@ class Required(NamedTuple):
     paths: tuple[str, ...]
 
 
-FIELDS: Final[dict[str, Required]] = {
+REQUIRED_FIELDS: Final[dict[str, Required]] = {
     "F1": Required(
         "Product, version, commit, data set", ("product.name", "product.version", "product.commit", "dataset.id",
                                               "dataset.fingerprint"),
@@ -39,7 +39,7 @@ FIELDS: Final[dict[str, Required]] = {
         ("privacy.delta", "privacy.headline.points", "privacy.headline.curve", "privacy.replace_one.points",
          "privacy.replace_one.curve"),
     ),
-    "F8": Required("n·δ and the band of ε", ("privacy.delta_times_units", "privacy.tier", "privacy.tier_meaning")),
+    "F8": Required("n·δ and the tier of ε", ("privacy.delta_times_units", "privacy.tier", "privacy.tier_meaning")),
     "F9": Required(
         "Largest success of any attack",
         ("privacy.headline.membership_advantage", "privacy.headline.true_positive_rate_at_0_1_percent",

@@ -8,6 +8,7 @@ from typing import Final
 
 from datalens_service.evaluation.measures import Measure
 from datalens_service.evaluation.report.privacy_statement import PrivacyStatement
+from datalens_service.evaluation.report.result_wording import wording_of
 
 _SIMPLER: Final[dict[str, str]] = {
     "floor_averages": "one noisy average image per class",
@@ -15,18 +16,20 @@ _SIMPLER: Final[dict[str, str]] = {
 }
 
 
-def summary(method: str, privacy: PrivacyStatement) -> list[str]:
+def summary(method: str, privacy: PrivacyStatement, result: str = "generator") -> list[str]:
     """What was made and what is promised; public.
 
     Args:
         method: Name of the method.
         privacy: The privacy part of the report.
+        result: Kind of the released model.
     """
+    wording = wording_of(result)
     headline, replaced, unit = privacy.headline, privacy.replace_one, privacy.unit
     return [
-        f"These images are synthetic: a generator drew them. It learned from {privacy.num_units:,} private {unit}s "
+        f"{wording.made} from {privacy.num_units:,} private {unit}s "
         f"by the method “{method}” and under differential privacy.",
-        f"The guarantee: somebody studies the generator and its images and has to tell whether one given {unit} took "
+        f"The guarantee: somebody studies {wording.studied} and has to tell whether one given {unit} took "
         f"part, both being equally likely before. Whatever else they know, they are right in at most "
         f"{right_guesses(headline.membership_advantage)} of 100 cases. A coin is right in 50.",
         f"In numbers: ε = {shown(headline.epsilon)} at δ = {shown(privacy.delta)} for {headline.meaning}, and "
@@ -37,6 +40,8 @@ def summary(method: str, privacy: PrivacyStatement) -> list[str]:
 def usefulness(measures: Sequence[Measure]) -> list[str]:
     """What the figures say about using the images; as private as the figures it is given."""
     value: dict[str, float] = {measure.name: measure.value for measure in measures}
+    if "classifier_accuracy" in value:
+        return [f"The classifier labels {value['classifier_accuracy']:.1f} % of the real test images correctly."]
     if "accuracy" not in value:
         return []
     sentences = [

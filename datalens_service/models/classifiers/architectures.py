@@ -7,10 +7,12 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidInput
-from datalens_service.models.scattering import Scattering
+from datalens_service.models.classifiers.sizes import num_features
+from datalens_service.models.scattering import MAPS, POOLING, Scattering
 
 _CENTER, _SCALE = 0.5, 2.0
 """Public constants: numbers in [0, 1] become numbers in [−1, 1]."""
@@ -26,22 +28,33 @@ class Centered(nn.Module):
 
 
 class ScatteringFeatures(nn.Module):
-    """Scattering of an image, normalised in groups of channels by its own mean and deviation, as one vector.
+    """Scattering of an image, normalised in groups of channels, in the coordinates of a released basis, of length 1.
 
-    Features of a record depend on that record alone. They have length 1, which bounds the gradient of a linear layer.
+    Every step looks at one image alone. The basis is a part of the released weights; `fit_basis` makes it.
+
+    Args:
+        schema: Of the images.
+        dimensions: Length of the feature vector.
     """
 
-    def __init__(self, schema: Schema) -> None:
-        super().__init__()
-        self.scattering = Scattering()
-        self.normalise = nn.GroupNorm(_GROUPS, self._channels(schema), affine=False)
+    center: Tensor
+    basis: Tensor
 
-    @staticmethod
-    def _channels(schema: Schema) -> int:
-        return 81 * schema.channels
+    def __init__(self, schema: Schema, dimensions: int) -> None:
+        super().__init__()
+        height, width = (-(-side // POOLING) for side in (schema.height, schema.width))
+        self.scattering = Scattering()
+        self.normalise = nn.GroupNorm(_GROUPS, MAPS * schema.channels, affine=False)
+        features = MAPS * schema.channels * height * width
+        self.register_buffer("center", torch.zeros(features))
+        self.register_buffer("basis", torch.eye(features, dimensions))
 
     def forward(self, images: Tensor) -> Tensor:
-        """(n, features)."""
+        """(n, dimensions) vectors of length 1."""
+        return functional.normalize((self.raw(images) - self.center) @ self.basis, dim=1)
+
+    def raw(self, images: Tensor) -> Tensor:
+        """(n, features) before the basis; about 1 long."""
         normalised = self.normalise(self.scattering(images)).flatten(start_dim=1)
         features: Tensor = normalised / normalised.shape[1] ** 0.5
         return features
@@ -79,10 +92,9 @@ def _linear(schema: Schema) -> nn.Sequential:
     return nn.Sequential(Centered(), nn.Flatten(), _output(schema.dimensions, schema))
 
 
-def _scattering(schema: Schema) -> nn.Sequential:
+def scattering_network(schema: Schema, dimensions: int) -> nn.Sequential:
     """A linear layer on fixed features (Tramèr and Boneh 2021)."""
-    features = ScatteringFeatures(schema)
-    return nn.Sequential(features, _output(_width(features, schema), schema, zero=True))
+    return nn.Sequential(ScatteringFeatures(schema, dimensions), nn.Linear(dimensions, schema.num_classes))
 
 
 ARCHITECTURES: dict[str, Callable[[Schema], nn.Sequential]] = {
@@ -90,7 +102,6 @@ ARCHITECTURES: dict[str, Callable[[Schema], nn.Sequential]] = {
     "lenet": _lenet,
     "mlp": _mlp,
     "linear": _linear,
-    "scattering": _scattering,
 }
 
 
@@ -102,24 +113,28 @@ def build_network(settings: dict[str, Any], schema: Schema, seed: int = 0) -> nn
     Raises:
         InvalidInput: The settings name no architecture of this product, or the images are too small for it.
     """
-    architecture = settings.get("architecture")
-    if architecture not in ARCHITECTURES:
-        raise InvalidInput("The classifier's settings name no architecture of this product.")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        try:
-            return ARCHITECTURES[architecture](schema).eval()
-        except RuntimeError:
-            size = f"{schema.height}×{schema.width}"
-            raise InvalidInput(f"Images of {size} pixels are too small for {architecture}.") from None
+        match settings:
+            case {"architecture": "scattering", "dimensions": int(dimensions)} if (
+                0 < dimensions <= num_features(schema)
+            ):
+                return scattering_network(schema, dimensions).eval()
+            case {"architecture": str(architecture)} if architecture in ARCHITECTURES:
+                return _of_this_size(architecture, schema).eval()
+    raise InvalidInput("The classifier's settings name no architecture of this product.")
 
 
-def _output(width: int, schema: Schema, *, zero: bool = False) -> nn.Linear:
-    layer = nn.Linear(width, schema.num_classes)
-    if zero:
-        nn.init.zeros_(layer.weight)
-        nn.init.zeros_(layer.bias)
-    return layer
+def _of_this_size(architecture: str, schema: Schema) -> nn.Sequential:
+    try:
+        return ARCHITECTURES[architecture](schema)
+    except RuntimeError:
+        size = f"{schema.height}×{schema.width}"
+        raise InvalidInput(f"Images of {size} pixels are too small for {architecture}.") from None
+
+
+def _output(width: int, schema: Schema) -> nn.Linear:
+    return nn.Linear(width, schema.num_classes)
 
 
 @torch.no_grad()

@@ -69,7 +69,7 @@ class Classifier:
         parts = [np.zeros((0, schema.num_classes), dtype=np.float32)]
         with torch.no_grad():
             for start in range(0, len(images), _BATCH):
-                pixels = torch.from_numpy(np.ascontiguousarray(images[start : start + _BATCH].transpose(0, 3, 1, 2)))
+                pixels = torch.from_numpy(np.array(images[start : start + _BATCH].transpose(0, 3, 1, 2), order="C"))
                 parts.append(network(pixels.float() / 255).softmax(dim=1).numpy())
         return np.concatenate(parts)
 

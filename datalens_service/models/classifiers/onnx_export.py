@@ -127,6 +127,10 @@ def _scattering_features(graph: Graph, layer: ScatteringFeatures, schema: Schema
     graph.add("Flatten", graph.add("Div", centered, deviation), axis=1)
     height, width = (-(-side // 4) for side in (schema.height, schema.width))
     graph.add("Div", graph.last, graph.number((layer.normalise.num_channels * height * width) ** 0.5))
+    centered = graph.add("Sub", graph.last, graph.constant(layer.center.numpy()))
+    projected = graph.add("MatMul", centered, graph.constant(layer.basis.numpy()))
+    length = graph.add("ReduceL2", projected, axes=[1], keepdims=1)
+    graph.add("Div", projected, graph.add("Max", length, graph.number(1e-12)))
 
 
 def _scattering(graph: Graph, layer: Scattering, schema: Schema) -> None:

@@ -46,6 +46,11 @@ def num_weights(architecture: str, schema: Schema) -> int:
     return _SIZES[architecture](schema)
 
 
+def num_features(schema: Schema) -> int:
+    """Scattering features of an image: 81 maps of each channel, on a grid four times as coarse as the image."""
+    return 81 * schema.channels * -(-schema.height // 4) * -(-schema.width // 4)
+
+
 def _after(side: int, window: int, stride: int, padding: int = 0) -> int:
     """Side of the maps behind a convolution or a pooling layer."""
     return (side + 2 * padding - window) // stride + 1

@@ -45,11 +45,21 @@ def _draw_guided(
     return guided.draw(tensors, settings, schema, labels, rng)
 
 
+def _draw_shapes(
+    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Images with sharp outlines; SciPy and torch are imported only where they are used."""
+    from datalens_service.models.generators import shapes
+
+    return shapes.draw(tensors, settings, schema, labels, rng)
+
+
 KINDS: dict[str, Draw] = {
     "gaussian": gaussian.draw,
     "mixture": mixture.draw,
     "network": _draw_network,
     "guided": _draw_guided,
+    "shapes": _draw_shapes,
 }
 
 

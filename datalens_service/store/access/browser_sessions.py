@@ -1,25 +1,28 @@
-"""Sessions of a browser: a random token in place of the key, so that the key itself is sent once and never kept.
+"""Sessions of a browser: a signed random token in place of the key, so that the key itself is sent once and never kept.
 
-The table has the token's SHA-256, whose key it stands for and when it ends. Without its row a token is worth nothing,
-in every API process at once: signing out deletes the row, and a key that no longer works ends all of its sessions. The
-form token is an HMAC under the token and is in the pages alone: who makes a browser send the cookie does not know it.
+The table has the SHA-256 of the random part, whose key it stands for and when it ends. Without its row a token is worth
+nothing, in every API process at once: signing out deletes the row, and a key that no longer works ends all of its
+sessions. The form token is a signature of the same random part for another purpose and is in the pages alone: who makes
+a browser send the cookie does not know it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from itsdangerous import BadSignature
 from sqlalchemy import delete
+from sqlalchemy.orm import Session
 
 from datalens_service.clock import utc_now
 from datalens_service.errors import Unauthorized
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import ApiKey
+from datalens_service.store.access.signers import Purpose, create_signer
 from datalens_service.store.database import Database
 from datalens_service.store.service_tables import BrowserSessionRow
 from datalens_service.store.tables import ApiKeyRow
@@ -27,10 +30,11 @@ from datalens_service.store.tables import ApiKeyRow
 LIFETIME_SECONDS: Final = 12 * 3600
 
 _TOKEN_BYTES: Final = 32
+_ENDED: Final = "Your session has ended: sign in again."
 
 
 @dataclass(frozen=True)
-class Session:
+class BrowserSession:
     """A signed-in browser.
 
     Attributes:
@@ -44,10 +48,10 @@ class Session:
     form_token: str
 
     def __repr__(self) -> str:
-        return f"Session({self.key.id})"
+        return f"BrowserSession({self.key.id})"
 
 
-def sign_in(database: Database, plain: str) -> Session:
+def sign_in(database: Database, plain: str) -> BrowserSession:
     """A new session for whoever has a key; rows of sessions that have ended by themselves go.
 
     Raises:
@@ -55,34 +59,39 @@ def sign_in(database: Database, plain: str) -> Session:
     """
     with database.connection() as connection:
         key = keys.verify(connection, plain)
-    token, now = secrets.token_urlsafe(_TOKEN_BYTES), utc_now()
+    identity, now = secrets.token_urlsafe(_TOKEN_BYTES), utc_now()
     ends_at = now + timedelta(seconds=LIFETIME_SECONDS)
     with database.transaction() as session:
         session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.expires_at <= now))
-        session.add(BrowserSessionRow(token_sha256=_digest(token), key_id=key.id, expires_at=ends_at))
-    return _session(key, token)
+        session.add(BrowserSessionRow(token_sha256=_digest(identity), key_id=key.id, expires_at=ends_at))
+        return _sign(session, key, identity)
 
 
-def resume(database: Database, token: str) -> Session:
+def resume(database: Database, token: str) -> BrowserSession:
     """The session that a token stands for.
 
     Raises:
-        Unauthorized: Unknown, signed out, too old, or its key was revoked.
+        Unauthorized: Not signed here, unknown, signed out, too old, or its key was revoked.
     """
     now = utc_now()
     with database.session() as session:
-        # Found by its hash: how long that takes tells nothing about a token.
-        row = session.get(BrowserSessionRow, _digest(token))
+        identity = _verify(session, token)
+        # Looked up by its hash: how long that takes tells nothing about a token.
+        row = session.get(BrowserSessionRow, _digest(identity))
         key = session.get(ApiKeyRow, row.key_id) if row is not None and now < row.expires_at else None
         if key is None or not keys.works(key, now):
-            raise Unauthorized("Your session has ended: sign in again.")
-        return _session(ApiKey.of(key), token)
+            raise Unauthorized(_ENDED)
+        return _sign(session, ApiKey.of(key), identity)
 
 
 def sign_out(database: Database, token: str) -> None:
     """End the session of a token. Repeatable; a token that stands for nothing changes nothing."""
     with database.transaction() as session:
-        session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.token_sha256 == _digest(token)))
+        try:
+            identity = _verify(session, token)
+        except Unauthorized:
+            return
+        session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.token_sha256 == _digest(identity)))
 
 
 def sign_out_everywhere(database: Database, key_id: str) -> None:
@@ -91,9 +100,23 @@ def sign_out_everywhere(database: Database, key_id: str) -> None:
         session.execute(delete(BrowserSessionRow).where(BrowserSessionRow.key_id == key_id))
 
 
-def _session(key: ApiKey, token: str) -> Session:
-    return Session(key, token, hmac.new(token.encode(), b"datalens form", hashlib.sha256).hexdigest())
+def _sign(session: Session, key: ApiKey, identity: str) -> BrowserSession:
+    token = create_signer(session, Purpose.BROWSER_SESSION).sign(identity)
+    form_token = create_signer(session, Purpose.FORM).get_signature(identity)
+    return BrowserSession(key, token.decode(), form_token.decode())
 
 
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
+def _verify(session: Session, token: str) -> str:
+    """The random part of a token.
+
+    Raises:
+        Unauthorized: This installation did not sign it.
+    """
+    try:
+        return create_signer(session, Purpose.BROWSER_SESSION).unsign(token).decode()
+    except BadSignature:
+        raise Unauthorized(_ENDED) from None
+
+
+def _digest(identity: str) -> str:
+    return hashlib.sha256(identity.encode()).hexdigest()

@@ -19,7 +19,7 @@ from datalens_service.clock import to_second, utc_now
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.proof.hash_chain import GENESIS
 from datalens_service.store.database import Database
-from datalens_service.store.service_tables import DeliveryRow, GeneratorRow, TenantRow, WebhookRow
+from datalens_service.store.service_tables import DeliveryRow, ReleasedModelRow, TenantRow, WebhookRow
 from datalens_service.store.tables import ApiKeyRow, DatasetRow, IntakeRow, JobRow, UploadRow
 
 _IDENTIFIER: Final[BindParameter[str]] = bindparam("identifier")
@@ -35,12 +35,13 @@ def _by_key(row: type[Any], column: Any) -> Select[str]:
 
 
 OWNED: Final[Mapping[str, tuple[tuple[Select[str], ...], str]]] = {
-    # A data set is an intake before it has a row of its own.
+    # An upload is in this table alone before it has a row of its own.
     "dataset_id": ((_by_row(DatasetRow), _by_key(IntakeRow, IntakeRow.dataset_id)), "There is no such data set."),
     "upload_id": ((_by_key(UploadRow, UploadRow.id),), "There is no such upload."),
     "job_id": ((_by_row(JobRow),), "There is no such job."),
     "key_id": ((_by_row(ApiKeyRow),), "There is no such API key."),
-    "generator_id": ((_by_row(GeneratorRow),), "There is no such generator."),
+    "generator_id": ((_by_row(ReleasedModelRow),), "There is no such generator."),
+    "classifier_id": ((_by_row(ReleasedModelRow),), "There is no such classifier."),
     "webhook_id": ((_by_row(WebhookRow),), "There is no such webhook."),
     "delivery_id": ((_by_row(DeliveryRow),), "There is no such delivery."),
 }

@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import TypedDict
 
 from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
 from datalens_service.store.database import Database
-from datalens_service.store.service_tables import GeneratorRow
+from datalens_service.store.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.tables import ApiKeyRow, ArtifactRow, DatasetRow, JobRow
 
 
@@ -25,6 +26,7 @@ class Usage(TypedDict):
     datasets: int
     jobs: dict[str, int]
     generators: int
+    classifiers: int
     api_keys: int
     artifact_bytes: int
     job_seconds: float
@@ -32,6 +34,11 @@ class Usage(TypedDict):
 
 def _seconds(times: Iterable[tuple[datetime | None, datetime | None]]) -> float:
     return sum((to_second(end) - to_second(start)).total_seconds() for start, end in times if start and end)
+
+
+def _models(session: Session, tenant_id: str, kind: str) -> int:
+    mine = (ReleasedModelRow.tenant_id == tenant_id, ReleasedModelRow.kind == kind)
+    return session.scalar(select(func.count()).where(*mine)) or 0
 
 
 def of_tenant(database: Database, tenant_id: str) -> Usage:
@@ -46,7 +53,8 @@ def of_tenant(database: Database, tenant_id: str) -> Usage:
         return Usage(
             datasets=session.scalar(select(func.count()).where(DatasetRow.tenant_id == tenant_id)) or 0,
             jobs={state: count for state, count in by_state},  # noqa: C416 (rows are no tuples to mypy)
-            generators=session.scalar(select(func.count()).where(GeneratorRow.tenant_id == tenant_id)) or 0,
+            generators=_models(session, tenant_id, GENERATOR),
+            classifiers=_models(session, tenant_id, CLASSIFIER),
             api_keys=session.scalar(select(func.count()).where(*usable)) or 0,
             artifact_bytes=int(session.scalar(size) or 0),
             job_seconds=_seconds([(row.started_at, row.finished_at) for row in session.execute(times)]),

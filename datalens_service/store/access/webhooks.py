@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from datalens_service.clock import to_second, utc_now
 from datalens_service.errors import NotFound
 from datalens_service.store.database import Database
-from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.paging import Page, list_page
 from datalens_service.store.service_tables import DeliveryRow, WebhookRow
 from datalens_service.store.tables import JobRow
 
@@ -211,16 +211,8 @@ def list_deliveries(
         InvalidInput: `limit` or `cursor` is not usable.
     """
     query = select(DeliveryRow).where(DeliveryRow.webhook_id == webhook_id)
-    if cursor is not None:
-        query = query.where(after(cursor, (DeliveryRow.created_at, DeliveryRow.id)))
-    query = query.order_by(DeliveryRow.created_at.desc(), DeliveryRow.id.desc())
     with database.session() as session:
-        rows = session.scalars(query.limit(check_limit(limit) + 1)).all()
-    more = len(rows) > limit
-    return Page(
-        items=tuple(Delivery.of(row) for row in rows[:limit]),
-        next_cursor=cursor_of(rows[limit - 1].created_at, rows[limit - 1].id) if more else None,
-    )
+        return list_page(session, query, (DeliveryRow.created_at, DeliveryRow.id), Delivery.of, limit, cursor)
 
 
 def claim_due(database: Database, limit: int = 20, *, now: datetime | None = None) -> tuple[Claimed, ...]:

@@ -35,14 +35,14 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets.fingerprints import (
     KnownRecord,
     fingerprints,
-    installation_key,
     known_records,
     remember,
     tenant_key,
 )
+from datalens_service.store.installation import installation_key
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.recovery import check_log_before_upload
-from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.paging import Page, list_page
 from datalens_service.store.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow
 
 _KEY_BYTES = 32
@@ -56,9 +56,9 @@ class DatasetState(StrEnum):
     """Whether the records are still there."""
 
     VALIDATING = "validating"
-    """A process reads the upload (`intakes.py`); there is no data set yet."""
+    """A process reads the upload (`validations.py`); there is no data set yet."""
     INVALID = "invalid"
-    """The upload cannot be used (`intakes.py`); its owner can read why."""
+    """The upload cannot be used (`validations.py`); its owner can read why."""
     READY = "ready"
     """Records and partition key are there."""
     DELETED = "deleted"
@@ -230,18 +230,11 @@ def list_datasets(
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.
     """
-    query = select(DatasetRow).order_by(DatasetRow.created_at.desc(), DatasetRow.id.desc())
-    if cursor is not None:
-        query = query.where(after(cursor, (DatasetRow.created_at, DatasetRow.id)))
+    query = select(DatasetRow)
     if tenant_id is not None:
         query = query.where(DatasetRow.tenant_id == tenant_id)
     with database.session() as session:
-        rows = session.scalars(query.limit(check_limit(limit) + 1)).all()
-    more = len(rows) > limit
-    return Page(
-        items=tuple(StoredDataset.of(row) for row in rows[:limit]),
-        next_cursor=cursor_of(rows[limit - 1].created_at, rows[limit - 1].id) if more else None,
-    )
+        return list_page(session, query, (DatasetRow.created_at, DatasetRow.id), StoredDataset.of, limit, cursor)
 
 
 def linked(database: Database, dataset_id: str) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from datalens_service.data.dataset import Images, UnitIds
-from datalens_service.store.tables import DEFAULT_TENANT, InstallationRow, RecordFingerprintRow
+from datalens_service.store.tables import DEFAULT_TENANT, RecordFingerprintRow
 
 _LENGTH = 16
 _PORTION = 1000
@@ -53,13 +53,6 @@ def fingerprints(key: bytes, images: Images, units: UnitIds | None = None) -> di
         unit_print = _fingerprint(keyed_units, unit.to_bytes(8, "big"))
         found[record] = min(unit_print, found.get(record, unit_print))
     return dict(found)
-
-
-def installation_key(session: Session, *, lock: bool) -> bytes:
-    """The key of this installation; `lock` also makes uploads take turns, so that none overlooks another."""
-    query = select(InstallationRow)
-    row = session.scalars(query.with_for_update() if lock else query).one()
-    return row.fingerprint_key
 
 
 def tenant_key(key: bytes, tenant_id: str) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datalens_service.signatures import SigningKey
 from datalens_service.store.database import Database
-from datalens_service.store.datasets.fingerprints import installation_key
+from datalens_service.store.installation import installation_key
 
 
 def signing_key(database: Database) -> SigningKey:

@@ -13,22 +13,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import literal, select, union_all
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
 from datalens_service.errors import NotFound
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets, joining, upload_sessions
-from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
+from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.joining import Joined
-from datalens_service.store.paging import Page, after, check_limit, cursor_of
-from datalens_service.store.tables import ApiKeyRow, DatasetRow, IntakeRow
+from datalens_service.store.tables import IntakeRow
 
 
 @dataclass(frozen=True)
-class Intake:
-    """An intake as it was when it was read.
+class Validation:
+    """The check of an upload, as it was when it was read.
 
     Attributes:
         dataset_id: Of the data set that exists once `state` is ready.
@@ -48,10 +47,10 @@ class Intake:
     finished_at: datetime | None
 
     def __repr__(self) -> str:
-        return f"Intake({self.dataset_id}, {self.state})"
+        return f"Validation({self.dataset_id}, {self.state})"
 
     @classmethod
-    def of(cls, row: IntakeRow) -> Intake:
+    def of(cls, row: IntakeRow) -> Validation:
         """A copy of the row."""
         return cls(
             dataset_id=row.dataset_id,
@@ -65,8 +64,8 @@ class Intake:
         )
 
 
-def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any]) -> Intake:
-    """Turn a complete upload into an intake; from now on, no more can be added to it.
+def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any]) -> Validation:
+    """Turn a complete upload over to its check; from now on, no more can be added to it.
 
     Raises:
         NotFound: No such upload.
@@ -77,7 +76,7 @@ def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any])
         row = _new(datasets.new_id(), key_id, upload_id, form)
         session.add(row)
         session.flush()
-        return Intake.of(row)
+        return Validation.of(row)
 
 
 def note_ready(database: Database, dataset_id: str, key_id: str, form: dict[str, Any], report: dict[str, Any]) -> None:
@@ -96,14 +95,14 @@ def finish(database: Database, dataset_id: str, state: DatasetState, report: dic
             row.state, row.report, row.finished_at = state, report, utc_now()
 
 
-def get(database: Database, dataset_id: str) -> Intake:
-    """One intake.
+def get(database: Database, dataset_id: str) -> Validation:
+    """One check.
 
     Raises:
         NotFound: No such data set, or it came before reports were kept.
     """
     with database.session() as session:
-        return Intake.of(_row(session, dataset_id))
+        return Validation.of(_row(session, dataset_id))
 
 
 def joined(database: Database, dataset_id: str) -> Joined | None:
@@ -118,14 +117,14 @@ def joined(database: Database, dataset_id: str) -> Joined | None:
     return None if noted is None else Joined.model_validate(noted)
 
 
-def validating(database: Database) -> tuple[Intake, ...]:
+def validating(database: Database) -> tuple[Validation, ...]:
     """All that wait or are being read, oldest first."""
     query = select(IntakeRow).where(IntakeRow.state == DatasetState.VALIDATING).order_by(IntakeRow.created_at)
     with database.session() as session:
-        return tuple(Intake.of(row) for row in session.scalars(query))
+        return tuple(Validation.of(row) for row in session.scalars(query))
 
 
-def delete(database: Database, dataset_id: str) -> Intake | None:
+def delete(database: Database, dataset_id: str) -> Validation | None:
     """Delete the report of a data set, ready or not; None if there is none. Repeatable."""
     with database.transaction() as session:
         row = session.get(IntakeRow, dataset_id)
@@ -133,41 +132,7 @@ def delete(database: Database, dataset_id: str) -> Intake | None:
             return None
         row.state, row.report, row.form = DatasetState.DELETED, None, {}
         row.finished_at = row.finished_at or utc_now()
-        return Intake.of(row)
-
-
-def listed(
-    database: Database, tenant_id: str, *, limit: int = 50, cursor: str | None = None
-) -> Page[StoredDataset | Intake]:
-    """Data sets of a tenant and what may become one, newest first, deleted ones included.
-
-    Raises:
-        InvalidInput: `limit` or `cursor` is not usable.
-    """
-    registered = select(DatasetRow.id, DatasetRow.created_at, literal(True).label("registered")).where(
-        DatasetRow.tenant_id == tenant_id
-    )
-    unregistered = select(IntakeRow.dataset_id, IntakeRow.created_at, literal(False).label("registered")).where(
-        IntakeRow.dataset_id.not_in(select(DatasetRow.id)),
-        IntakeRow.key_id.in_(select(ApiKeyRow.id).where(ApiKeyRow.tenant_id == tenant_id)),
-    )
-    if cursor is not None:
-        rows = (DatasetRow.created_at, DatasetRow.id), (IntakeRow.created_at, IntakeRow.dataset_id)
-        registered = registered.where(after(cursor, rows[0], *rows))
-        unregistered = unregistered.where(after(cursor, rows[1], *rows))
-    both = union_all(registered, unregistered).subquery()
-    query = select(both).order_by(both.c.created_at.desc(), both.c.id.desc()).limit(check_limit(limit) + 1)
-    with database.session() as session:
-        found = session.execute(query).all()
-        items = tuple(_item(session, identifier, kind) for identifier, _, kind in found[:limit])
-    last = found[limit - 1] if len(found) > limit else None
-    return Page(items=items, next_cursor=None if last is None else cursor_of(last.created_at, last.id))
-
-
-def _item(session: Session, identifier: str, registered: bool) -> StoredDataset | Intake:
-    if registered:
-        return StoredDataset.of(session.get_one(DatasetRow, identifier))
-    return Intake.of(session.get_one(IntakeRow, identifier))
+        return Validation.of(row)
 
 
 def _new(dataset_id: str, key_id: str, upload_id: str | None, form: dict[str, Any]) -> IntakeRow:

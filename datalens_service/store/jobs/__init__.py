@@ -1,1 +1,1 @@
-"""Jobs, leases, events and generators."""
+"""Jobs, leases, events and released models."""

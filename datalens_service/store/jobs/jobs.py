@@ -38,13 +38,14 @@ from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
 from datalens_service.errors import NotFound, StateConflict
+from datalens_service.methods import Plan
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import events, generators
+from datalens_service.store.jobs import events, released_models
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
-from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.paging import Page, list_page
 from datalens_service.store.tables import DatasetRow, JobRow
 
 DEFAULT_MAX_ATTEMPTS = 3
@@ -158,6 +159,7 @@ def create(
     dataset_id: str,
     spec: dict[str, Any],
     plan: dict[str, Any],
+    release_plan: Plan,
     units: int,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
@@ -169,7 +171,8 @@ def create(
         database: Where.
         dataset_id: The data set it trains on.
         spec: What was asked, as JSON.
-        plan: What will be charged, as JSON.
+        plan: The price, as JSON.
+        release_plan: What will be charged; the worker runs this one.
         units: Ledger units of the whole plan.
         max_attempts: Lost workers in a row without a stored step before it fails.
         idempotency_key: Chosen by the client; the same key with the same request is the same job.
@@ -191,7 +194,7 @@ def create(
             return Job.of(known)
         _check_ready(session, dataset)
         check_log(database.log, account)
-        row = _new_row(dataset, spec, plan, max_attempts, key, fingerprint, queue)
+        row = _new_row(dataset, spec, plan, release_plan, max_attempts, key, fingerprint, queue)
         session.add(row)
         ledger.reserve(session, account, row, units)
         events.record(session, row, EventType.CREATED)
@@ -217,6 +220,17 @@ def get(database: Database, job_id: str) -> Job:
     return Job.of(row)
 
 
+def get_release_plan(database: Database, job_id: str) -> Plan | None:
+    """What the job's budget was reserved for; None for a job from before plans were stored.
+
+    Raises:
+        NotFound: No such job.
+    """
+    with database.session() as session:
+        stored = ledger.job_row(session, job_id).release_plan
+    return None if stored is None else Plan.model_validate(stored)
+
+
 def list_jobs(
     database: Database,
     *,
@@ -232,8 +246,8 @@ def list_jobs(
 
     Args:
         database: Where.
-        limit: Most jobs in this portion.
-        cursor: Of the portion before.
+        limit: Most jobs in this page.
+        cursor: Of the page before.
         dataset_id: Only jobs on this data set.
         state: Only jobs in this state.
         created_after: Only jobs whose second of creation is this instant or later.
@@ -243,10 +257,7 @@ def list_jobs(
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.
     """
-    query = select(JobRow).where(JobRow.measured_job_id.is_(None)).limit(check_limit(limit) + 1)
-    query = query.order_by(JobRow.created_at.desc(), JobRow.id.desc())
-    if cursor is not None:
-        query = query.where(after(cursor, (JobRow.created_at, JobRow.id)))
+    query = select(JobRow).where(JobRow.measured_job_id.is_(None))
     if dataset_id is not None:
         query = query.where(JobRow.dataset_id == dataset_id)
     if state is not None:
@@ -258,12 +269,7 @@ def list_jobs(
     if tenant_id is not None:
         query = query.where(JobRow.tenant_id == tenant_id)
     with database.session() as session:
-        rows = session.scalars(query).all()
-    more = len(rows) > limit
-    return Page(
-        items=tuple(Job.of(row) for row in rows[:limit]),
-        next_cursor=cursor_of(rows[limit - 1].created_at, rows[limit - 1].id) if more else None,
-    )
+        return list_page(session, query, (JobRow.created_at, JobRow.id), Job.of, limit, cursor)
 
 
 def _whole(at: datetime) -> datetime:
@@ -311,13 +317,13 @@ def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | 
     events.record(session, row, EventType(f"job.{state}"))
 
 
-def release(session: Session, row: JobRow) -> None:
-    """Note that the images of a job (locked) are ready, if it is not noted yet; it may go on being evaluated."""
-    # What a job pays for a figure elsewhere makes no images.
+def release(session: Session, row: JobRow, kind: str = released_models.GENERATOR) -> None:
+    """Note that the model of a job (locked) is ready, if it is not noted yet; it may go on being evaluated."""
+    # What a job pays for a figure elsewhere makes no model.
     if row.released_at is not None or row.measured_job_id is not None:
         return
     row.released_at = utc_now().replace(microsecond=0)
-    generators.add_made(session, row)
+    released_models.add_made(session, row, kind)
 
 
 def _dataset(session: Session, dataset_id: str) -> DatasetRow:
@@ -338,6 +344,7 @@ def _new_row(
     dataset: DatasetRow,
     spec: dict[str, Any],
     plan: dict[str, Any],
+    release_plan: Plan,
     max_attempts: int,
     idempotency_key: str | None,
     fingerprint: str,
@@ -351,6 +358,7 @@ def _new_row(
         state=JobState.QUEUED,
         spec=spec,
         plan=plan,
+        release_plan=release_plan.model_dump(mode="json"),
         idempotency_key=idempotency_key,
         request_fingerprint=fingerprint,
         reserved_units=0,

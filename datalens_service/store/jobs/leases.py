@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import events, jobs
+from datalens_service.store.jobs import events, jobs, released_models
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import Job, JobState, end
 from datalens_service.store.ledger import ledger
@@ -115,8 +115,13 @@ def progress(database: Database, lease: Lease, phase: str, value: int, maximum: 
             events.record(session, row, EventType.PROGRESS)
 
 
-def mark_released(database: Database, lease: Lease) -> None:
+def mark_released(database: Database, lease: Lease, kind: str = released_models.GENERATOR) -> None:
     """Say that everything is stored that the job was paid for; its evaluation may go on. Repeatable.
+
+    Args:
+        database: Where.
+        lease: Of the job.
+        kind: Of the model that it released.
 
     Raises:
         StaleLease: Another worker holds the job, or it has ended.
@@ -125,7 +130,7 @@ def mark_released(database: Database, lease: Lease) -> None:
         _, row = ledger.lock(session, lease.job_id)
         ledger.check_lease(row, lease.token)
         if row.released_at is None:
-            jobs.release(session, row)
+            jobs.release(session, row, kind)
             events.record(session, row, EventType.RELEASED)
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import InsufficientStorage
+from datalens_service.privacy.randomness import Integers
 from datalens_service.store.charge_log import LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import aggregates, ledger, recovery
 from datalens_service.store.tables import AccountRow
-
-Integers = NDArray[np.int64]
 
 
 class JobAccount:

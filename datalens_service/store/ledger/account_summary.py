@@ -1,4 +1,4 @@
-"""What an account says of itself: the statement, the journal, and which account pays for a data set."""
+"""Read-only views of an account: its summary, its journal, and which account pays for a data set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from datalens_service.store.tables import AccountRow, DatasetRow, LedgerEntryRow
 
 
 @dataclass(frozen=True)
-class Statement:
+class AccountSummary:
     """What an account holds, in units and as ε at its δ: spends rounded up, what remains rounded down.
 
     A frozen account states what the ledger log knows as spent, also beyond its limit, and that nothing remains.
@@ -77,7 +77,7 @@ class Statement:
         }
 
 
-def statement(session: Session, dataset_id: str) -> Statement:
+def statement(session: Session, dataset_id: str) -> AccountSummary:
     """Limit, reserved, charged and remaining of the account that pays for a data set.
 
     Raises:
@@ -123,9 +123,9 @@ def account_of(session: Session, dataset_id: str) -> AccountRow:
     return account
 
 
-def of_account(account: AccountRow) -> Statement:
-    """The statement of one account."""
-    return Statement(
+def of_account(account: AccountRow) -> AccountSummary:
+    """The summary of one account."""
+    return AccountSummary(
         account_id=account.id,
         epsilon=account.epsilon,
         delta=account.delta,

@@ -11,17 +11,15 @@ import io
 import zlib
 
 import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import Exists, exists, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput, LedgerCorrupt, StateConflict
+from datalens_service.privacy.randomness import Integers
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.ledger import ledger
 from datalens_service.store.tables import AggregateRow, LedgerEntryRow
-
-Integers = NDArray[np.int64]
 
 _PLAIN = "npy"
 _COMPRESSED = "npy+zlib"

@@ -32,7 +32,7 @@ from datalens_service.errors import (
 )
 from datalens_service.privacy import accounting
 from datalens_service.proof.hash_chain import GENESIS, Entry, EntryKind, budget_label
-from datalens_service.store.ledger.account_summary import Statement, of_account
+from datalens_service.store.ledger.account_summary import AccountSummary, of_account
 from datalens_service.store.tables import LARGEST_UNITS, AccountRow, AggregateRow, JobRow, LedgerEntryRow
 
 NO_ROOM = (
@@ -312,7 +312,7 @@ def _check_not_frozen(account: AccountRow) -> None:
         raise LedgerCorrupt(f"The account {account.id} is frozen: {account.frozen_reason}")
 
 
-def _exceeded(statement: Statement, units: int) -> BudgetExceeded:
+def _exceeded(statement: AccountSummary, units: int) -> BudgetExceeded:
     figures = {**statement.figures(), "requested": statement.epsilon_of(units)}
     return BudgetExceeded(
         f"The request needs epsilon {figures['requested']:g} and {figures['remaining']:g} of {figures['limit']:g} "

@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.errors import LedgerCorrupt, StoreUnavailable
 from datalens_service.proof.hash_chain import Entry, EntryKind
-from datalens_service.store.charge_log import LedgerLog, LogLine, LogMismatch, LogPortion
+from datalens_service.store.charge_log import ChargeLog, LogLine, LogMismatch, LogSlice
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.chain_verification import verify_account
@@ -53,7 +53,7 @@ def check_against_log(database: Database) -> tuple[str, ...]:
             database of this log, or a backup that has forgotten whose records they were. Nothing may start on it.
     """
     # The log first: a data set in it was committed before, so it is among those read next.
-    log = database.log.read_after(0) if database.log is not None else LogPortion([], 0)
+    log = database.log.read_after(0) if database.log is not None else LogSlice([], 0)
     with database.transaction() as session:
         account_ids = session.scalars(select(AccountRow.id).order_by(AccountRow.id)).all()
         _check_all_known(session, log.lines)
@@ -62,7 +62,7 @@ def check_against_log(database: Database) -> tuple[str, ...]:
     frozen = [
         account_id
         for account_id in account_ids
-        if not _audit(database, account_id, LogPortion(grouped[account_id], log.length))
+        if not _audit(database, account_id, LogSlice(grouped[account_id], log.length))
     ]
     _rewrite_lost_lines(database, log.lines)
     return tuple(frozen)
@@ -73,7 +73,7 @@ def in_step_with_log(database: Database, action: Callable[[Session], T]) -> T:
 
     Args:
         database: Where.
-        action: Reserves or charges, after `LedgerLog.check` or by `LedgerLog.append`.
+        action: Reserves or charges, after `ChargeLog.check` or by `ChargeLog.append`.
 
     Raises:
         LedgerCorrupt: The account had to be frozen.
@@ -86,7 +86,7 @@ def in_step_with_log(database: Database, action: Callable[[Session], T]) -> T:
             _catch_up(database, mismatch.account_id)
 
 
-def check_log(log: LedgerLog | None, account: AccountRow) -> None:
+def check_log(log: ChargeLog | None, account: AccountRow) -> None:
     """Refuse to go on with an account (locked) that may have forgotten charges; to be called `in_step_with_log`.
 
     Raises:
@@ -96,7 +96,7 @@ def check_log(log: LedgerLog | None, account: AccountRow) -> None:
         account.checked_log_bytes = log.check(account.id, account.checked_log_bytes)
 
 
-def check_log_before_upload(session: Session, log: LedgerLog | None) -> int:
+def check_log_before_upload(session: Session, log: ChargeLog | None) -> int:
     """Refuse to register records while the log has charges of data sets that this database has forgotten.
 
     Args:
@@ -127,7 +127,7 @@ def withdraw(database: Database, line: LogLine, end: int) -> None:
     Args:
         database: Where.
         line: As it was appended.
-        end: What `LedgerLog.append` returned.
+        end: What `ChargeLog.append` returned.
     """
     if database.log is None:
         return
@@ -149,10 +149,10 @@ def _catch_up(database: Database, account_id: str) -> None:
             account.frozen_reason = error.detail
             return
         lines = [line for line in portion.lines if line.account_id == account_id]
-        _examine(session, account, LogPortion(lines, portion.length))
+        _examine(session, account, LogSlice(lines, portion.length))
 
 
-def _audit(database: Database, account_id: str, portion: LogPortion) -> bool:
+def _audit(database: Database, account_id: str, portion: LogSlice) -> bool:
     """Whether the account is in order; freezes it if not.
 
     Under the account's lock no charge is between its log line and its commit.
@@ -163,7 +163,7 @@ def _audit(database: Database, account_id: str, portion: LogPortion) -> bool:
         return account.frozen_reason is None
 
 
-def _examine(session: Session, account: AccountRow, portion: LogPortion) -> None:
+def _examine(session: Session, account: AccountRow, portion: LogSlice) -> None:
     """Book the charges of `portion` that the account (locked) lacks; freeze it if they do not fit, or it is damaged."""
     account.frozen_reason = _verdict(session, account, portion.lines)
     account.checked_log_bytes = portion.length

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from datalens_service.errors import InsufficientStorage, LedgerCorrupt
-from datalens_service.store.charge_log import LedgerLog, LogLine
+from datalens_service.store.charge_log import ChargeLog, LogLine
 from datalens_service.store.database import Database
 
 from .books import running_job, state_of, verified
@@ -21,23 +21,23 @@ def line(number: int) -> LogLine:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> LedgerLog:
-    return LedgerLog(tmp_path / "logs" / "ledger.log")
+def log(tmp_path: Path) -> ChargeLog:
+    return ChargeLog(tmp_path / "logs" / "ledger.log")
 
 
-def test_lines_come_back_in_order(log: LedgerLog) -> None:
+def test_lines_come_back_in_order(log: ChargeLog) -> None:
     assert log.read() == []
     for number in range(5):
         log.add(line(number))
     assert log.read() == [line(number) for number in range(5)]
 
 
-def test_the_log_is_for_its_owner_only(log: LedgerLog) -> None:
+def test_the_log_is_for_its_owner_only(log: ChargeLog) -> None:
     log.add(line(0))
     assert log.path.stat().st_mode & 0o077 == 0
 
 
-def test_a_line_is_on_the_disk_when_append_returns(log: LedgerLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_on_the_disk_when_append_returns(log: ChargeLog, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: dict[int, int] = {}
 
     def sync(descriptor: int) -> None:
@@ -53,7 +53,7 @@ def test_a_line_is_on_the_disk_when_append_returns(log: LedgerLog, monkeypatch: 
 
 
 @pytest.mark.parametrize("cut", [1, 10, 100])
-def test_a_line_cut_off_by_a_crash_never_happened(log: LedgerLog, cut: int) -> None:
+def test_a_line_cut_off_by_a_crash_never_happened(log: ChargeLog, cut: int) -> None:
     log.add(line(0))
     log.add(line(1))
     os.truncate(log.path, log.path.stat().st_size - cut)
@@ -62,7 +62,7 @@ def test_a_line_cut_off_by_a_crash_never_happened(log: LedgerLog, cut: int) -> N
     assert log.read() == [line(0), line(2)]
 
 
-def test_a_first_line_cut_off_by_a_crash_never_happened(log: LedgerLog) -> None:
+def test_a_first_line_cut_off_by_a_crash_never_happened(log: ChargeLog) -> None:
     log.add(line(0))
     os.truncate(log.path, 7)
     assert log.read() == []
@@ -71,7 +71,7 @@ def test_a_first_line_cut_off_by_a_crash_never_happened(log: LedgerLog) -> None:
 
 
 @pytest.mark.parametrize("damage", ["not json", '{"account_id": "acc"}', ""])
-def test_a_damaged_line_in_the_middle_stops_everything(log: LedgerLog, damage: str) -> None:
+def test_a_damaged_line_in_the_middle_stops_everything(log: ChargeLog, damage: str) -> None:
     log.add(line(0))
     with log.path.open("a") as file:
         file.write(damage + "\n")
@@ -80,7 +80,7 @@ def test_a_damaged_line_in_the_middle_stops_everything(log: LedgerLog, damage: s
         log.read()
 
 
-def test_a_withdrawn_line_is_not_read_and_the_log_keeps_its_length(log: LedgerLog) -> None:
+def test_a_withdrawn_line_is_not_read_and_the_log_keeps_its_length(log: ChargeLog) -> None:
     """Others may have read it, and remember how long the log was."""
     ends = [log.append(line(number).model_copy(update={"account_id": str(number)}), 0) for number in range(3)]
     middle = log.read()[1]
@@ -92,9 +92,9 @@ def test_a_withdrawn_line_is_not_read_and_the_log_keeps_its_length(log: LedgerLo
     assert log.append(middle, ends[0]) > ends[2]
 
 
-def test_lines_of_several_processes_do_not_mix(log: LedgerLog) -> None:
+def test_lines_of_several_processes_do_not_mix(log: ChargeLog) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: LedgerLog(log.path).add(line(number)), range(200)))
+        list(pool.map(lambda number: ChargeLog(log.path).add(line(number)), range(200)))
     assert sorted(found.seq for found in log.read()) == list(range(200))
 
 
@@ -116,7 +116,7 @@ def test_a_charge_is_in_the_log_before_it_is_committed(
     dataset, _, account = running_job(database)
     seen: list[int] = []
 
-    class Witness(LedgerLog):
+    class Witness(ChargeLog):
         def append(self, line: LogLine, checked: int) -> int:
             length = super().append(line, checked)
             seen.append(state_of(database, dataset.id).charged_units)
@@ -130,7 +130,7 @@ def test_a_charge_is_in_the_log_before_it_is_committed(
 
 def test_a_full_disk_under_the_log_books_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, _, account = running_job(database)
-    monkeypatch.setattr(database, "log", LedgerLog(Path("/dev/full")))
+    monkeypatch.setattr(database, "log", ChargeLog(Path("/dev/full")))
     with pytest.raises(InsufficientStorage, match="free its disk"):
         account.charge(0, "votes", 10)
     assert state_of(database, dataset.id).charged_units == 0

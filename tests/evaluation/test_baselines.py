@@ -1,4 +1,4 @@
-"""Floor A: its noise is calibrated to the job's budget, and a record moves it by no more than was said."""
+"""The baseline of noisy class averages: noise fits the job's budget, a record moves it as far as was said."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def per_class(
     class_names: Sequence[str],
     labels: Labels,
     synthetic: Sequence[Labels],
-    ceiling: Sequence[Labels] | None,
+    upper_bound: Sequence[Labels] | None,
 ) -> list[ClassFigure]:
     """One line per class.
 
@@ -24,7 +24,7 @@ def per_class(
         class_names: Declared classes.
         labels: (m,) true labels of the test images.
         synthetic: Labels given after training on synthetic images, per seed.
-        ceiling: The same after training on real images, or None.
+        upper_bound: The same after training on real images, or None.
     """
     return [
         ClassFigure(
@@ -32,7 +32,7 @@ def per_class(
             class_name=name,
             test_images=int(np.count_nonzero(labels == index)),
             accuracy=_right(synthetic, labels, index),
-            ceiling=None if ceiling is None else _right(ceiling, labels, index),
+            ceiling=None if upper_bound is None else _right(upper_bound, labels, index),
             taken_for=_mistaken(synthetic, labels, index, class_names),
         )
         for index, name in enumerate(class_names)
@@ -44,12 +44,12 @@ def _right(predictions: Sequence[Labels], labels: Labels, index: int) -> float |
     members = labels == index
     if not members.any():
         return None
-    return 100 * float(np.mean([found[members] == index for found in predictions]))
+    return 100 * float(np.mean([predicted[members] == index for predicted in predictions]))
 
 
 def _mistaken(predictions: Sequence[Labels], labels: Labels, index: int, names: Sequence[str]) -> str | None:
     """The other class that its images get most often; None if they never do."""
-    given = np.concatenate([found[labels == index] for found in predictions])
+    given = np.concatenate([predicted[labels == index] for predicted in predictions])
     counts = np.bincount(given, minlength=len(names))
     counts[index] = 0
     return names[int(counts.argmax())] if counts.any() else None

@@ -1,0 +1,118 @@
+"""Classifiers: list them, read their cards, predict. Their files are among those of their jobs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import numpy as np
+from fastapi import APIRouter, Depends, Response
+
+from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, caller
+from api.openapi import service_examples as examples
+from api.openapi.document import form_body, ok, problems
+from api.problems.handlers import PRIVATE
+from api.schemas.classifiers import ClassifierRead, PredictionForm, PredictionList, PredictionRequest
+from api.schemas.common import Page
+from api.uploads.receiver import FILE_FIELD, ImagesUploadDep
+from datalens_service.data.dataset import Images, Schema
+from datalens_service.errors import InvalidInput
+from datalens_service.services.synthetic_files import CARD
+from datalens_service.store.datasets import datasets
+from datalens_service.store.jobs import jobs, released_models
+from datalens_service.store.jobs.released_models import CLASSIFIER, StoredModel
+
+CLASSIFIER_FILE: Final = "classifier.safetensors"
+
+router = APIRouter(
+    prefix="/v1/classifiers",
+    tags=["classifiers"],
+    dependencies=[Depends(caller)],
+    responses=problems("unauthorized", "store-unavailable", "internal-error"),
+)
+_ONE: Final = problems("not-found", "invalid-input")
+_BODY: Final[dict[str, Any]] = form_body(
+    PredictionForm,
+    FILE_FIELD,
+    "A PNG or JPEG file, a zip or tar of them, or an NPZ with one array named images; contents decide the format.",
+    examples.PREDICTION_FORM,
+)
+_BODY["requestBody"]["content"]["application/json"] = {
+    "schema": {"$ref": "#/components/schemas/PredictionRequest"},
+    "example": examples.PREDICTION_REQUEST,
+}
+
+
+@router.get(
+    "",
+    operation_id="listClassifiers",
+    summary="List classifiers, newest first",
+    responses={**ok(200, "A portion of the list."), **problems("invalid-input")},
+)
+def list_classifiers(opened: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[ClassifierRead]:
+    """Those that jobs made; cards are left out."""
+    found = released_models.list_models(opened.database, key.tenant_id, kind=CLASSIFIER, limit=limit, cursor=after)
+    items = [ClassifierRead.of(one, None) for one in found.items]
+    return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
+
+
+@router.get(
+    "/{classifier_id}",
+    operation_id="getClassifier",
+    summary="Read a classifier and its card",
+    responses={**ok(200, "The classifier."), **_ONE},
+)
+def get_classifier(classifier_id: ObjectId, opened: ServicesDep) -> ClassifierRead:
+    """Nothing in it is private; figures on private images are in the report of the job."""
+    found = released_models.get(opened.database, classifier_id, CLASSIFIER)
+    card = opened.artifacts.releasable(found.job_id or "", CARD).path.read_text()
+    return ClassifierRead.of(found, json.loads(card))
+
+
+@router.post(
+    "/{classifier_id}/predictions",
+    operation_id="createPredictions",
+    summary="Predict the classes of images",
+    openapi_extra=_BODY,
+    responses={
+        **ok(200, "A probability for each class and image."),
+        **_ONE,
+        **problems(
+            "dataset-invalid",
+            "payload-too-large",
+            "unsupported-media-type",
+            "worker-unavailable",
+            "insufficient-storage",
+        ),
+    },
+)
+def create_predictions(
+    classifier_id: ObjectId, upload: ImagesUploadDep, opened: ServicesDep, response: Response
+) -> PredictionList:
+    """Costs no ε: it reads the classifier, never the records. The images are neither kept nor logged.
+
+    At most 1,000 images and 64 MiB at once (1 MiB of JSON), of the size and the channels of those it learned from.
+    """
+    response.headers.update(PRIVATE)
+    found = released_models.get(opened.database, classifier_id, CLASSIFIER)
+    schema = _schema(opened, found)
+    file = opened.artifacts.releasable(found.job_id or "", CLASSIFIER_FILE).path
+    if isinstance(upload, PredictionRequest):
+        predicted = opened.predictions.of_images(file, schema, _pixels(upload))
+    else:
+        predicted = opened.predictions.of_upload(file, schema, upload)
+    return PredictionList.of(predicted, schema.class_names)
+
+
+def _schema(opened: Services, found: StoredModel) -> Schema:
+    job = jobs.get(opened.database, found.job_id or "")
+    return datasets.get(opened.database, job.dataset_id).schema
+
+
+def _pixels(request: PredictionRequest) -> Images:
+    """uint8 (n, height, width, channels)."""
+    try:
+        pixels = np.array(request.images, dtype=np.uint8)
+    except ValueError:
+        raise InvalidInput("All images must have the same number of rows, columns and channels.") from None
+    return pixels[..., np.newaxis] if pixels.ndim == 3 else pixels

@@ -1,0 +1,104 @@
+"""Classifiers and their predictions, as requests and answers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from datalens_service.services.predictions import MOST_IMAGES, Predicted
+from datalens_service.store.jobs.released_models import StoredModel
+from datalens_service.strict import Integer
+
+Grey = Annotated[Integer, Field(ge=0, le=255)]
+Pixel = Grey | Annotated[list[Grey], Field(min_length=1, max_length=4)]
+
+
+class ClassifierRead(BaseModel):
+    """A classifier: gives each image a probability for each class, free of further cost."""
+
+    id: str
+    name: str
+    job_id: str = Field(description="The job that made it.")
+    card: dict[str, Any] | None = Field(description="What it cost, and by which mechanisms. Left out of lists.")
+    created_at: datetime
+    links: ClassifierLinks
+
+    @classmethod
+    def of(cls, classifier: StoredModel, card: dict[str, Any] | None) -> Self:
+        """What is shown of a classifier."""
+        return cls(
+            id=classifier.id,
+            name=classifier.name,
+            job_id=classifier.job_id or "",
+            card=card,
+            created_at=classifier.created_at,
+            links=ClassifierLinks.of(classifier),
+        )
+
+
+class ClassifierLinks(BaseModel):
+    """Where to go from here."""
+
+    self_: str = Field(serialization_alias="self")
+    predictions: str
+    safetensors: str
+    onnx: str
+    job: str
+
+    @classmethod
+    def of(cls, classifier: StoredModel) -> Self:
+        """Links of a classifier."""
+        base, job = f"/v1/classifiers/{classifier.id}", f"/v1/jobs/{classifier.job_id}"
+        return cls(
+            self_=base,
+            predictions=f"{base}/predictions",
+            safetensors=f"{job}/classifier",
+            onnx=f"{job}/classifier.onnx",
+            job=job,
+        )
+
+
+class PredictionForm(BaseModel):
+    """Fields beside the file of a prediction: none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class PredictionRequest(BaseModel):
+    """Images as numbers."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    images: list[list[list[Pixel]]] = Field(
+        min_length=1,
+        max_length=MOST_IMAGES,
+        description="Rows of pixels from 0 to 255: [image][row][column] of grey images, [image][row][column][channel] "
+        "of others.",
+    )
+
+
+class Prediction(BaseModel):
+    """What the classifier says of one image."""
+
+    file: str | None = Field(description="Its name in the archive; null where it has none.")
+    class_name: str = Field(description="The most probable class.")
+    probabilities: list[float] = Field(description="In the order of `class_names`; they sum to 1.")
+
+
+class PredictionList(BaseModel):
+    """What the classifier says of each image: files of an archive by name, everything else in the order it came."""
+
+    class_names: list[str]
+    items: list[Prediction]
+
+    @classmethod
+    def of(cls, predicted: Predicted, class_names: tuple[str, ...]) -> Self:
+        """The answer for a request."""
+        files = predicted.names or (None,) * len(predicted.probabilities)
+        items = [
+            Prediction(file=file, class_name=class_names[int(row.argmax())], probabilities=[float(one) for one in row])
+            for file, row in zip(files, predicted.probabilities, strict=True)
+        ]
+        return cls(class_names=list(class_names), items=items)

@@ -1,0 +1,53 @@
+# Generated from _async by scripts/unasync. Do not edit.
+"""Requests about classifiers: download one, and predict with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from datalens_service.client import requests
+from datalens_service.client._sync.transport import Transport
+from datalens_service.client.models import ClassifierInfo, PredictionsInfo
+from datalens_service.client.requests import ClassifierFormat
+
+
+class ClassifierOperations:
+    """Methods of the client about classifiers."""
+
+    _transport: Transport
+
+    def classifiers(self) -> Iterator[ClassifierInfo]:
+        """All classifiers, newest first, fetched page by page."""
+        for item in self._transport.iter_items("/v1/classifiers"):
+            yield ClassifierInfo.model_validate(item)
+
+    def get_classifier(self, classifier_id: str) -> ClassifierInfo:
+        """One classifier with its card."""
+        return self._transport.send(requests.get_classifier(classifier_id))
+
+    def predict(self, classifier_id: str, images: Path) -> PredictionsInfo:
+        """A probability for each class and image. Costs no privacy; the images are not kept.
+
+        Args:
+            classifier_id: Of the classifier, clf_…
+            images: A PNG or JPEG file, a zip or tar of them, or an NPZ with one array named images.
+        """
+        with images.open("rb") as file:
+            return self._transport.send(requests.create_predictions(classifier_id, file))
+
+    def download_classifier(
+        self, job_id: str, path: Path, *, format: ClassifierFormat = "safetensors", license: str = "other"
+    ) -> Path:
+        """The classifier of a job as a file.
+
+        Args:
+            job_id: A job that made one.
+            path: Where to write; replaced once the download is complete.
+            format: `safetensors`, `onnx`, or `archive`: a zip with both, card, checksums and proof.
+            license: SPDX id, for example CC-BY-4.0, in the archive; `other` chooses none.
+        """
+        suffix = {"safetensors": "", "onnx": ".onnx", "archive": ".zip"}[format]
+        params = {"license": license} if format == "archive" else {}
+        url_path = f"/v1/jobs/{job_id}/classifier{suffix}"
+        return self._transport.save(url_path, params, path, timeout=requests.DOWNLOAD_SECONDS)

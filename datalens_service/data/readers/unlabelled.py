@@ -1,0 +1,93 @@
+"""Images without labels, for a classifier: one picture, an archive of pictures, or an NPZ."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from datalens_service.data.dataset import Images
+from datalens_service.data.notices import Notices
+from datalens_service.data.readers import npz
+from datalens_service.data.readers.image_entries import check_entry, is_ignored
+from datalens_service.data.untrusted.images import MAGIC, decode_all, is_image_name
+from datalens_service.data.untrusted.limits import Limits
+from datalens_service.data.untrusted.source import Source, open_source
+from datalens_service.errors import InvalidDataset
+
+_FOREIGN: Final = (
+    "Send one PNG or JPEG file, a zip or tar of such files, or an NPZ with one array named images. Labels are not "
+    "needed."
+)
+
+
+class Unlabelled(NamedTuple):
+    """Images in the order in which they are predicted.
+
+    Attributes:
+        images: uint8 (n, height, width, channels).
+        names: Of the files, sorted; empty for arrays and for a single picture.
+    """
+
+    images: Images
+    names: tuple[str, ...]
+
+
+def read_unlabelled(path: Path, limits: Limits, most_images: int) -> Unlabelled:
+    """Read images of any accepted kind.
+
+    Args:
+        path: The file; contents decide the format.
+        limits: Caps on what is read and unpacked.
+        most_images: More are refused before they are decoded.
+
+    Raises:
+        InvalidDataset: With a sentence that says what to change.
+    """
+    with open_source(path, limits) as source:
+        if source.archive is not None and npz.recognises(source):
+            images = npz.read_images_alone(source)
+            _check_count(len(images), most_images)
+            return Unlabelled(images, ())
+        return _pictures(source, most_images) if source.archive is not None else _picture(source)
+
+
+def read_folder(path: Path, limits: Limits, most_images: int) -> Unlabelled:
+    """Pictures below a folder of this machine, by name.
+
+    Raises:
+        InvalidDataset: With a sentence that says what to change.
+    """
+    files = sorted(one for one in path.rglob("*") if one.is_file() and is_image_name(one.name))
+    if not files:
+        raise InvalidDataset(_FOREIGN)
+    _check_count(len(files), most_images)
+    names = tuple(one.relative_to(path).as_posix() for one in files)
+    contents = ((name, one.read_bytes) for name, one in zip(names, files, strict=True))
+    return Unlabelled(decode_all(contents, len(files), None, limits, Notices()), names)
+
+
+def _picture(source: Source) -> Unlabelled:
+    if not source.start(len(MAGIC[0])).startswith(MAGIC):
+        raise InvalidDataset(_FOREIGN)
+    most = source.limits.image_file_bytes
+    if source.path.stat().st_size > most:
+        raise InvalidDataset(f"The image file is larger than {most} bytes.")
+    return Unlabelled(decode_all([("", source.path.read_bytes)], 1, None, source.limits, source.notices), ())
+
+
+def _pictures(source: Source, most_images: int) -> Unlabelled:
+    entries = sorted((one for one in source.entries if not is_ignored(one.filename)), key=lambda one: one.filename)
+    if not entries:
+        raise InvalidDataset(_FOREIGN)
+    _check_count(len(entries), most_images)
+    for entry in entries:
+        check_entry(entry, source.limits)
+    contents = ((one.filename, partial(source.head, one, one.file_size)) for one in entries)
+    images = decode_all(contents, len(entries), None, source.limits, source.notices)
+    return Unlabelled(images, tuple(entry.filename for entry in entries))
+
+
+def _check_count(count: int, most: int) -> None:
+    if count > most:
+        raise InvalidDataset(f"Send at most {most:,} images at once.")

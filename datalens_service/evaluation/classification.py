@@ -1,0 +1,74 @@
+"""Measures a released classifier on the owner's test images: accuracy, and which class is taken for which."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Dataset, Images
+from datalens_service.errors import InvalidSpec
+from datalens_service.evaluation.attempts import attempted
+from datalens_service.evaluation.confusion import confusion_table
+from datalens_service.evaluation.evaluate import Evaluation
+from datalens_service.evaluation.measures import ConfusionTable, Measure, Unavailable, measured
+from datalens_service.evaluation.metrics.classifier_benchmark import Observe, Progress
+from datalens_service.evaluation.metrics.outcome import Outcome, Standing
+from datalens_service.evaluation.metrics.reference import Reference, test_reference
+from datalens_service.evaluation.metrics.released_classifier import ACCURACY
+from datalens_service.evaluation.settings import EvaluationSettings
+
+PROTOCOL: Final = "labels of highest probability given by the released classifier"
+
+
+@runtime_checkable
+class Predicts(Protocol):
+    """What is measured."""
+
+    def predict(self, images: Images) -> NDArray[np.float32]:
+        """(n, classes) probabilities of uint8 images (n, height, width, channels)."""
+
+
+def predicting(model: object) -> Predicts:
+    """A released model as one that predicts.
+
+    Raises:
+        InvalidSpec: It does not.
+    """
+    if not isinstance(model, Predicts):
+        raise InvalidSpec("This model predicts no classes, so its accuracy cannot be measured.")
+    return model
+
+
+def evaluate_classifier(
+    classifier: Predicts, dataset: Dataset, settings: EvaluationSettings, observe: Observe
+) -> Evaluation:
+    """Measure what the data set allows; without a test split, nothing.
+
+    Args:
+        classifier: Released.
+        dataset: Its private data set.
+        settings: Whether to measure.
+        observe: Called with (phase, steps done, steps in all); it may raise to stop.
+    """
+    tested = test_reference(dataset)
+    if tested is None or not settings.enabled:
+        return Evaluation()
+    progress = Progress(observe, 1)
+    names = dataset.schema.class_names
+    outcome = attempted(ACCURACY.title, lambda: _tested(classifier, tested, names), progress)
+    progress.step()
+    if isinstance(outcome, Unavailable):
+        return Evaluation(unavailable=(outcome,))
+    measure, table = outcome
+    return Evaluation(measures=(measure,), confusion=table)
+
+
+def _tested(classifier: Predicts, tested: Reference, names: tuple[str, ...]) -> tuple[Measure, ConfusionTable]:
+    labels = tested.split.labels
+    predicted = classifier.predict(tested.split.images).argmax(axis=1)
+    accuracy = 100 * float(np.mean(predicted == labels))
+    outcome = Outcome((accuracy,), f"{PROTOCOL}; tested on {tested.name}")
+    measure = measured(ACCURACY, outcome, Standing(tested.audience, tested.status))
+    return measure, confusion_table(labels, predicted, names, tested.name)

@@ -1,0 +1,166 @@
+"""Accuracy of a classifier that saw synthetic images only, with a baseline and an upper bound for comparison.
+
+All are tested on the same images under the same protocol; only the training images differ.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from datalens_service.data.dataset import Labels
+from datalens_service.evaluation.metrics.classifier_benchmark import ClassifierBenchmark
+from datalens_service.evaluation.metrics.classifiers import RESIDUAL, STANDARD, Classifier
+from datalens_service.evaluation.metrics.context import Context
+from datalens_service.evaluation.metrics.metric import Metric
+from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts
+from datalens_service.evaluation.settings import EvaluationSettings
+from datalens_service.models.generators.generator import Generator
+
+SYNTHETIC: Final = "labels after training on synthetic images"
+REAL: Final = "labels after training on real images"
+
+
+def _accuracy(context: Context, classifier: Classifier) -> Outcome:
+    benchmark = context.benchmark(classifier)
+    labels = context.once((SYNTHETIC, classifier), lambda: _trained_on_samples(context.generator, benchmark))
+    return _outcome(benchmark, labels, _drawn(benchmark), benchmark.settings.epochs)
+
+
+def _moments(context: Context, classifier: Classifier) -> Outcome:
+    benchmark = context.benchmark(classifier)
+    labels = _trained_on_samples(context.moments_generator, benchmark)
+    return _outcome(benchmark, labels, _drawn(benchmark), benchmark.settings.epochs)
+
+
+def _upper_bound(context: Context, classifier: Classifier) -> Outcome:
+    benchmark, train = context.benchmark(classifier), context.training_images
+    epochs = _epochs_on_real_images(context.settings, context.schema.num_units)
+    labels = context.once(
+        (REAL, classifier), lambda: benchmark.predictions(lambda _seed: (train.images, train.labels), epochs)
+    )
+    return _outcome(benchmark, labels, f"{len(train):,} real training images", epochs)
+
+
+def _outcome(benchmark: ClassifierBenchmark, labels: list[Labels], training_set: str, epochs: int) -> Outcome:
+    return Outcome(tuple(benchmark.accuracies(labels)), benchmark.protocol(training_set, epochs))
+
+
+def _drawn(benchmark: ClassifierBenchmark) -> str:
+    return f"{benchmark.settings.synthetic_images:,} synthetic images"
+
+
+def _trained_on_samples(generator: Generator, benchmark: ClassifierBenchmark) -> list[Labels]:
+    """Labels by a classifier that saw images of `generator`; every seed draws its own."""
+    count = benchmark.settings.synthetic_images
+    return benchmark.predictions(lambda seed: generator.sample(count, seed=seed), benchmark.settings.epochs)
+
+
+def _epochs_on_real_images(settings: EvaluationSettings, num_units: int) -> int:
+    """A small real set is passed over more often, so that it gets no fewer steps than the synthetic one.
+
+    The number of units is public; the number of records may not be.
+    """
+    return max(settings.epochs, -(-settings.epochs * settings.synthetic_images // num_units))
+
+
+def _uses(classifier: Classifier, facts: PublicFacts) -> bool:
+    return facts.has_test and (classifier is STANDARD or facts.settings.stronger_classifier)
+
+
+def _uses_moments(classifier: Classifier, facts: PublicFacts) -> bool:
+    return _uses(classifier, facts) and facts.settings.floors and facts.has_moments
+
+
+def _uses_real_images(classifier: Classifier, facts: PublicFacts) -> bool:
+    return _uses(classifier, facts) and facts.settings.ceiling
+
+
+def _epochs(facts: PublicFacts) -> int:
+    return facts.settings.seeds * facts.settings.epochs
+
+
+def _real_epochs(facts: PublicFacts) -> int:
+    return facts.settings.seeds * _epochs_on_real_images(facts.settings, facts.num_units)
+
+
+def _on_samples(classifier: Classifier, title: str, meaning: str) -> Metric:
+    return Metric(
+        name=f"accuracy{classifier.suffix}",
+        title=title,
+        meaning=meaning,
+        unit="percent",
+        better="higher",
+        reads="test",
+        compute=partial(_accuracy, classifier=classifier),
+        applies=partial(_uses, classifier),
+        steps=_epochs,
+        family="accuracy",
+        variant=classifier.title,
+    )
+
+
+def _on_moments(classifier: Classifier, title: str, meaning: str) -> Metric:
+    return Metric(
+        name=f"floor_moments{classifier.suffix}",
+        title=title,
+        meaning=meaning,
+        unit="percent",
+        better="higher",
+        reads="training",
+        compute=partial(_moments, classifier=classifier),
+        applies=partial(_uses_moments, classifier),
+        steps=_epochs,
+        family="floor_moments",
+        variant=classifier.title,
+    )
+
+
+def _on_real_images(classifier: Classifier, title: str, meaning: str) -> Metric:
+    return Metric(
+        name=f"ceiling{classifier.suffix}",
+        title=title,
+        meaning=meaning,
+        unit="percent",
+        better="higher",
+        reads="training",
+        compute=partial(_upper_bound, classifier=classifier),
+        applies=partial(_uses_real_images, classifier),
+        steps=_real_epochs,
+        family="ceiling",
+        variant=classifier.title,
+    )
+
+
+ACCURACY: Final = _on_samples(
+    STANDARD,
+    "Trained on the synthetic images",
+    "Share of real test images that a classifier labels correctly when it has seen synthetic images only.",
+)
+MOMENTS: Final = _on_moments(
+    STANDARD,
+    "Baseline: noisy moments, no votes",
+    "What images from noisy class means and covariances alone reach at the same ε and δ.",
+)
+UPPER_BOUND: Final = _on_real_images(
+    STANDARD,
+    "Upper bound: trained on the real images",
+    "What the same classifier reaches when it may see the real training images.",
+)
+RESIDUAL_METRICS: Final = (
+    _on_samples(
+        RESIDUAL,
+        "Stronger classifier, synthetic images",
+        "The same share for a small residual network that has seen synthetic images only.",
+    ),
+    _on_moments(
+        RESIDUAL,
+        "Stronger classifier, moments baseline",
+        "What the residual network reaches on images from noisy moments alone.",
+    ),
+    _on_real_images(
+        RESIDUAL,
+        "Stronger classifier, upper bound",
+        "What the residual network reaches when it may see the real training images.",
+    ),
+)

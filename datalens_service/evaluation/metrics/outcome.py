@@ -1,0 +1,90 @@
+"""What a metric hands out, and the kinds of images that decide who may see it.
+
+What a metric reads decides who may see it. Nobody else does: a metric hands out values, never an audience.
+
+public      public numbers alone              for everybody
+released    also released artefacts           for everybody
+test        also the owner's test images      as the owner declared these images
+reference   also the images of `reference`    as the owner declared these images
+training    also private training images      for the owner alone
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from datalens_service.evaluation.settings import EvaluationSettings
+
+Audience = Literal["public", "owner"]
+Status = Literal["covered", "public", "private"]
+ReferenceKind = Literal["public", "hold-out", "private"]
+Reads = Literal["public", "released", "test", "reference", "training"]
+
+
+class Standing(NamedTuple):
+    """Who may see a value, and what the guarantee says of it."""
+
+    audience: Audience
+    status: Status
+
+
+OWNER_ONLY = Standing("owner", "private")
+
+
+class Basis(BaseModel):
+    """What a fidelity figure rests on; without it the figure means nothing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    extractor: str = Field(description="Network whose features are compared.")
+    weights_sha256: str = Field(description="Of the extractor's weights, hexadecimal.")
+    library: str = Field(description="What computed the figure, with its version.")
+    synthetic_images: int = Field(ge=1)
+    reference: str = Field(description="What the synthetic images were compared with.")
+    reference_kind: ReferenceKind
+    reference_images: int = Field(ge=0, description="0 where the figure does not look at real images.")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a metric computed.
+
+    Attributes:
+        values: One per seed, in the metric's unit.
+        protocol: How, for a reader who wants to repeat it.
+        baseline: The same for one average real image per class.
+        upper_bound: The same for other real images.
+        basis: Of a fidelity figure.
+    """
+
+    values: tuple[float, ...]
+    protocol: str
+    baseline: float | None = None
+    upper_bound: float | None = None
+    basis: Basis | None = None
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """What decides which metrics a job has, and in how many steps: nothing here depends on private records.
+
+    Attributes:
+        settings: Of the evaluation.
+        num_units: Privacy units of the training images.
+        has_test: Whether there are test images.
+        has_reference: Whether there are images to compare with for fidelity.
+        has_moments: Whether a `moments` generator was made at the same budget.
+    """
+
+    settings: EvaluationSettings
+    num_units: int
+    has_test: bool
+    has_reference: bool
+    has_moments: bool
+
+    def provide(self, reads: Reads) -> bool:
+        """Whether images of this kind are there."""
+        return {"test": self.has_test, "reference": self.has_reference}.get(reads, True)

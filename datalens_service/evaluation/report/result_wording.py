@@ -1,0 +1,80 @@
+"""Sentences of a report that depend on what was released: a generator of images, or a classifier."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from datalens_service.evaluation.report import phrases
+
+
+class ResultWording(NamedTuple):
+    """What a report says of one kind of released model; `{unit}` is the owner's word for a privacy unit.
+
+    Attributes:
+        synthetic: Whether images are released.
+        made: What it is, before "from {n} private {unit}s".
+        studied: What somebody studies who wants to tell whether one unit took part.
+        covered: What the guarantee covers.
+        not_covered: What it does not.
+        released: What leaves.
+        never_released: What stays.
+    """
+
+    synthetic: bool
+    made: str
+    studied: str
+    covered: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    released: tuple[str, ...]
+    never_released: tuple[str, ...]
+
+
+_GENERATOR: Final = ResultWording(
+    synthetic=True,
+    made="These images are synthetic: a generator drew them. It learned",
+    studied="the generator and its images",
+    covered=phrases.COVERED,
+    not_covered=phrases.NOT_COVERED,
+    released=phrases.RELEASED,
+    never_released=phrases.NEVER_RELEASED,
+)
+_CLASSIFIER: Final = ResultWording(
+    synthetic=False,
+    made="This is a classifier of images. It learned",
+    studied="the classifier, also every weight of it,",
+    covered=(
+        "Training: everything the classifier learned from private images came out of the releases listed here. Each "
+        "was charged to the budget before its noise was drawn.",
+        "Everything computed from those releases alone: the classifier, its predictions on any images, and what is "
+        "trained on those predictions.",
+        phrases.COVERED[2],
+    ),
+    not_covered=(
+        *phrases.NOT_COVERED[:3],
+        "Images that somebody sends to the classifier: whoever computes a prediction sees them.",
+        phrases.NOT_COVERED[3],
+        "What is true of everybody. The classifier tells what the classes have in common, and conclusions drawn from "
+        "that may concern people who took no part.",
+        phrases.NOT_COVERED[5],
+    ),
+    released=("The classifier, with all its weights.", "Its predictions.", phrases.RELEASED[2]),
+    never_released=(phrases.NEVER_RELEASED[0], "Gradients and sums before the noise, losses, class counts, logs.",
+                    phrases.NEVER_RELEASED[3]),
+)  # fmt: skip
+
+_WORDING: Final = {"generator": _GENERATOR, "classifier": _CLASSIFIER}
+_MODEL: Final = ResultWording(
+    synthetic=False,
+    made="This is a model of images. It learned",
+    studied="the model, also every weight of it,",
+    covered=tuple(sentence.replace("classifier, its predictions on any images", "model").replace("classifier", "model")
+                  for sentence in _CLASSIFIER.covered),
+    not_covered=phrases.NOT_COVERED,
+    released=("The model, with all its weights.", phrases.RELEASED[2]),
+    never_released=_CLASSIFIER.never_released,
+)  # fmt: skip
+
+
+def wording_of(result: str) -> ResultWording:
+    """What is said of a kind of released model; of a new kind what is true of any."""
+    return _WORDING.get(result, _MODEL)

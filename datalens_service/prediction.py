@@ -1,0 +1,86 @@
+"""Class probabilities by a released classifier: post-processing, free, however often.
+
+Predicting needs torch, so the API does it in a process of its own:
+
+    python -m datalens_service.prediction CLASSIFIER IMAGES OUT
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import ValidationError
+from safetensors import SafetensorError
+
+from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.sampling import EXIT_UNAVAILABLE
+
+if TYPE_CHECKING:
+    from datalens_service.models.classifiers.classifier import Classifier
+
+EXIT_UNFIT = 65
+"""Status of the process if the images are not those that the classifier takes."""
+
+
+def load_classifier(path: Path) -> Classifier:
+    """A classifier from its file; no code is run from it.
+
+    Raises:
+        InvalidInput: It is none that this product has exported.
+    """
+    from datalens_service.models.classifiers.classifier import Classifier
+
+    try:
+        return Classifier.load(path)
+    except (SafetensorError, ValidationError, KeyError, ValueError, TypeError) as error:
+        raise InvalidInput("The file is not a classifier that this product has exported as safetensors.") from error
+
+
+def write_predictions(classifier_path: Path, images_path: Path, out_path: Path) -> None:
+    """Predict and write float32 probabilities (n, classes) as .npy.
+
+    Args:
+        classifier_path: What `Classifier.save` wrote.
+        images_path: uint8 (n, height, width, channels) as .npy.
+        out_path: Created or replaced.
+
+    Raises:
+        WorkerUnavailable: The classifier needs torch, and it is not installed.
+        InvalidInput: The images have another size or other channels.
+    """
+    images = np.load(images_path, allow_pickle=False)
+    classifier = load_classifier(classifier_path)
+    try:
+        probabilities = classifier.predict(images)
+    except ModuleNotFoundError as error:
+        raise WorkerUnavailable(
+            f"Predicting needs {error.name}. Install it with: pip install 'datalens-service[worker]'"
+        ) from error
+    np.save(out_path, np.asarray(probabilities, dtype=np.float32))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Predict as the command line says; the status is 0, `EXIT_UNAVAILABLE` or `EXIT_UNFIT`."""
+    parser = argparse.ArgumentParser(prog="python -m datalens_service.prediction", description=__doc__)
+    parser.add_argument("classifier", type=Path)
+    parser.add_argument("images", type=Path)
+    parser.add_argument("out", type=Path)
+    given = parser.parse_args(arguments)
+    try:
+        write_predictions(given.classifier, given.images, given.out)
+    except WorkerUnavailable as error:
+        sys.stderr.write(error.detail + "\n")
+        return EXIT_UNAVAILABLE
+    except InvalidInput as error:
+        sys.stderr.write(error.detail + "\n")
+        return EXIT_UNFIT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""Predictions of a released classifier on images that somebody sends: read in a confined process, not kept, not logged.
+
+an upload ──▶ confined process: images.npy ──▶ process with torch: probabilities.npy ──▶ answer
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Images, Schema
+from datalens_service.data.sandbox.sandbox import Confinement, decode_images
+from datalens_service.errors import InvalidInput, WorkerUnavailable
+from datalens_service.prediction import EXIT_UNFIT
+from datalens_service.sampling import EXIT_UNAVAILABLE
+from datalens_service.settings import Settings
+from datalens_service.store.disk import translated
+
+MOST_IMAGES: Final = 1_000
+MOST_BYTES: Final = 2**26
+_MOST_PROBABILITIES: Final = 200_000
+_AT_ONCE: Final = 2
+_WAIT_SECONDS: Final = 60
+_SECONDS: Final = 300
+_PREFIX: Final = "images-"
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What a classifier says of images.
+
+    Attributes:
+        probabilities: float32 (n, classes); rows sum to 1.
+        names: Of the files in the order of the rows; empty where images have no names.
+    """
+
+    probabilities: NDArray[np.float32]
+    names: tuple[str, ...]
+
+
+class Predictions:
+    """Predicts one request after the other, at most two at once.
+
+    Args:
+        settings: Limits of the process that reads images; they lie in the folder `predictions` of data_dir meanwhile.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._confinement = Confinement(settings.decode_memory_bytes, min(settings.decode_seconds, _SECONDS))
+        self._folder = settings.data_dir.absolute() / "predictions"
+        self._slots = threading.BoundedSemaphore(_AT_ONCE)
+
+    def of_upload(self, classifier: Path, schema: Schema, upload: Path) -> Predicted:
+        """Probabilities for the images of a file.
+
+        Args:
+            classifier: safetensors.
+            schema: Public; which images it takes.
+            upload: PNG, JPEG, a zip or tar of them, or NPZ.
+
+        Raises:
+            InvalidDataset: The file cannot be used.
+            InvalidInput: It is too large, or the images have another size.
+            WorkerUnavailable: This machine cannot predict, or is busy.
+        """
+        if upload.stat().st_size > MOST_BYTES:
+            raise InvalidInput(f"The file is larger than {MOST_BYTES // 2**20} MiB. Send fewer images at once.")
+        with self._scratch() as folder:
+            images, names = decode_images(upload, folder, self._confinement, most_images(schema))
+            return Predicted(self._predicted(classifier, schema, images, folder), names)
+
+    def of_images(self, classifier: Path, schema: Schema, images: Images) -> Predicted:
+        """Probabilities for uint8 images (n, height, width, channels).
+
+        Raises:
+            InvalidInput: There are too many, or they have another size.
+            WorkerUnavailable: This machine cannot predict, or is busy.
+        """
+        if len(images) > most_images(schema):
+            raise InvalidInput(f"Send at most {most_images(schema):,} images at once.")
+        with self._scratch() as folder:
+            path = folder / "images.npy"
+            np.save(path, images)
+            return Predicted(self._predicted(classifier, schema, path, folder), ())
+
+    def remove_leftovers(self) -> None:
+        """Remove images that a killed process left."""
+        for path in self._folder.glob(f"{_PREFIX}*"):
+            if path.stat().st_mtime < time.time() - 2 * _SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
+
+    @contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        with translated("The images could not be read; free the disk of data_dir."):
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=self._folder, ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+
+    def _predicted(self, classifier: Path, schema: Schema, images: Path, folder: Path) -> NDArray[np.float32]:
+        _check_size(np.load(images, mmap_mode="r", allow_pickle=False), schema)
+        if not self._slots.acquire(timeout=_WAIT_SECONDS):
+            raise WorkerUnavailable("Other images are being predicted; repeat the request later.")
+        try:
+            out = folder / "probabilities.npy"
+            _run([sys.executable, "-P", "-m", "datalens_service.prediction", str(classifier), str(images), str(out)])
+            return np.asarray(np.load(out, allow_pickle=False))
+        finally:
+            self._slots.release()
+
+
+def most_images(schema: Schema) -> int:
+    """How many images one request may have; fewer for many classes."""
+    return max(1, min(MOST_IMAGES, _MOST_PROBABILITIES // schema.num_classes))
+
+
+def _check_size(images: Images, schema: Schema) -> None:
+    expected = (schema.height, schema.width, schema.channels)
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != expected or not len(images):
+        colour = "grey" if schema.channels == 1 else "RGB"
+        raise InvalidInput(
+            f"The classifier takes images of {schema.width} by {schema.height} pixels, {colour}. Resize or convert "
+            "them."
+        )
+
+
+def _run(command: list[str]) -> None:
+    """Run a predicting process.
+
+    Raises:
+        WorkerUnavailable: It lacks something, was killed or took too long.
+        InvalidInput: The images do not fit the classifier.
+        ChildProcessError: It broke.
+    """
+    try:
+        done = subprocess.run(  # noqa: S603 (our own interpreter and module, and paths of our own)
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise WorkerUnavailable("Predicting took too long; send fewer images at once.") from None
+    if done.returncode == EXIT_UNAVAILABLE:
+        raise WorkerUnavailable(done.stderr.decode(errors="replace").strip())
+    if done.returncode == EXIT_UNFIT:
+        raise InvalidInput(done.stderr.decode(errors="replace").strip())
+    if done.returncode < 0:
+        raise WorkerUnavailable("Predicting was ended by the machine, likely for lack of memory; send fewer images.")
+    if done.returncode != 0:
+        raise ChildProcessError(f"Predicting ended with status {done.returncode}.")

@@ -1,0 +1,97 @@
+"""One record per upload for those who read: what its owner declared, its state, and the data set it became.
+
+    validating → ready → deleted
+               → invalid → deleted
+
+Two tables stand behind it. `datasets` has what an account pays for and is never deleted from; `intakes` has how the
+upload came, and its private report.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select, union_all
+from sqlalchemy.orm import Session
+
+from datalens_service.errors import NotFound
+from datalens_service.store.database import Database
+from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
+from datalens_service.store.datasets.validations import Validation
+from datalens_service.store.paging import Page, after, check_limit, cursor_of
+from datalens_service.store.tables import ApiKeyRow, DatasetRow, IntakeRow
+
+
+@dataclass(frozen=True)
+class DatasetView:
+    """An upload as it was when it was read.
+
+    Attributes:
+        id: Of the upload from its first check on, and of the data set.
+        name: As declared; the id without one.
+        contents: The data set; None unless the upload is or was ready.
+    """
+
+    id: str
+    name: str
+    state: DatasetState
+    created_at: datetime
+    deleted_at: datetime | None
+    contents: StoredDataset | None
+
+    @classmethod
+    def from_dataset(cls, dataset: StoredDataset) -> DatasetView:
+        """Of an upload that is or was ready."""
+        return cls(dataset.id, dataset.name, dataset.state, dataset.created_at, dataset.deleted_at, dataset)
+
+    @classmethod
+    def from_validation(cls, validation: Validation) -> DatasetView:
+        """Of an upload that is being read, or of which nothing became."""
+        name = validation.form.get("name") or validation.dataset_id
+        deleted_at = validation.finished_at if validation.state is DatasetState.DELETED else None
+        return cls(validation.dataset_id, name, validation.state, validation.created_at, deleted_at, None)
+
+
+def get(database: Database, dataset_id: str) -> DatasetView:
+    """One upload, whatever its state.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    with database.session() as session:
+        return _read(session, dataset_id)
+
+
+def list_views(database: Database, tenant_id: str, *, limit: int = 50, cursor: str | None = None) -> Page[DatasetView]:
+    """Uploads of a tenant, newest first, deleted ones included.
+
+    Raises:
+        InvalidInput: `limit` or `cursor` is not usable.
+    """
+    registered = select(DatasetRow.id, DatasetRow.created_at).where(DatasetRow.tenant_id == tenant_id)
+    unregistered = select(IntakeRow.dataset_id, IntakeRow.created_at).where(
+        IntakeRow.dataset_id.not_in(select(DatasetRow.id)),
+        IntakeRow.key_id.in_(select(ApiKeyRow.id).where(ApiKeyRow.tenant_id == tenant_id)),
+    )
+    if cursor is not None:
+        columns = (DatasetRow.created_at, DatasetRow.id), (IntakeRow.created_at, IntakeRow.dataset_id)
+        registered = registered.where(after(cursor, columns[0], *columns))
+        unregistered = unregistered.where(after(cursor, columns[1], *columns))
+    both = union_all(registered, unregistered).subquery()
+    query = select(both).order_by(both.c.created_at.desc(), both.c.id.desc()).limit(check_limit(limit) + 1)
+    with database.session() as session:
+        rows = session.execute(query).all()
+        items = tuple(_read(session, row.id) for row in rows[:limit])
+    last = rows[limit - 1] if len(rows) > limit else None
+    return Page(items=items, next_cursor=None if last is None else cursor_of(last.created_at, last.id))
+
+
+def _read(session: Session, dataset_id: str) -> DatasetView:
+    dataset = session.get(DatasetRow, dataset_id)
+    if dataset is not None:
+        return DatasetView.from_dataset(StoredDataset.of(dataset))
+    validation = session.get(IntakeRow, dataset_id)
+    if validation is None:
+        raise NotFound("There is no such data set.")
+    return DatasetView.from_validation(Validation.of(validation))

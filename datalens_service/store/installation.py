@@ -1,0 +1,15 @@
+"""The secret of an installation: the keys of fingerprints, signatures and cookies are derived from it."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from datalens_service.store.tables import InstallationRow
+
+
+def installation_key(session: Session, *, lock: bool) -> bytes:
+    """The key of this installation; `lock` also makes uploads take turns, so that none overlooks another."""
+    query = select(InstallationRow)
+    row = session.scalars(query.with_for_update() if lock else query).one()
+    return row.fingerprint_key

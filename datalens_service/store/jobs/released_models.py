@@ -1,0 +1,149 @@
+"""Released models as objects: those that jobs made, and generators that somebody brought along.
+
+A generator that was imported is data of strangers: this service did not see what it was trained on, its ledger does
+not cover it, and whatever its card says is the claim of whoever made it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import uuid4
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import to_second, utc_now
+from datalens_service.errors import NotFound
+from datalens_service.store.database import Database
+from datalens_service.store.paging import Page, list_page
+from datalens_service.store.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
+from datalens_service.store.tables import JobRow
+
+__all__ = ["CLASSIFIER", "GENERATOR", "StoredModel"]
+
+_PREFIXES: Final = {GENERATOR: "gen", CLASSIFIER: "clf"}
+_ANY_PREFIX: Final = "mod"
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A released model as it was when it was read.
+
+    Attributes:
+        kind: "generator", "classifier", or whatever else a method releases.
+        job_id: The job that made it; None for an imported one.
+        card: Of an imported one, as it came.
+        sha256: Of an imported one's file.
+    """
+
+    id: str
+    tenant_id: str
+    job_id: str | None
+    name: str
+    card: dict[str, Any] | None
+    sha256: str | None
+    created_at: datetime
+    kind: str = GENERATOR
+
+    @property
+    def imported(self) -> bool:
+        """Whether this service did not make it, so that its ledger does not cover it."""
+        return self.job_id is None
+
+    @classmethod
+    def of(cls, row: ReleasedModelRow) -> StoredModel:
+        """A copy of the row."""
+        at = to_second(row.created_at)
+        return cls(row.id, row.tenant_id, row.job_id, row.name, row.card, row.sha256, at, row.kind)
+
+
+def new_id() -> str:
+    """An id for a generator that is about to be imported."""
+    return f"{_PREFIXES[GENERATOR]}_{uuid4().hex}"
+
+
+def id_of(job_id: str, kind: str = GENERATOR) -> str:
+    """Id of the model that a job makes."""
+    return f"{_PREFIXES.get(kind, _ANY_PREFIX)}_{job_id.partition('_')[2]}"
+
+
+def add_made(session: Session, job: JobRow, kind: str) -> None:
+    """Note the model of a job that succeeds in this transaction, if it is not noted yet."""
+    model_id = id_of(job.id, kind)
+    if session.get(ReleasedModelRow, model_id) is not None:
+        return
+    row = ReleasedModelRow(
+        id=model_id, tenant_id=job.tenant_id, kind=kind, job_id=job.id, name=job.id, created_at=utc_now()
+    )
+    session.add(row)
+    session.flush()
+
+
+def add_imported(
+    database: Database, generator_id: str, tenant_id: str, *, name: str, card: dict[str, Any], sha256: str
+) -> StoredModel:
+    """Note a generator whose file lies where the caller put it."""
+    row = ReleasedModelRow(
+        id=generator_id,
+        tenant_id=tenant_id,
+        kind=GENERATOR,
+        job_id=None,
+        name=name,
+        card=card,
+        sha256=sha256,
+        created_at=utc_now(),
+    )
+    with database.transaction() as session:
+        session.add(row)
+        session.flush()
+        return StoredModel.of(row)
+
+
+def get(database: Database, model_id: str, kind: str = GENERATOR) -> StoredModel:
+    """One model of a kind.
+
+    Raises:
+        NotFound: There is none.
+    """
+    with database.session() as session:
+        row = session.get(ReleasedModelRow, model_id)
+        if row is None or row.kind != kind:
+            raise NotFound(f"There is no such {kind}.")
+        return StoredModel.of(row)
+
+
+def list_models(
+    database: Database, tenant_id: str, *, kind: str | None = None, limit: int = 50, cursor: str | None = None
+) -> Page[StoredModel]:
+    """Models of a tenant, newest first.
+
+    Args:
+        database: Where.
+        tenant_id: Whose.
+        kind: Only those of this kind; None is all.
+        limit: At most so many.
+        cursor: Of the portion before.
+
+    Raises:
+        InvalidInput: `limit` or `cursor` is not usable.
+    """
+    query = select(ReleasedModelRow).where(ReleasedModelRow.tenant_id == tenant_id)
+    if kind is not None:
+        query = query.where(ReleasedModelRow.kind == kind)
+    with database.session() as session:
+        columns = (ReleasedModelRow.created_at, ReleasedModelRow.id)
+        return list_page(session, query, columns, StoredModel.of, limit, cursor)
+
+
+def delete_imported(database: Database, generator_id: str) -> bool:
+    """Forget an imported generator; False for one that a job made, which is a release and stays."""
+    with database.transaction() as session:
+        row = session.get(ReleasedModelRow, generator_id)
+        if row is None or row.kind != GENERATOR:
+            raise NotFound("There is no such generator.")
+        if row.job_id is not None:
+            return False
+        session.delete(row)
+        return True

@@ -1,0 +1,154 @@
+"""A private classifier over REST, from digits to an ONNX file, beside a generator from the same account."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from starlette.testclient import TestClient
+
+import datalens_service as datalens
+import workers.job.execute
+from api.deps import Services
+from datalens_service.data.digits import digits
+from datalens_service.data.readers.base import Upload
+from datalens_service.proof import release_verification
+from datalens_service.store.jobs import leases
+from tests.models.toy_models import MeanImage
+from workers.job.execute import execute
+
+METHOD = {"name": "dp_sgd", "architecture": "linear", "steps": 12, "learning_rate": 2.0, "momentum": 0.5}
+SPEC = {"method": METHOD, "epsilon": 4.0}
+
+
+@pytest.fixture(scope="module")
+def data() -> Upload:
+    return digits()
+
+
+def uploaded(client: TestClient, data: Upload) -> str:
+    buffer = io.BytesIO()
+    splits = {"train_images": data.train.images, "train_labels": data.train.labels}
+    assert data.test is not None
+    np.savez(buffer, **splits, test_images=data.test.images, test_labels=data.test.labels)
+    reply = client.post("/v1/datasets", files={"file": buffer.getvalue()}, data={"epsilon": "10"})
+    assert reply.status_code == 201, reply.text
+    return str(reply.json()["id"])
+
+
+def done(client: TestClient, services: Services, dataset_id: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """A job, planned, submitted and done in this process."""
+    request = {"dataset_id": dataset_id, "spec": spec}
+    assert client.post("/v1/plans", json=request).json()["fits"] is True
+    reply = client.post("/v1/jobs", json=request)
+    assert reply.status_code == 202, reply.text
+    lease = leases.claim(services.database, reply.json()["id"], "test", 600)
+    assert lease is not None
+    execute(services.database, services.artifacts, services.settings, lease)
+    job = dict(client.get(f"/v1/jobs/{lease.job_id}").json())
+    assert job["state"] == "succeeded", job["error"]
+    return job
+
+
+def saved(client: TestClient, address: str, path: Path) -> Path:
+    reply = client.get(address)
+    assert reply.status_code == 200, reply.text
+    path.write_bytes(reply.content)
+    return path
+
+
+def test_digits_become_a_private_classifier_that_other_programs_run(
+    client: TestClient, services: Services, data: Upload, tmp_path: Path
+) -> None:
+    dataset_id = uploaded(client, data)
+    job = done(client, services, dataset_id, SPEC)
+    assert data.test is not None
+    images, labels = data.test.images[:200], data.test.labels[:200]
+
+    model = datalens.Classifier.load(saved(client, job["links"]["classifier"], tmp_path / "c.safetensors"))
+    graph = onnxruntime.InferenceSession(saved(client, job["links"]["onnx"], tmp_path / "c.onnx"))
+    ours = model.predict(images)
+    (theirs,) = graph.run(None, {graph.get_inputs()[0].name: images})
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    assert np.mean(ours.argmax(axis=1) == labels) > 0.5
+
+    buffer = io.BytesIO()
+    np.savez(buffer, images=images)
+    reply = client.post(job["links"]["predictions"], files={"file": buffer.getvalue()})
+    assert reply.status_code == 200, reply.text
+    over_rest = np.array([item["probabilities"] for item in reply.json()["items"]])
+    np.testing.assert_allclose(over_rest, ours, atol=1e-6)
+
+    _check_report(client, job, data)
+    _check_archive(saved(client, job["links"]["archive"], tmp_path / "release.zip"))
+    _check_account(client, services, dataset_id, job)
+
+
+def _check_report(client: TestClient, job: dict[str, Any], data: Upload) -> None:
+    owner = client.get(f"/v1/jobs/{job['id']}/report").json()
+    others = client.get(f"/v1/jobs/{job['id']}/report", params={"audience": "releasable"}).json()
+    assert data.test is not None
+    assert sum(map(sum, owner["confusion"]["counts"])) == len(data.test)
+    assert [measure["name"] for measure in owner["measures"]] == ["classifier_accuracy"]
+    assert others["measures"] == []
+    assert "confusion" not in others
+
+
+def _check_archive(path: Path) -> None:
+    verdict = release_verification.verify_path(path)
+    assert verdict.holds, verdict.contradiction
+    changed = path.with_name("changed.zip")
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(changed, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            target.writestr(name, content[:-1] + b"!" if name == "classifier.onnx" else content)
+    verdict = release_verification.verify_path(changed)
+    assert not verdict.holds
+    assert "classifier.onnx" in (verdict.contradiction or "")
+
+
+def _check_account(client: TestClient, services: Services, dataset_id: str, classifier: dict[str, Any]) -> None:
+    """A generator from the same records: both are paid from one account, and both proofs hold."""
+    spec = {"method": "moments", "epsilon": 1.0, "synthetic_images": 20, "evaluation": {"enabled": False}}
+    generator = done(client, services, dataset_id, spec)
+    spent = [job["privacy"]["epsilon_spent"] for job in (classifier, generator)]
+    account = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
+    assert max(spent) < account["epsilon_spent"] < sum(spent)
+    for job in (classifier, generator):
+        proof = client.get(f"/v1/jobs/{job['id']}/bundle").content
+        verdict = release_verification.proof_verification.verify(proof)
+        assert verdict.holds, verdict.contradiction
+        assert json.loads(proof)["card"]["synthetic"] is (job is generator)
+
+
+def test_a_plan_of_a_classifier_reads_nothing_and_reserves_nothing(
+    client: TestClient, data: Upload, services: Services
+) -> None:
+    dataset_id = uploaded(client, data)
+    plan = client.post("/v1/plans", json={"dataset_id": dataset_id, "spec": SPEC}).json()
+    assert (plan["cost"]["steps"], plan["cost"]["images"]) == (METHOD["steps"], 0)
+    assert client.get(f"/v1/datasets/{dataset_id}/privacy").json()["epsilon_reserved"] == 0
+
+
+def test_files_of_a_new_kind_of_model_are_downloadable(
+    client: TestClient, services: Services, data: Upload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*arguments: Any, **named: Any) -> Any:
+        result = datalens.run(*arguments, **named)
+        return replace(result, model=MeanImage(result.model.schema))
+
+    monkeypatch.setattr(workers.job.execute, "run", run)
+    spec = {"method": "moments", "epsilon": 1.0, "evaluation": {"enabled": False}}
+    job = done(client, services, uploaded(client, data), spec)
+    files = {one["name"]: one for one in client.get(job["links"]["files"]).json()["items"]}
+    assert {"mean.bin", "mean.txt", "README.md", "privacy.json"} <= files.keys()
+    assert client.get(files["mean.txt"]["url"]).text == "127"
+    for path in ("/v1/generators", "/v1/classifiers"):
+        assert client.get(path).json()["items"] == []

@@ -1,0 +1,273 @@
+"""Classifiers over REST: their files, their archive, and predictions on images that somebody sends."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from api_builders import SIDE, arrays, npz, succeed_classifier, training
+from PIL import Image
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import WorkerUnavailable
+from datalens_service.methods import Moments
+from datalens_service.services import predictions
+from datalens_service.store.access import keys
+from datalens_service.store.access.keys import KeyRequest
+from datalens_service.store.access.roles import Role
+from datalens_service.store.jobs import released_models
+from datalens_service.store.jobs.released_models import CLASSIFIER
+from tests.models.toy_models import Brightness
+
+SCHEMA = Schema(channels=1, height=SIDE, width=SIDE, class_names=("0", "1", "2", "3"), num_units=200)
+IMAGES = arrays()["images"][:3]
+
+
+@pytest.fixture(autouse=True)
+def _classifier_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of a method that makes classifiers; predicted in this process, by a model that sees brightness."""
+
+    def run(command: list[str]) -> None:
+        *_, classifier, images, out = command
+        assert Path(classifier).read_bytes() == b"weights"
+        np.save(out, Brightness(SCHEMA).predict(np.load(images)))
+
+    monkeypatch.setattr(Moments, "result", "classifier")
+    monkeypatch.setattr(predictions, "_run", run)
+
+
+@pytest.fixture
+def job_id(client: TestClient, services: Services, dataset_id: str) -> str:
+    made = client.post("/v1/jobs", json=training(dataset_id))
+    assert made.status_code == 202, made.text
+    job_id = str(made.json()["id"])
+    succeed_classifier(services, job_id)
+    return job_id
+
+
+@pytest.fixture
+def classifier_id(job_id: str) -> str:
+    return released_models.id_of(job_id, CLASSIFIER)
+
+
+def predicted(client: TestClient, classifier_id: str, **request: Any) -> dict[str, Any]:
+    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", **request)
+    assert reply.status_code == 200, reply.text
+    return dict(reply.json())
+
+
+def encoded(pixels: np.ndarray, kind: str = "PNG") -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, kind)
+    return buffer.getvalue()
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def alone(**named: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **named)
+    return buffer.getvalue()
+
+
+def test_a_job_leaves_a_classifier(client: TestClient, job_id: str, classifier_id: str) -> None:
+    [item] = client.get("/v1/classifiers").json()["items"]
+    shown = client.get(item["links"]["self"]).json()
+    assert (item["id"], item["card"], shown["card"]) == (classifier_id, None, {"job": job_id})
+    assert client.get(item["links"]["safetensors"]).content == b"weights"
+    assert client.get(item["links"]["onnx"]).content == b"graph"
+    assert client.get("/v1/generators").json()["items"] == []
+    assert client.get(f"/v1/generators/{classifier_id}").status_code == 404
+    usage = client.get("/v1/usage").json()
+    assert (usage["generators"], usage["classifiers"]) == (0, 1)
+
+
+def test_links_of_a_job_lead_to_what_it_made(client: TestClient, job_id: str) -> None:
+    links = client.get(f"/v1/jobs/{job_id}").json()["links"]
+    assert links["generator"] is links["synthetic"] is links["samples"] is None
+    for name in ("classifier", "onnx", "archive"):
+        assert client.get(links[name]).status_code in (200, 304), name
+    for path in ("generator", "synthetic", "samples.png", "dataset"):
+        refused = client.get(f"/v1/jobs/{job_id}/{path}")
+        assert refused.status_code == 409, path
+        assert "classifier" in refused.json()["detail"]
+
+
+def test_a_generator_job_has_no_classifier(
+    client: TestClient, services: Services, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Moments, "result", "generator")
+    for path in ("classifier", "classifier.onnx", "classifier.zip"):
+        assert client.get(f"/v1/jobs/{job_id}/{path}").status_code == 409
+    assert client.get(f"/v1/jobs/{job_id}").json()["links"].get("classifier") is None
+
+
+def test_predictions_are_the_same_in_every_format(client: TestClient, classifier_id: str) -> None:
+    expected = Brightness(SCHEMA).predict(IMAGES[..., np.newaxis])
+    pictures = {f"{index}.png": encoded(image) for index, image in enumerate(IMAGES)}
+    requests = {
+        "npz": {"files": {"file": alone(images=IMAGES)}},
+        "npz x": {"files": {"file": alone(x=IMAGES)}},
+        "zip": {"files": {"file": zipped(pictures)}},
+        "json": {"json": {"images": IMAGES.tolist()}},
+        "json with a channel": {"json": {"images": IMAGES[..., np.newaxis].tolist()}},
+    }
+    for name, request in requests.items():
+        answer = predicted(client, classifier_id, **request)
+        assert answer["class_names"] == ["0", "1", "2", "3"]
+        found = np.array([item["probabilities"] for item in answer["items"]])
+        np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=name)
+        assert [item["file"] for item in answer["items"]] == (sorted(pictures) if name == "zip" else [None] * 3)
+        assert [item["class_name"] for item in answer["items"]] == [str(int(row.argmax())) for row in expected]
+    [single] = predicted(client, classifier_id, files={"file": encoded(IMAGES[0])})["items"]
+    np.testing.assert_allclose(single["probabilities"], expected[0], atol=1e-6)
+
+
+def test_an_array_with_labels_is_predicted_without_them(client: TestClient, classifier_id: str) -> None:
+    assert len(predicted(client, classifier_id, files={"file": npz()})["items"]) == len(arrays()["images"])
+
+
+@pytest.mark.parametrize(
+    ("file", "status", "word"),
+    [
+        (b"no image", 422, "PNG"),
+        (encoded(np.zeros((9, 9), np.uint8)), 422, "8 by 8"),
+        (encoded(np.zeros((SIDE, SIDE, 3), np.uint8)), 422, "grey"),
+        (zipped({"a.txt": b"text"}), 422, "PNG"),
+        (zipped({}), 422, "PNG"),
+        (alone(images=np.array([[[{}]]], dtype=object)), 422, "objects"),
+        (alone(images=np.zeros((2, SIDE, SIDE), np.uint8), x=np.zeros((2, SIDE, SIDE), np.uint8)), 422, "one array"),
+        (alone(images=np.zeros((1_001, SIDE, SIDE), np.uint8)), 422, "1,000"),
+        (zipped({f"{i}.png": encoded(IMAGES[0]) for i in range(1_001)}), 422, "1,000"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_with_a_sentence(
+    client: TestClient, classifier_id: str, file: bytes, status: int, word: str
+) -> None:
+    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", files={"file": file})
+    assert reply.status_code == status, reply.text
+    assert word in reply.json()["detail"]
+
+
+@pytest.mark.parametrize("pixel", [256, -1, 1.5, 1.0, "7", True, None, [], [1, 2, 3, 4, 5]])
+def test_pixels_are_whole_numbers_of_a_byte(client: TestClient, classifier_id: str, pixel: Any) -> None:
+    images = IMAGES.tolist()
+    images[0][0][0] = pixel
+    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", json={"images": images})
+    assert reply.status_code == 422, reply.text
+
+
+def test_of_two_equal_members_none_wins(client: TestClient, classifier_id: str) -> None:
+    body = b'{"images": [[[1]]], "images": [[[2]]]}'
+    headers = {"Content-Type": "application/json"}
+    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", content=body, headers=headers)
+    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (422, "duplicate_member")
+
+
+@pytest.mark.parametrize("images", [[], [[]], [[[1, 2], [3]]], [[[0] * 9] * 9]])
+def test_images_of_another_shape_are_refused(client: TestClient, classifier_id: str, images: Any) -> None:
+    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", json={"images": images})
+    assert reply.status_code == 422, reply.text
+
+
+def test_images_are_neither_kept_nor_logged(
+    client: TestClient, services: Services, classifier_id: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    canary = "patient-4711"
+    files = {"file": (f"{canary}.zip", zipped({f"{canary}.png": encoded(IMAGES[0])}))}
+    [item] = predicted(client, classifier_id, files=files)["items"]
+    assert item["file"] == f"{canary}.png"
+    bad = client.post(
+        f"/v1/classifiers/{classifier_id}/predictions", files={"file": zipped({f"{canary}.png": b"\x89PNG cut off"})}
+    )
+    assert bad.status_code == 422
+    assert canary not in "".join(capfd.readouterr())
+    for folder in ("predictions", "incoming"):
+        assert not list((services.settings.data_dir / folder).iterdir())
+
+
+def test_answers_are_for_whoever_asked(client: TestClient, classifier_id: str) -> None:
+    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", files={"file": alone(images=IMAGES)})
+    assert "no-store" in reply.headers["cache-control"]
+
+
+def test_a_machine_that_cannot_predict_says_so(
+    client: TestClient, classifier_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_command: list[str]) -> None:
+        raise WorkerUnavailable("Predicting needs torch.")
+
+    monkeypatch.setattr(predictions, "_run", refuse)
+    reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", files={"file": alone(images=IMAGES)})
+    assert (reply.status_code, reply.json()["detail"]) == (503, "Predicting needs torch.")
+
+
+def test_the_archive_holds_what_anybody_may_get(client: TestClient, job_id: str) -> None:
+    reply = client.get(f"/v1/jobs/{job_id}/classifier.zip", params={"license": "CC-BY-4.0"})
+    assert reply.status_code == 200, reply.text
+    assert reply.content == client.get(f"/v1/jobs/{job_id}/classifier.zip", params={"license": "CC-BY-4.0"}).content
+    with zipfile.ZipFile(io.BytesIO(reply.content)) as archive:
+        names = set(archive.namelist())
+        assert b"CC-BY-4.0" in archive.read("LICENSE")
+        assert b"confusion" not in archive.read("report.json")
+    stated = {"README.md", "LICENSE", "SHA256SUMS", "SHA256SUMS.sig.json", "card.json", "privacy.json", "report.json"}
+    assert names == stated | {"classifier.safetensors", "classifier.onnx"}
+
+
+def test_the_table_is_on_the_page_of_the_owner_alone(client: TestClient, services: Services, job_id: str) -> None:
+    for role, sees in ((Role.OWNER, True), (Role.OPERATOR, False)):
+        _, plain = keys.create(services.database, KeyRequest("visitor", role=role))
+        browser = TestClient(client.app, base_url="http://service")
+        browser.post("/sign-in", data={"key": plain}, follow_redirects=False)
+        page = browser.get(f"/jobs/{job_id}").text
+        assert ("719" in page) is sees
+        assert ("confusion" in page) is sees
+        assert "samples.png" not in page
+        assert f"/v1/jobs/{job_id}/classifier.onnx" in page
+        releases = browser.get("/releases").text
+        assert f"/v1/jobs/{job_id}/classifier.zip" in releases
+        assert "719" not in releases
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"synthetic_images": 100},
+        {"evaluation": {"fidelity": ["inception"]}},
+        {"evaluation": {"stronger_classifier": True}},
+        {"evaluation": {"synthetic_images": 100}},
+    ],
+)
+def test_what_is_said_of_images_is_refused_for_a_classifier(
+    client: TestClient, dataset_id: str, said: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in ("/v1/plans", "/v1/jobs"):
+        reply = client.post(path, json=training(dataset_id, **said))
+        assert reply.status_code == 422, reply.text
+        assert "does not apply" in reply.text
+    monkeypatch.setattr(Moments, "result", "generator")
+    assert client.post("/v1/plans", json=training(dataset_id, **said)).status_code == 200
+
+
+def test_the_sums_of_the_archive_name_every_file(client: TestClient, job_id: str) -> None:
+    content = client.get(f"/v1/jobs/{job_id}/classifier.zip").content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    lines = [line.split("  ") for line in files["SHA256SUMS"].decode().splitlines()]
+
+    assert {name: digest for digest, name in lines} == {
+        name: hashlib.sha256(one).hexdigest() for name, one in files.items() if not name.startswith("SHA256SUMS")
+    }

@@ -1,0 +1,44 @@
+"""The page of a classifier job: a table of the owner's test images instead of samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from datalens_service import Client
+from datalens_service.data.digits import digits
+from tests.browser.visitor import Visitor
+from tests.cli.service import RunningService
+
+pytestmark = pytest.mark.browser
+METHOD = {"name": "dp_sgd", "architecture": "linear", "steps": 12, "learning_rate": 2.0, "momentum": 0.5}
+
+
+def test_the_owner_sees_which_class_is_taken_for_which(owner: Visitor, service: RunningService, tmp_path: Path) -> None:
+    data = digits()
+    assert data.test is not None
+    path = tmp_path / "digits.npz"
+    train, test = data.train, data.test
+    arrays = {"train_images": train.images[:700], "train_labels": train.labels[:700]}
+    np.savez(path, **arrays, test_images=test.images, test_labels=test.labels)
+    with Client(service.url, service.api_key) as client:
+        dataset = client.upload_dataset(path, epsilon=10)
+        job = client.submit(dataset.id, {"method": METHOD, "epsilon": 4.0}).wait()
+        assert job.state == "succeeded", job.error
+        [classifier] = [one for one in client.classifiers() if one.job_id == job.id]
+        assert client.get_classifier(classifier.id).card is not None
+
+    page = owner.page
+    page.goto(f"/jobs/{job.id}")
+    table = page.locator("#confusion table")
+    expect(table.locator("tbody tr")).to_have_count(10)
+    counts = [int(cell) for cell in table.locator("tbody td").all_text_contents()]
+    assert sum(counts) == len(test)
+    expect(page.locator("img.grid")).to_have_count(0)
+    expect(page.get_by_text("not to be passed on: the guarantee")).to_be_visible()
+    owner.shows("classifier-job")
+    page.goto("/releases")
+    owner.shows("classifier-release")

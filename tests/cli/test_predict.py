@@ -1,0 +1,98 @@
+"""A classifier on the command line: trained without a service, run, and fetched from a service."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from PIL import Image
+
+from cli.service import RunningService
+from datalens_service.cli.exits import ExitCode
+
+Run = Callable[..., Any]
+SETTINGS = ("architecture=linear", "steps=10", "learning_rate=1")
+TRAIN = ("--epsilon", 8, "--method", "dp_sgd", *(part for one in SETTINGS for part in ("--set", one)))
+
+
+@pytest.fixture
+def trained(datalens_json: Run, npz: Path) -> dict[str, Any]:
+    return dict(datalens_json("train", "--data", npz, *TRAIN, "--out", "out"))
+
+
+@pytest.fixture
+def images(npz: Path) -> np.ndarray:
+    with np.load(npz) as arrays:
+        return np.asarray(arrays["test_images"])
+
+
+def test_training_leaves_a_classifier_that_predicts_here_and_elsewhere(
+    datalens: Run, datalens_json: Run, trained: dict[str, Any], images: np.ndarray, tmp_path: Path
+) -> None:
+    files = trained["files"]
+    assert {"classifier.safetensors", "classifier.onnx", "README.md", "privacy.json"} <= files.keys()
+    assert not {"synthetic.npz", "synthetic.parquet", "samples.png"} & files.keys()
+    assert trained["audiences"]["classifier.onnx"] == "anyone"
+    assert trained["audiences"]["report.json"] == "owner"
+    assert [measure["name"] for measure in trained["measures"]] == ["classifier_accuracy"]
+    assert datalens("verify", files["privacy.json"]).exit_code == 0
+
+    np.savez(tmp_path / "new.npz", images=images)
+    answer = datalens_json("predict", files["classifier.safetensors"], tmp_path / "new.npz")
+    graph = onnxruntime.InferenceSession(files["classifier.onnx"])
+    (expected,) = graph.run(None, {graph.get_inputs()[0].name: images[..., np.newaxis]})
+    np.testing.assert_allclose([item["probabilities"] for item in answer["items"]], expected, atol=1e-4)
+
+
+def test_pictures_of_a_folder_are_predicted_by_name(
+    datalens: Run, trained: dict[str, Any], images: np.ndarray, tmp_path: Path
+) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number, image in enumerate(images[:2]):
+        Image.fromarray(image).save(folder / f"{number}.png")
+    result = datalens("predict", trained["files"]["classifier.safetensors"], folder)
+    assert result.exit_code == 0, result.output
+    assert "0.png" in result.stdout
+    assert "%" in result.stdout
+
+
+@pytest.mark.parametrize("content", [b"", b"\x08\0\0\0\0\0\0\0{}      ", b"no model"])
+def test_a_file_that_is_no_classifier_is_refused(datalens: Run, npz: Path, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.safetensors").write_bytes(content)
+    result = datalens("predict", tmp_path / "x.safetensors", npz, "--json")
+    assert result.exit_code == ExitCode.BAD_INPUT, result.output
+    assert "not a classifier" in json.loads(result.stdout)["error"]["detail"]
+
+
+def test_images_of_another_size_are_refused(datalens: Run, trained: dict[str, Any], tmp_path: Path) -> None:
+    np.savez(tmp_path / "large.npz", images=np.zeros((2, 9, 9), np.uint8))
+    result = datalens("predict", trained["files"]["classifier.safetensors"], tmp_path / "large.npz")
+    assert result.exit_code == ExitCode.BAD_INPUT, result.output
+
+
+def test_a_classifier_of_a_service_is_fetched_and_asked(
+    datalens: Run, datalens_json: Run, service: RunningService, npz: Path, images: np.ndarray, tmp_path: Path
+) -> None:
+    here = ("--url", service.url, "--api-key", service.api_key)
+    dataset = datalens_json("datasets", "upload", npz, "--epsilon", 20, *here)["id"]
+    job = datalens_json("jobs", "submit", dataset, *TRAIN, "--wait", *here)["id"]
+    for form in ("safetensors", "onnx"):
+        datalens_json("jobs", "download", job, "--format", form, "--out", tmp_path / f"c.{form}", *here)
+    datalens_json("jobs", "download", job, "--format", "onnx", "--bundle", "--out", tmp_path / "c.zip", *here)
+    assert datalens("verify", tmp_path / "c.zip").exit_code == 0
+    with zipfile.ZipFile(tmp_path / "c.zip") as archive:
+        assert archive.read("classifier.onnx") == (tmp_path / "c.onnx").read_bytes()
+    np.savez(tmp_path / "new.npz", images=images)
+    remote = datalens_json("predict", job, tmp_path / "new.npz", *here)
+    local = datalens_json("predict", tmp_path / "c.safetensors", tmp_path / "new.npz")
+    assert [item["class_name"] for item in remote["items"]] == [item["class_name"] for item in local["items"]]
+    refused = datalens("jobs", "download", job, *here)
+    assert refused.exit_code != 0
+    assert datalens("jobs", "download", job, "--format", "onnx", "--n", 5, *here).exit_code == ExitCode.BAD_INPUT

@@ -1,0 +1,35 @@
+"""Opacus as a second opinion on gradients and on ε; nothing of it is in the product."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from datalens_service.data.dataset import Schema
+from datalens_service.models.classifiers.architectures import ARCHITECTURES, build_network
+from datalens_service.models.per_record import PerRecordGradients
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from opacus import GradSampleModule
+
+SCHEMA = Schema(channels=1, height=28, width=28, class_names=("a", "b", "c"), num_units=100)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.filterwarnings("ignore")
+def test_gradients_of_records_are_those_of_opacus(architecture: str) -> None:
+    rng = torch.Generator().manual_seed(1)
+    images, labels = torch.rand(40, 1, 28, 28, generator=rng), torch.randint(3, (40,), generator=rng)
+    network = build_network({"architecture": architecture}, SCHEMA)
+    made = PerRecordGradients(network, lambda logits, _image, label: functional.cross_entropy(logits, label), 16)
+    rows = torch.cat(list(made.chunks([images, labels])))
+    hooked = GradSampleModule(build_network({"architecture": architecture}, SCHEMA).train(), loss_reduction="sum")
+    functional.cross_entropy(hooked(images), labels, reduction="sum").backward()
+    theirs = torch.cat([weight.grad_sample.flatten(1) for weight in hooked.parameters()], dim=1)
+    scale = float(theirs.abs().max())
+    np.testing.assert_allclose(rows.numpy(), theirs.numpy(), atol=1e-5 * scale)

@@ -1,0 +1,117 @@
+"""Scattering features and a linear layer: plans, charges, resumption, and that it learns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.methods import ExecutionOptions, Scattering
+from datalens_service.methods.moments import Moments
+from datalens_service.methods.scattering import ScatteringRun, learning_rate_for
+from datalens_service.models.classifiers.architectures import build_network
+from datalens_service.models.classifiers.scattering_features import FeatureBasis
+from datalens_service.models.scattering import Scattering as Features
+from datalens_service.privacy.accounting import limit_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+
+from .test_dp_sgd import stripes
+
+UNITS = limit_units(40.0, 1e-4)
+METHOD = Scattering(warm_start=Moments(subspace_dimensions=8), steps=10, samples=200, dimensions=20)
+
+
+def start(method: Scattering, dataset: Dataset) -> ScatteringRun:
+    plan = method.plan(dataset.schema, UNITS)
+    return method.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+
+
+def finish(training_run: ScatteringRun, account: MemoryAccount, first: int = 0, last: int | None = None) -> None:
+    for step in range(first, training_run.steps if last is None else last):
+        training_run.step(step, account, NoiseSource())
+
+
+@pytest.mark.parametrize("records", [1, 4])
+def test_it_learns_and_planned_is_charged(records: int) -> None:
+    dataset = stripes(records_per_unit=records)
+    training_run, account = start(METHOD, dataset), MemoryAccount(UNITS)
+    finish(training_run, account)
+    plan = METHOD.plan(dataset.schema, UNITS)
+    expected = [release.mechanism.cost() for release in plan.releases for _ in range(release.count)]
+    assert [units for *_, units in account.charges] == expected
+    assert sum(expected) <= UNITS
+    test = stripes(seed=1)
+    predicted = training_run.result().predict(test.train.images).argmax(axis=1)
+    assert (predicted == test.train.labels).mean() > 0.9
+
+
+def test_a_resumed_run_is_the_same_and_charges_nothing_twice() -> None:
+    dataset = stripes()
+    whole, account = start(METHOD, dataset), MemoryAccount(UNITS)
+    finish(whole, account, last=9)
+    resumed = start(METHOD, dataset)
+    finish(resumed, account)
+    finish(whole, account, first=9)
+    assert len(account.charges) == whole.steps
+    for name, value in whole.result().tensors.items():
+        np.testing.assert_array_equal(resumed.result().tensors[name], value)
+
+
+def test_the_released_network_gives_the_scores_that_training_followed() -> None:
+    dataset = stripes()
+    training_run = start(METHOD, dataset)
+    finish(training_run, MemoryAccount(UNITS))
+    basis = training_run._fit_basis()
+    scores = torch.from_numpy(basis.features(dataset.train.images) @ training_run._average)
+    probabilities = training_run.result().predict(dataset.train.images)
+    np.testing.assert_allclose(probabilities, scores.softmax(dim=1).numpy(), atol=1e-5)
+
+
+def test_features_are_those_of_their_own_image() -> None:
+    images = stripes().train.images[:20]
+    basis = FeatureBasis.fit(stripes().schema, images, 5, 0.25, 0, "cpu")
+    changed = images.copy()
+    changed[7] = 255 - changed[7]
+    before, after = basis.features(images), basis.features(changed)
+    others = np.arange(20) != 7
+    np.testing.assert_array_equal(before[others], after[others])
+    assert (before[7] != after[7]).any()
+    np.testing.assert_allclose(np.linalg.norm(before, axis=1), 1, rtol=1e-5)
+
+
+def test_wavelets_see_direction_and_ignore_brightness() -> None:
+    """An edge answers most to the wavelet across it; a constant image to none."""
+    columns = torch.zeros(1, 1, 32, 32)
+    columns[..., ::4] = 1
+    maps = Features()(torch.cat([columns, columns.mT, torch.full_like(columns, 0.7)]))[:, :, 4, 4]
+    across, along = maps[0, 1:9], maps[1, 1:9]
+    assert (int(across.argmax()), int(along.argmax())) == (0, 4)
+    assert maps[2, 0] == pytest.approx(0.7, abs=1e-3)
+    assert maps[2, 1:].abs().max() < 1e-3
+
+
+@pytest.mark.parametrize("size", [(1, 28, 28), (3, 32, 32), (1, 6, 9)], ids=str)
+def test_networks_take_images_of_any_size(size: tuple[int, int, int]) -> None:
+    schema = Schema(channels=size[0], height=size[1], width=size[2], class_names=("a", "b"), num_units=9)
+    network = build_network({"architecture": "scattering", "dimensions": 7}, schema)
+    assert network(torch.rand(2, *size)).shape == (2, 2)
+
+
+def test_images_that_are_too_large_are_refused() -> None:
+    schema = Schema(channels=3, height=64, width=64, class_names=("a", "b"), num_units=9)
+    with pytest.raises(InvalidSpec, match="dp_sgd"):
+        METHOD.plan(schema, UNITS)
+
+
+def test_the_learning_rate_grows_with_the_budget_up_to_a_bound() -> None:
+    schema = Schema(channels=1, height=28, width=28, class_names=("a", "b"), num_units=60_000)
+    rates = [
+        learning_rate_for(schema, Scattering().plan(schema, limit_units(epsilon, 1e-5)).releases[-1])
+        for epsilon in (0.1, 1.0, 10.0)
+    ]
+    assert rates[0] == pytest.approx(29, rel=0.05)
+    assert rates[1] == pytest.approx(236, rel=0.05)
+    assert rates[2] == 300

@@ -1,0 +1,104 @@
+"""The shapes method: planned equals charged, resume repeats, samples of strokes have edges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
+from datalens_service.methods import ExecutionOptions, Moments, Shapes
+from datalens_service.privacy.accounting import limit_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+
+SIDE, COUNT = 14, 600
+UNITS = limit_units(20.0, 1e-4)
+
+
+def bars(records_per_unit: int = 1) -> Dataset:
+    """Two classes: an upright and a lying bar, somewhere in the image."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=COUNT)
+    images = np.zeros((COUNT, SIDE, SIDE, 1), dtype=np.uint8)
+    for row, label in enumerate(labels):
+        place, length = rng.integers(3, 9), rng.integers(7, 10)
+        if label:
+            images[row, place : place + 3, 2 : 2 + length] = 255
+        else:
+            images[row, 2 : 2 + length, place : place + 3] = 255
+    schema = Schema(
+        channels=1, height=SIDE, width=SIDE, class_names=("upright", "lying"), num_units=COUNT // records_per_unit,
+        records_per_unit=records_per_unit, classes_per_unit=min(2, records_per_unit),
+    )  # fmt: skip
+    return Dataset(schema, Split(images, labels, np.arange(COUNT) // records_per_unit), None, b"k" * 32)
+
+
+def fitted(dataset: Dataset, method: Shapes | Moments, account: MemoryAccount):
+    plan = method.plan(dataset.schema, UNITS)
+    training_run = method.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+    for step in range(training_run.steps):
+        training_run.step(step, account, NoiseSource())
+    return training_run
+
+
+def share_of_black(images: np.ndarray) -> float:
+    """Of all pixels; six of seven in records."""
+    return float((images == 0).mean())
+
+
+@pytest.mark.parametrize("content", ["drawings", "objects"])
+def test_planned_is_charged_in_order(content):
+    dataset, account, method = bars(), MemoryAccount(UNITS), Shapes(content=content)
+    plan = method.plan(dataset.schema, UNITS)
+    fitted(dataset, method, account)
+    planned = [
+        (step, release.mechanism.label(), release.units("zero_out")) for step, release in enumerate(plan.releases)
+    ]
+    assert account.charges == planned
+    assert 0.999 * UNITS < plan.units() <= UNITS
+
+
+def test_samples_keep_their_class_and_have_edges():
+    images, labels = fitted(bars(), Shapes(), MemoryAccount(UNITS)).result().sample(200)
+    ink = images[..., 0].astype(float)
+    upright = ink.max(axis=2).sum(axis=1) > ink.max(axis=1).sum(axis=1)
+    assert (upright == (labels == 0)).mean() > 0.9
+    plain = fitted(bars(), Moments(subspace_dimensions=20), MemoryAccount(UNITS)).result().sample(200)[0]
+    assert share_of_black(images) > 0.7
+    assert share_of_black(plain) < 0.6
+
+
+def test_resume_replays_what_was_released():
+    account = MemoryAccount(UNITS)
+    first = fitted(bars(), Shapes(), account)
+    charged = list(account.charges)
+    second = fitted(bars(), Shapes(), account)
+    assert account.charges == charged
+    for name, value in first.result().tensors.items():
+        np.testing.assert_array_equal(value, second.result().tensors[name])
+
+
+def test_there_is_no_generator_before_the_last_release():
+    dataset, method = bars(), Shapes()
+    training_run = method.create_run(
+        method.plan(dataset.schema, UNITS), dataset, TrainingRandomness(0), ExecutionOptions()
+    )
+    assert not any(training_run.may_stop_before(step) for step in range(training_run.steps))
+    with pytest.raises(BudgetExceeded):
+        fitted(dataset, method, MemoryAccount(UNITS // 2))
+
+
+def test_units_of_several_records_are_priced_in_every_release():
+    plan = Shapes().plan(bars(3).schema, UNITS)
+    assert {release.mechanism.records_per_unit for release in plan.releases} == {3}
+    assert plan.units() <= UNITS
+    fitted(bars(3), Shapes(), MemoryAccount(UNITS))
+
+
+def test_requests_that_cannot_work_are_refused():
+    schema = bars().schema
+    with pytest.raises(InfeasiblePlan, match="raise epsilon"):
+        Shapes().plan(schema, 10)
+    with pytest.raises(InvalidSpec, match="share"):
+        Shapes(means_share=0.6, shared_share=0.5).plan(schema, UNITS)

@@ -1,0 +1,93 @@
+"""Images become signed distances and come back; each is a function of its own image, to the last bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from datalens_service.data.dataset import Schema
+from datalens_service.models.generators.level_sets import LevelSets, signed_distances
+from datalens_service.models.generators.poses import (
+    apply_poses,
+    measure_pose,
+    normalize_pose,
+    pose_coordinates,
+    poses_from,
+)
+
+
+def schema_of(channels: int = 1, height: int = 28, width: int = 28) -> Schema:
+    return Schema(channels=channels, height=height, width=width, class_names=("a", "b"), num_units=100)
+
+
+def rings(count: int = 12, channels: int = 1, height: int = 28, width: int = 28) -> np.ndarray:
+    """Rings of any size and place, brightness falling towards the right."""
+    rng = np.random.default_rng(0)
+    down, right = np.indices((height, width)) / np.array([height, width])[:, None, None]
+    images = np.zeros((count, height, width, channels))
+    for row in range(count):
+        y, x, size = rng.uniform([0.4, 0.4, 0.2], [0.6, 0.6, 0.3])
+        distance = np.abs(np.hypot(down - y, right - x) - size)
+        images[row] = ((0.07 - distance) * height * 0.8 + 0.5).clip(0, 1)[..., None] * 255
+    return np.rint(images).astype(np.uint8)
+
+
+@pytest.mark.parametrize("content", ["drawings", "objects"])
+@pytest.mark.parametrize(("channels", "height", "width"), [(1, 28, 28), (3, 32, 32), (1, 24, 30)])
+def test_what_is_decoded_looks_like_what_was_encoded(content, channels, height, width):
+    codec, images = LevelSets(schema_of(channels, height, width), content), rings(4, channels, height, width)
+    vectors = codec.encode(images)
+    assert vectors.shape == (4, codec.dimensions)
+    decoded = codec.decode(vectors).reshape(4, channels, height, width).transpose(0, 2, 3, 1)
+    assert np.abs(decoded - images / 255).mean() < 0.06
+
+
+@pytest.mark.parametrize("content", ["drawings", "objects"])
+def test_a_vector_does_not_depend_on_other_images(content):
+    codec, images = LevelSets(schema_of(), content), rings()
+    together = codec.encode(images)
+    np.testing.assert_array_equal(codec.encode(images[5:6])[0], together[5])
+    np.testing.assert_array_equal(codec.encode(images[::-1])[::-1], together)
+    np.testing.assert_array_equal(codec.encode(images[3:])[4:], together[7:])
+
+
+@pytest.mark.parametrize("content", ["drawings", "objects"])
+@pytest.mark.parametrize("value", [0, 255])
+def test_images_without_an_outline_are_finite(content, value):
+    codec = LevelSets(schema_of(), content)
+    vectors = codec.encode(np.full((1, 28, 28, 1), value, dtype=np.uint8))
+    assert np.isfinite(vectors).all()
+    decoded = codec.decode(vectors)
+    assert np.isfinite(decoded).all()
+    assert abs(float(decoded.mean()) - value / 255) < 0.02
+
+
+def test_distances_are_pixels_from_the_outline():
+    ink = np.zeros((28, 28), dtype=np.uint8)
+    ink[:, 14:] = 255
+    distances = signed_distances(ink, 0.5)
+    np.testing.assert_allclose(distances[10, 12:17], [-1.5, -0.5, 0.5, 1.5, 2.5], atol=0.01)
+    assert distances.min() == -6
+    assert distances.max() == 6
+
+
+def test_a_moved_drawing_has_the_same_shape_and_another_pose():
+    image = rings(1)[0, ..., 0]
+    moved = np.roll(image, (2, -1), axis=(0, 1))
+    first, second = measure_pose(image), measure_pose(moved)
+    np.testing.assert_allclose((second - first) * 28, [-1, 2, 0, 0, 0], atol=1e-9)
+    fields = [signed_distances(plane, 0.5).clip(-2, 2) for plane in (image, moved)]
+    common = [normalize_pose(field, pose) for field, pose in zip(fields, (first, second), strict=True)]
+    np.testing.assert_allclose(common[0][4:-4, 4:-4], common[1][4:-4, 4:-4], atol=1e-6)
+
+
+def test_applying_a_pose_undoes_normalizing_it():
+    image = rings(1)[0, ..., 0]
+    pose, field = measure_pose(image), signed_distances(image, 0.5)
+    back = apply_poses(normalize_pose(field, pose)[None, None], pose[None])[0, 0]
+    assert np.abs(back - field)[6:-6, 6:-6].mean() < 0.1
+    np.testing.assert_allclose(poses_from(pose_coordinates(pose)), pose)
+
+
+def test_a_pose_without_ink_is_the_common_one():
+    np.testing.assert_array_equal(measure_pose(np.zeros((5, 7), dtype=np.uint8)), np.zeros(5))

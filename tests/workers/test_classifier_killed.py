@@ -1,0 +1,44 @@
+"""A classifier job that is killed in the middle goes on from its released gradients and pays for none of them again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.proof.proof_verification import verify
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs.jobs import JobState
+from deployments.deployment import Deployment
+from workers.process.job_process import Exit
+
+GRADIENTS: dict[str, Any] = {
+    "method": {"name": "dp_sgd", "architecture": "mlp", "steps": 150},
+    "epsilon": 4.0,
+    "evaluation": {"enabled": False},
+}
+
+
+def test_a_killed_classifier_job_goes_on_without_a_second_charge(local: Deployment) -> None:
+    job = local.submit(GRADIENTS)
+    killed = local.start_module("workers.run_job", job.id)
+    local.wait_for_steps(job, 10)
+    killed.kill()
+    killed.wait()
+    before = local.stored_steps(job)
+    assert len(before) < GRADIENTS["method"]["steps"]
+    local.lose_lease(job)
+
+    assert local.start_module("workers.run_job", job.id).wait() == Exit.ENDED
+
+    assert local.job(job).state == JobState.SUCCEEDED
+    after = local.stored_steps(job)
+    assert {step: after[step] for step in before} == before
+    charged = [entry.step for entry in local.entries(job) if entry.kind == EntryKind.CHARGE]
+    # The one gradient that was drawn and not stored when the process died may be charged again, no other.
+    assert len(charged) - len(set(charged)) <= 1
+    assert all(charged.count(step) == 1 for step in before)
+    local.assert_balanced(job)
+    files = ArtifactStore(local.database, local.folder)
+    assert verify(files.releasable(job.id, "privacy.json").path.read_bytes()).holds
+    assert Classifier.load(files.releasable(job.id, "classifier.safetensors").path).schema.num_classes == 2

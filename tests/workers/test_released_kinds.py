@@ -1,0 +1,146 @@
+"""A job whose method releases something else than a generator: its files, its report, its proof."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+import workers.job.execute
+from datalens_service.data.dataset import Schema
+from datalens_service.evaluation.report import document
+from datalens_service.models.released import ReleasedModel
+from datalens_service.proof.proof_verification import verify
+from datalens_service.run import run as train
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs import released_models
+from datalens_service.store.jobs.jobs import Job, JobState
+from deployments.deployment import MOMENTS, Deployment, lamps
+from tests.models.toy_models import Brightness, MeanImage
+from workers.job.execute import execute
+
+STATED = {"card.json", "privacy.json", "report-releasable.json", "report-releasable.html", "README.md"}
+PRIVATE = {"report.json", "report.html", "account-proof.json"}
+NOT_MADE = {"synthetic.npz", "samples.png", "generator.safetensors"}
+
+
+@pytest.fixture
+def releasing(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
+    """Does a job whose releases are those of a generator, and whose model is another."""
+
+    def job_of(make: Callable[[Schema], ReleasedModel], **changes: Any) -> Job:
+        def run(*arguments: Any, **named: Any) -> Any:
+            result = train(*arguments, **named)
+            return replace(result, model=make(result.model.schema))
+
+        monkeypatch.setattr(workers.job.execute, "run", run)
+        dataset = lamps()
+        public = dataset.schema.model_copy(update=changes)
+        job = local.submit(MOMENTS, local.upload(replace(dataset, schema=public)))
+        ended = execute(local.database, files(local), local.settings, local.claim(job))
+        assert (ended.state, ended.error) == (JobState.SUCCEEDED, None)
+        return ended
+
+    return job_of
+
+
+def files(local: Deployment) -> ArtifactStore:
+    return ArtifactStore(local.database, local.folder)
+
+
+def names(local: Deployment, job: Job, *, releasable: bool) -> set[str]:
+    return {file.name for file in files(local).list_artifacts(job.id) if file.releasable is releasable}
+
+
+def read(local: Deployment, job: Job, name: str) -> Any:
+    return json.loads(files(local).get(job.id, name).path.read_text())
+
+
+def test_a_new_kind_of_model_is_one_class_and_its_files_are_downloadable(
+    local: Deployment, releasing: Callable[..., Job]
+) -> None:
+    job = releasing(MeanImage)
+
+    assert names(local, job, releasable=True) == STATED | {"mean.bin", "mean.txt"}
+    assert names(local, job, releasable=False) == PRIVATE
+    assert files(local).releasable(job.id, "mean.txt").path.read_text() == "127"
+    assert verify(files(local).releasable(job.id, "privacy.json").path.read_bytes()).holds
+    kind = "mean-image"
+    noted = released_models.get(local.database, released_models.id_of(job.id, kind), kind)
+    assert (noted.job_id, noted.kind) == (job.id, kind)
+    assert read(local, job, "report.json")["measures"] == []
+
+
+def test_a_classifier_job_has_a_confusion_table_for_the_owner_and_no_samples(
+    local: Deployment, releasing: Callable[..., Job]
+) -> None:
+    job = releasing(Brightness)
+
+    made = names(local, job, releasable=True)
+    assert made == STATED | {"classifier.safetensors", "classifier.onnx"}
+    assert not made & NOT_MADE
+    owner, releasable = read(local, job, "report.json"), read(local, job, "report-releasable.json")
+    table = owner["confusion"]
+    assert table["class_names"] == ["bright", "dark"]
+    assert sum(map(sum, table["counts"])) == 60
+    (measure,) = owner["measures"]
+    right = table["counts"][0][0] + table["counts"][1][1]
+    assert (measure["name"], measure["audience"]) == ("classifier_accuracy", "owner")
+    assert measure["value"] == pytest.approx(100 * right / 60)
+    assert "confusion" not in releasable
+    assert releasable["measures"] == []
+    assert owner["synthetic"] is releasable["synthetic"] is read(local, job, "card.json")["synthetic"] is False
+    for name in ("report.json", "report-releasable.json"):
+        document.check(files(local).get(job.id, name).path.read_bytes())
+
+
+def test_no_report_of_a_classifier_speaks_of_images_it_would_have_drawn(
+    local: Deployment, releasing: Callable[..., Job]
+) -> None:
+    job = releasing(Brightness)
+    report = read(local, job, "report-releasable.json")
+    page = files(local).get(job.id, "report-releasable.html").path.read_text()
+    said = json.dumps([report["summary"], report["privacy"]["scope"], report["privacy"]["data_accesses"]])
+    assert "This is a classifier of images." in said
+    assert "generator" not in said.casefold()
+    assert "Which class is taken for which" not in page
+    assert "Which class is taken for which" in files(local).get(job.id, "report.html").path.read_text()
+
+
+def test_the_card_of_a_classifier_is_a_model_index_without_private_figures(
+    local: Deployment, releasing: Callable[..., Job]
+) -> None:
+    private, public = releasing(Brightness), releasing(Brightness, test_is_public=True)
+    index = {job.id: front_matter(local, job)["model-index"][0]["results"][0] for job in (private, public)}
+    assert [one["type"] for one in index[private.id]["metrics"]] == ["epsilon", "delta"]
+    assert [one["type"] for one in index[public.id]["metrics"]] == ["accuracy", "epsilon", "delta"]
+    assert index[public.id]["task"]["type"] == "image-classification"
+    # The table counts test images of each class: also of a public test split, it stays in the owner's copy.
+    assert "confusion" not in read(local, public, "report-releasable.json")
+
+
+def test_a_classifier_is_counted_on_a_set_that_was_set_aside(
+    local: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workers.job.holdout import holdout_accuracy
+
+    aside = local.upload(lamps(9, with_test=False))
+    job = local.submit({**MOMENTS, "evaluation": {"holdout": aside.id, "holdout_noise_stddev": 100}})
+    settings = workers.job.execute.TrainingSpec.model_validate(job.spec).evaluation
+    dataset = lamps(9, with_test=False)
+    measure = holdout_accuracy(local.database, local.claim(job), Brightness(dataset.schema), dataset, settings, "cpu")
+    assert (measure.name, measure.status, measure.audience) == ("classifier_accuracy_holdout", "covered", "public")
+    assert "synthetic" not in measure.protocol
+    with local.database.session() as session:
+        from datalens_service.store.ledger.account_summary import statement
+
+        assert statement(session, aside.id).charged_units > 0
+
+
+def front_matter(local: Deployment, job: Job) -> dict[str, Any]:
+    text = files(local).releasable(job.id, "README.md").path.read_text()
+    return dict(yaml.safe_load(text.split("---\n")[1]))

@@ -1,0 +1,123 @@
+"""The files of each kind of released model, beside those that state what it cost.
+
+any model      what its `files()` name
+generator      also synthetic images, and a grid of samples
+classifier     also its card for model hubs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from datalens_service.data.export import WRITERS, sample_grid
+from datalens_service.data.export.model_card import model_card
+from datalens_service.evaluation.report.build import Report
+from datalens_service.evaluation.report.card import card
+from datalens_service.evaluation.report.pictures import Pictures, draw_pictures
+from datalens_service.models.generators.generator import Generator
+from datalens_service.models.released import ReleasedFile, ReleasedModel
+from datalens_service.proof.job_proof import AccountProof
+from datalens_service.signatures import SigningKey
+
+SAMPLES: Final = "samples.png"
+MODEL_CARD: Final = "README.md"
+
+_GRID_CLASSES: Final = 50
+_GRID_COLUMNS: Final = 10
+
+
+class JobFile(NamedTuple):
+    """One file: what makes it, and whether anyone but the owner may get it."""
+
+    name: str
+    media_type: str
+    releasable: bool
+    make: Callable[[], Path | bytes]
+
+
+class ReleaseContents(NamedTuple):
+    """What the files of a job are made of.
+
+    Attributes:
+        folder: For files in the making.
+        model: Released.
+        report: Private figures included.
+        proof: Of what the job cost, with the journal of the account; others get the part about the job.
+        key: Of the installation; signs proofs and reports.
+        num_images: Synthetic images to pack, of a generator; more can be drawn later.
+    """
+
+    folder: Path
+    model: ReleasedModel
+    report: Report
+    proof: AccountProof
+    key: SigningKey
+    num_images: int
+
+
+def released_files(contents: ReleaseContents) -> list[JobFile]:
+    """What is drawn from the model, and itself."""
+    own = [_written(contents.folder, file) for file in contents.model.files()]
+    match contents.model:
+        case Generator() as generator:
+            samples = JobFile(SAMPLES, "image/png", True, lambda: sample_picture(generator))
+            return [*own, _packed(contents, generator), samples]
+        case _:
+            return [*own, *_carded(contents)]
+
+
+def files_with_card(contents: ReleaseContents) -> list[JobFile]:
+    """Those of them that repeat the card, so change with its figures."""
+    match contents.model:
+        case Generator() as generator:
+            return [_packed(contents, generator)]
+        case _:
+            return _carded(contents)
+
+
+def report_pictures(contents: ReleaseContents) -> Pictures | None:
+    """What a report shows of released images; None of a model that draws none."""
+    match contents.model:
+        case Generator() as generator:
+            return draw_pictures(generator, contents.num_images)
+        case _:
+            return None
+
+
+def sample_picture(generator: Generator) -> bytes:
+    """PNG with ten images of each of the first fifty classes."""
+    labels = np.repeat(np.arange(min(generator.schema.num_classes, _GRID_CLASSES)), _GRID_COLUMNS)
+    images, _ = generator.sample(len(labels), labels=labels)
+    return sample_grid(images, labels, generator.schema, _GRID_COLUMNS)
+
+
+def _written(folder: Path, file: ReleasedFile) -> JobFile:
+    def make() -> Path:
+        path = folder / file.name
+        file.write(path)
+        return path
+
+    return JobFile(file.name, file.media_type, True, make)
+
+
+def _packed(contents: ReleaseContents, generator: Generator) -> JobFile:
+    return JobFile("synthetic.npz", "application/octet-stream", True, lambda: _pack_images(contents, generator))
+
+
+def _pack_images(contents: ReleaseContents, generator: Generator) -> Path:
+    """Images that can be handed out without drawing; every class in turn."""
+    path = contents.folder / "synthetic.npz"
+    images, labels = generator.sample(contents.num_images)
+    WRITERS["npz"].write(path, images, labels, generator.schema, card(contents.report))
+    return path
+
+
+def _carded(contents: ReleaseContents) -> list[JobFile]:
+    """The card as model hubs read it."""
+    stated: dict[str, Any] = card(contents.report)
+    text = model_card(stated, contents.model.result, [file.name for file in contents.model.files()])
+    return [JobFile(MODEL_CARD, "text/markdown", True, lambda: text.encode())]
