@@ -1,13 +1,17 @@
 """The in-memory filter refuses before anything is drawn; no run goes without naming its account."""
 
 import inspect
+from typing import Any
 
 import numpy as np
 import pytest
 
+from datalens_service.data.dataset import Dataset
+from datalens_service.data.digits import digits
 from datalens_service.errors import BudgetExceeded, StateConflict
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
 from datalens_service.run import run
+from datalens_service.spec import TrainingSpec
 
 
 def test_refuses_the_charge_that_would_pass_the_limit():
@@ -41,3 +45,21 @@ def test_what_is_uncharged_keeps_no_books():
     account.store(0, np.arange(3))
     assert account.replay(0) is None
     assert not vars(account)
+
+
+def test_a_run_without_an_account_is_a_type_error():
+    job: Any = run
+    with pytest.raises(TypeError, match="account"):
+        job(TrainingSpec(method="moments", epsilon=1.0), _digits())
+
+
+def test_a_run_charges_its_account_what_was_planned():
+    spec, dataset = TrainingSpec(method="moments", epsilon=1.0), _digits()
+    account = MemoryAccount(spec.limit_units(dataset.schema))
+    result = run(spec, dataset, account=account)
+    assert account.charged_units == result.plan.units() > 0
+
+
+def _digits() -> Dataset:
+    schema, train, test = digits()
+    return Dataset(schema, train, test, partition_key=b"k" * 32)
