@@ -35,6 +35,7 @@ from datalens_service.models.classifier import Classifier
 from datalens_service.models.generators import shapes
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import mu_for_epsilon
+from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
@@ -139,7 +140,7 @@ def main() -> None:
     data, mu = dataset(options.dataset), mu_for_epsilon(options.epsilon, _DELTA)
     epsilon = epsilon_for(mu * math.sqrt(1 - _SHARE))
     spec = TrainingSpec(method=Shapes(content=options.content), epsilon=epsilon, delta=_DELTA, seed=options.seed)
-    generator = run(spec, data).generator
+    generator = run(spec, data, account=UnchargedAccount()).generator
     samples, labels = sample(generator, _LEARNT, _WIDE, options.seed + 1)
     labeller = Labeller(data, samples, labels, mu * math.sqrt(_SHARE), options.seed)
     learnt = {0: _accuracy(labeller, data)}
