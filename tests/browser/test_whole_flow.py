@@ -148,6 +148,8 @@ def _budget_is_raised(visitor: Visitor) -> None:
     page.get_by_role("button", name="Raise for good").click()
     expect(page.get_by_role("rowheader", name="Budget raised by its owner")).to_be_visible()
     expect(page.locator(".budget")).to_contain_text("ε 25 at δ")
+    # Words can be seen before scripts have run.
+    page.wait_for_load_state("load")
 
 
 def _deletion_has_a_receipt(visitor: Visitor, dataset: str) -> None:

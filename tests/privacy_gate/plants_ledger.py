@@ -309,14 +309,14 @@ def labels_by_their_frequency(patch: pytest.MonkeyPatch) -> None:
 
 def teachers_in_the_generator(patch: pytest.MonkeyPatch) -> None:
     """Everything trainable is saved under one name."""
-    generator = DataLensRun.generator
+    result = DataLensRun.result
 
     def saved(self: DataLensRun) -> Any:
-        released = generator(self)
+        released = result(self)
         released.tensors.update({f"d_{name}": value for name, value in self._pool.state().items()})
         return released
 
-    patch.setattr(DataLensRun, "generator", saved)
+    patch.setattr(DataLensRun, "result", saved)
 
 
 PLANTS = (
