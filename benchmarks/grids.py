@@ -62,6 +62,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=["auto"])
     parser.add_argument("--real", action="store_true", help="draw training images, train nothing")
     parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--set", dest="settings", action="append", default=[], help="as of datalens train")
     parser.add_argument("--out", type=Path, required=True, help="folder")
     options = parser.parse_args()
     data = dataset(options.dataset)
@@ -69,10 +70,9 @@ def main() -> None:
         real(data).save(options.out / f"{options.dataset}-real.png", optimize=True)
         return
     for name in options.rows:
-        spec = ROWS[name].options(options.epsilon, _DELTA, 0).build_spec(data.schema)
-        write(
-            run(spec, data, account=UnchargedAccount()).generator, options.out, options.dataset, name, options.epsilon
-        )
+        spec = ROWS[name].options(options.epsilon, _DELTA, 0, tuple(options.settings)).build_spec(data.schema)
+        generator = run(spec, data, account=UnchargedAccount()).generator
+        write(generator, options.out, options.dataset, name, options.epsilon)
 
 
 if __name__ == "__main__":

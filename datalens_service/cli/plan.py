@@ -60,14 +60,15 @@ def describe_plan(cost: dict[str, Any]) -> dict[str, object]:
     Args:
         cost: A `PlanSummary` as JSON.
     """
-    return {
+    facts = {
         "images voted on": f"{cost['images']:,}",
         "releases": f"{cost['steps']:,}",
         "μ": cost["mu"],
         "ε at plan": f"{cost['epsilon_at_plan']} of {cost['epsilon_limit']}",
         "ε if one unit is replaced": cost["epsilon_replace_one"],
         "δ": cost["delta"],
-    } | {"warning" if number == 0 else f"warning {number + 1}": text for number, text in enumerate(cost["warnings"])}
+    }
+    return facts | ({"warning": " ".join(cost["warnings"])} if cost["warnings"] else {})
 
 
 def _compute_allowance(spec_options: SpecOptions, top_k: int | None, noise_stddev: int | None) -> VoteAllowance:

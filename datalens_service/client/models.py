@@ -174,6 +174,7 @@ class Cost(ResponseModel):
     epsilon_replace_one: float
     delta: float
     epsilon_limit: float
+    warnings: tuple[str, ...] = ()
 
 
 class PlanInfo(ResponseModel):

@@ -138,3 +138,10 @@ def test_of_two_equal_settings_none_wins(datalens: Run, npz: Path) -> None:
     result = datalens(*options, "--set", "subspace_dimensions=5", "--set", "subspace_dimensions=6")
     assert result.exit_code == 2
     assert "subspace_dimensions twice" in result.stderr
+
+
+def test_a_plan_warns_of_noise_that_drowns_the_gradient(datalens: Run, npz: Path) -> None:
+    settings = ("--method", "dp_sgd", "--set", "architecture=linear", "--set", "steps=10000")
+    result = datalens("plan", "--data", npz, "--epsilon", 0.5, *settings)
+    assert result.exit_code == 0
+    assert "learn little" in " ".join(result.stdout.split())
