@@ -1,10 +1,15 @@
 # syntax=docker/dockerfile:1
 # One image for the API and for workers; docker-compose.yml says what each container runs.
-# torch comes with its CUDA libraries and runs without a GPU as well.
+# torch comes with its CUDA libraries and runs without a GPU as well. A small image for the API alone has no torch, and
+# answers 503 where images are drawn or predicted anew: --build-arg EXTRAS=production
 
-FROM python:3.11-slim-bookworm AS build
+ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
 
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+# Of pyproject.toml, with spaces between them.
+ARG EXTRAS="worker production"
 RUN python -m venv /opt/datalens
 WORKDIR /source
 
@@ -16,11 +21,11 @@ set -eu
 # Constraints with hashes need a newer pip than the one in the image.
 echo 'pip==26.3 --hash=sha256:f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940fad13' > pip.txt
 /opt/datalens/bin/pip install --require-hashes --requirement pip.txt
-python - <<'PYTHON' > requirements.txt
-import tomllib
+EXTRAS="$EXTRAS" python - <<'PYTHON' > requirements.txt
+import os, tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
-extras = project["optional-dependencies"]
-print("\n".join(project["dependencies"] + extras["worker"] + extras["production"]))
+extras = [name for extra in os.environ["EXTRAS"].split() for name in project["optional-dependencies"][extra]]
+print("\n".join(project["dependencies"] + extras))
 PYTHON
 /opt/datalens/bin/pip install --require-hashes --constraint requirements.lock --requirement requirements.txt
 EOF
@@ -33,7 +38,11 @@ COPY migrations migrations
 RUN /opt/datalens/bin/pip install --no-deps . && python -m compileall -q /opt/datalens/lib
 
 
-FROM python:3.11-slim-bookworm
+FROM ${PYTHON_IMAGE}
+
+# Of the source, for reports: --build-arg COMMIT=$(git rev-parse HEAD)
+ARG COMMIT=
+ENV DATALENS_COMMIT=${COMMIT}
 
 LABEL org.opencontainers.image.title="DataLens Service" \
       org.opencontainers.image.description="Private images in, differentially private synthetic images out." \

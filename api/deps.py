@@ -7,18 +7,22 @@ import threading
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Final
 
 from fastapi import Depends, Path, Query, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from api.http.few_threads import SHORT_READS
 from api.http.strictness import DIGITS
 from api.security.browser_sessions import resume_session
+from api.security.note_writer import NoteWriter
 from api.security.permissions import check_allowed
 from api.security.rate_limits import RequestLimits
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.dispatch import Dispatcher
+from datalens_service.services.individual_epsilons import IndividualEpsilons
+from datalens_service.services.openid_provider import OpenIdProvider
 from datalens_service.services.predictions import Predictions
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
@@ -43,10 +47,14 @@ class Services:
         dispatcher: Tells workers that there is a job.
         synthetic: Synthetic images in the format and number asked for.
         predictions: Of released classifiers.
+        individual_epsilons: Of records that somebody sends.
         limits: Of the requests of each key.
+        notes: Into the audit journals.
         stopping: Set when the service is about to end; streams end then.
         validator: Reads finished uploads.
         signing_key: Checks what this installation signed; public.
+        calibration_seconds: How fast this machine is (`datalens_service.calibration`).
+        openid_provider: For single sign-on; None without it.
     """
 
     settings: Settings
@@ -55,10 +63,14 @@ class Services:
     dispatcher: Dispatcher
     synthetic: SyntheticFiles
     predictions: Predictions
+    individual_epsilons: IndividualEpsilons
     limits: RequestLimits
+    notes: NoteWriter
     stopping: threading.Event
     validator: Validator
     signing_key: PublicKey
+    calibration_seconds: float
+    openid_provider: OpenIdProvider | None = None
 
 
 async def get_services(request: Request) -> Services:
@@ -92,7 +104,7 @@ async def caller(
     """
     plain = credentials.credentials if credentials else None
     with ExitStack() as in_flight:
-        yield await run_in_threadpool(_admit, request, services, plain, in_flight)
+        yield await SHORT_READS.run(partial(_admit, request, services, plain, in_flight))
 
 
 def _admit(request: Request, services: Services, plain: str | None, in_flight: ExitStack) -> ApiKey:

@@ -15,21 +15,32 @@ from fastapi.telemetry import TelemetryConfig
 from api.deps import Services
 from api.http.middleware import BodyLimit, RequestLog
 from api.http.static_files import StaticFolder
-from api.openapi import document, examples, service_examples
+from api.openapi import audit_examples, document, examples, service_examples
 from api.problems import handlers
 from api.routes import (
+    administration_pages,
     artifacts,
+    audit_pages,
+    audits,
+    classifier_downloads,
     classifiers,
+    comparison_pages,
+    dataset_labels,
+    dataset_pages,
     datasets,
     downloads,
     events,
     generators,
     health,
+    image_pages,
+    individual_epsilon,
+    job_pages,
     jobs,
     journals,
+    key_pages,
     keys,
     metrics,
-    pages,
+    plan_pages,
     plans,
     privacy,
     reference,
@@ -37,19 +48,26 @@ from api.routes import (
     signing_in,
     signing_key_page,
     signing_keys,
+    single_sign_on,
+    synthetic_downloads,
+    uploads,
     webhooks,
 )
 from api.routes import problems as problem_types
-from api.routes import uploads as pieces
 from api.security.access_logging import AuditTrail
+from api.security.note_writer import NoteWriter
 from api.security.rate_limits import RequestLimits
 from api.uploads import receiver
 from api.uploads.tus import TusHeaders
 from datalens_service import logs
+from datalens_service.calibration import measure_machine
 from datalens_service.services import ingestion
+from datalens_service.services.claims import parse_grants
 from datalens_service.services.dispatch import dispatcher_for
+from datalens_service.services.individual_epsilons import IndividualEpsilons
+from datalens_service.services.openid_provider import OpenIdProvider
 from datalens_service.services.predictions import Predictions
-from datalens_service.services.startup import start
+from datalens_service.services.startup import start, warn_of_unknown_variables
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.services.webhook_sender import WebhookSender
@@ -58,13 +76,17 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.signing_key import signing_key
 
 _ROUTES = (
-    pieces,
+    uploads,
     datasets,
+    dataset_labels,
     privacy,
     plans,
     jobs,
+    audits,
     events,
     downloads,
+    synthetic_downloads,
+    classifier_downloads,
     artifacts,
     generators,
     classifiers,
@@ -73,11 +95,20 @@ _ROUTES = (
     journals,
     signing_keys,
     health,
+    individual_epsilon,
     metrics,
     problem_types,
     signing_in,
+    single_sign_on,
     signing_key_page,
-    pages,
+    dataset_pages,
+    plan_pages,
+    comparison_pages,
+    image_pages,
+    job_pages,
+    audit_pages,
+    key_pages,
+    administration_pages,
     releases,
     reference,
 )
@@ -125,7 +156,8 @@ class _Application(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            self.openapi_schema = document.describe(self, {**examples.ANSWERS, **service_examples.ANSWERS})
+            answers = {**examples.ANSWERS, **service_examples.ANSWERS, **audit_examples.ANSWERS}
+            self.openapi_schema = document.describe(self, answers)
         return self.openapi_schema
 
 
@@ -147,11 +179,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def _open(settings: Settings, stopping: threading.Event) -> Services:
     """Migrate and audit the database, remove what a crash left, and get everything else ready."""
+    warn_of_unknown_variables()
+    parse_grants(settings.oidc_scopes)
     database = start(settings)
     artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
     key = signing_key(database)
     receiver.remove_leftovers(settings.data_dir)
-    ingestion.remove_leftovers(database, artifacts, settings.data_dir)
+    ingestion.remove_leftovers(database, artifacts, settings)
     predictions = Predictions(settings)
     predictions.remove_leftovers()
     return Services(
@@ -161,8 +195,12 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         dispatcher=dispatcher_for(settings),
         synthetic=SyntheticFiles(artifacts, key, settings.data_dir),
         predictions=predictions,
+        individual_epsilons=IndividualEpsilons(predictions),
         signing_key=key.public,
         limits=RequestLimits(settings),
+        notes=NoteWriter(database),
         stopping=stopping,
         validator=Validator(database, settings),
+        calibration_seconds=measure_machine(),
+        openid_provider=OpenIdProvider(settings) if settings.oidc_issuer else None,
     )

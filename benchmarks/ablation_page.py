@@ -32,8 +32,8 @@ _STYLE: Final = (
 
 def curves() -> list[dict[str, Any]]:
     """All that were measured, best end first."""
-    found = [json.loads(path.read_text()) for path in RESULTS.glob("voting-*.json")]
-    return sorted(found, key=lambda curve: -curve["points"][-1]["accuracy"])
+    results = [json.loads(path.read_text()) for path in RESULTS.glob("voting-*.json")]
+    return sorted(results, key=lambda curve: -curve["points"][-1]["accuracy"])
 
 
 def noise_of(curve: dict[str, Any]) -> str:
@@ -41,15 +41,15 @@ def noise_of(curve: dict[str, Any]) -> str:
     return "no noise" if curve["epsilon"] is None else f"ε = {curve['epsilon']:g}"
 
 
-def drawing(found: list[dict[str, Any]]) -> str:
+def drawing(results: list[dict[str, Any]]) -> str:
     """Accuracy over images voted on."""
-    told = "; ".join(f"{one['voters']}, {noise_of(one)}: {one['points'][-1]['accuracy']:.1f} %" for one in found)
-    svg = canvas("voting", _BOTTOM + 52 + 20 * len(found), "Accuracy over images voted on", told)
+    summary = "; ".join(f"{one['voters']}, {noise_of(one)}: {one['points'][-1]['accuracy']:.1f} %" for one in results)
+    svg = canvas("voting", _BOTTOM + 52 + 20 * len(results), "Accuracy over images voted on", summary)
     svg.set("xmlns", "http://www.w3.org/2000/svg")
     ElementTree.SubElement(svg, "style").text = _STYLE
-    most = max(one["points"][-1]["images"] for one in found)
+    most = max(one["points"][-1]["images"] for one in results)
     _axes(svg, most)
-    for number, one in enumerate(found):
+    for number, one in enumerate(results):
         places = [(_across(point["images"], most), _up(point["accuracy"])) for point in one["points"]]
         polyline(svg, f"c{number}", places)
         mark(svg, *places[-1])
@@ -88,10 +88,10 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
-def curve_table(found: list[dict[str, Any]]) -> str:
+def curve_table(results: list[dict[str, Any]]) -> str:
     """The drawing in numbers."""
     rows = []
-    for one in found:
+    for one in results:
         path = ", ".join(f"{point['accuracy']:.1f}" for point in one["points"])
         images = ", ".join(f"{point['images']:,}" for point in one["points"])
         judged = f"{one['synthetic_images']:,} × {one['epochs']}"
@@ -119,9 +119,9 @@ def accounting_table(result: dict[str, Any]) -> str:
     return table(["budget", "k", "σ", "images, the original's conversion", "images, exact"], rows)
 
 
-def page(found: list[dict[str, Any]]) -> str:
+def page(results: list[dict[str, Any]]) -> str:
     """The notes with every table in its place."""
-    written = NOTES.read_text().replace("{curves}\n", curve_table(found))
+    written = NOTES.read_text().replace("{curves}\n", curve_table(results))
     path = RESULTS / "ablations.json"
     if path.exists():
         result = json.loads(path.read_text())
@@ -140,11 +140,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    found = curves()
-    wanted = {PAGE: page(found), DRAWING: drawing(found)}
+    results = curves()
+    outputs = {PAGE: page(results), DRAWING: drawing(results)}
     if options.check:
-        sys.exit(any(not path.exists() or path.read_text() != content for path, content in wanted.items()))
-    for path, content in wanted.items():
+        sys.exit(any(not path.exists() or path.read_text() != content for path, content in outputs.items()))
+    for path, content in outputs.items():
         path.write_text(content)
 
 

@@ -78,7 +78,7 @@ def accounting() -> list[dict[str, Any]]:
     ]
 
 
-def kept(path: Path | None, commit: str) -> list[dict[str, Any]]:
+def previous_cells(path: Path | None, commit: str) -> list[dict[str, Any]]:
     """Cells that this commit measured before."""
     if path is None or not path.exists():
         return []
@@ -99,13 +99,13 @@ def main() -> None:
     judged = Judged(options.images, options.epochs)
     origin = provenance()
     data = dataset("mnist")
-    cells = kept(options.out, origin["commit"])
+    cells = previous_cells(options.out, origin["commit"])
     result = origin | {
         "dataset": "mnist", "epsilon": EPSILON, "delta": DELTA, "relation": "zero_out", "base": BASE,
         "synthetic_images": judged.images, "epochs": judged.epochs, "accounting": accounting(), "cells": cells,
     }  # fmt: skip
     for name in options.cells:
-        if all((found["cell"], found["seed"]) != (name, options.seed) for found in cells):
+        if all((measured["cell"], measured["seed"]) != (name, options.seed) for measured in cells):
             cells.append(cell(name, data, options.seed, judged))
         if options.out:
             options.out.write_text(json.dumps(result, indent=2) + "\n")

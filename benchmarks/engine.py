@@ -118,12 +118,12 @@ def products(architecture: str) -> list[tuple[int, int, int]]:
     if architecture == "conv":
         first, second = 1 + CLASSES, MAPS + CLASSES
         layers = [(first, 25, 196 * batch), (second, first * 25, 49 * batch), (UNITS, second * 49, batch)]
-    found = []
+    shapes = []
     for number, (outputs, inputs, columns) in enumerate(layers):
-        found += [(outputs, inputs, columns), (outputs, columns, inputs)]
+        shapes += [(outputs, inputs, columns), (outputs, columns, inputs)]
         # No gradient by the images themselves.
-        found += [(inputs, outputs, columns)] if number else []
-    return found
+        shapes += [(inputs, outputs, columns)] if number else []
+    return shapes
 
 
 def product_seconds(shape: tuple[int, int, int], teachers: int, block: int, clock: Clock) -> float:
@@ -187,20 +187,20 @@ def ensemble_times(architecture: str, batch: tuple[Tensor, ...], clock: Clock) -
 def speed(architecture: str, teachers: int, clock: Clock) -> dict[str, Any]:
     """The ensemble against the loop and against its own matrix products."""
     batch = batches(architecture, teachers, clock.device)
-    own = ensemble_times(architecture, batch, clock)
+    timings = ensemble_times(architecture, batch, clock)
     plain = plain_loop(architecture, SCHEMA, batch, clock)
     shapes = products(architecture)
     flops = teachers * sum(2 * rows * inner * columns for rows, inner, columns in shapes)
     with reduced_precision_products(torch.device(clock.device)):
-        alone = sum(product_seconds(shape, teachers, own["block"], clock) for shape in shapes)
+        alone = sum(product_seconds(shape, teachers, timings["block"], clock) for shape in shapes)
     return {
-        **own,
+        **timings,
         "loop": plain,
-        "speedup_over_loop": (plain["train_seconds"] + plain["gradient_seconds"]) * own["steps_per_second"],
+        "speedup_over_loop": (plain["train_seconds"] + plain["gradient_seconds"]) * timings["steps_per_second"],
         "train_flops": flops,
-        "train_flops_per_second": flops / own["train_seconds"],
+        "train_flops_per_second": flops / timings["train_seconds"],
         "matmul_flops_per_second": flops / alone,
-        "fraction_of_matmul_peak": alone / own["train_seconds"],
+        "fraction_of_matmul_peak": alone / timings["train_seconds"],
         "product_seconds": alone,
         "traffic_seconds": traffic_seconds(architecture, teachers, clock),
     }
@@ -229,11 +229,11 @@ def votes(clock: Clock) -> dict[str, Any]:
         num_teachers=VOTERS, images=VOTED_ON, dimensions=DIMENSIONS, clip=1e-5, stochastic=True, threshold=0.7,
         noise_stddev=5000, top_k=200,
     )  # fmt: skip
-    found = torch.randn(VOTERS, VOTED_ON, DIMENSIONS, device=clock.device) * 1e-5
-    copied = torch.empty_like(found)
+    sampled = torch.randn(VOTERS, VOTED_ON, DIMENSIONS, device=clock.device) * 1e-5
+    copied = torch.empty_like(sampled)
     block = VOTERS if clock.on_gpu else 100
-    voting = clock.seconds(lambda: mechanism.exact_sum(found.split(block)))
-    read, both = found.nbytes / voting, 2 * found.nbytes / clock.seconds(lambda: copied.copy_(found))
+    voting = clock.seconds(lambda: mechanism.exact_sum(sampled.split(block)))
+    read, both = sampled.nbytes / voting, 2 * sampled.nbytes / clock.seconds(lambda: copied.copy_(sampled))
     return {
         "votes_per_second": VOTERS * VOTED_ON / voting,
         "bytes_per_second": read,

@@ -78,7 +78,7 @@ def measured(path: Path) -> dict[str, Any]:
         except Refused as error:
             says = error.detail
         seconds = round(processor_seconds() - before, 2)
-        ran = any(found.name == CANARY for found in Path(name).rglob("*"))
+        ran = any(entry.name == CANARY for entry in Path(name).rglob("*"))
     return {
         "bytes": path.stat().st_size,
         "refused": says is not None,

@@ -117,12 +117,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the JSON to this file")
     chosen = parser.parse_args()
     clock = Clock(chosen.device, processor_time=chosen.processor_time)
-    wanted = tuple(chosen.method or [""])
+    prefixes = tuple(chosen.method or [""])
     rows = []
     for shape in SHAPES:
         data = dataset(shape, chosen.records)
         for name, method in methods(chosen.teachers).items():
-            if name.startswith(wanted):
+            if name.startswith(prefixes):
                 row = {"images": "×".join(map(str, shape)), "method": name}
                 rows.append(row | measured(method, data, clock, chosen.steps))
                 if not chosen.json:

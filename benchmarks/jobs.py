@@ -29,7 +29,7 @@ from datalens_service.spec import TrainingSpec
 
 DELTA: Final = 1e-5
 JOBS: Final = {"fast": Row("preset `fast`", preset="fast"), **ROWS}
-MEASURED: Final = ("fast", "mixture", "auto", "warm", "scratch", "authors")
+MEASURED: Final = ("fast", "mixture", "auto", "teach", "warm", "scratch", "authors")
 _KIBIBYTES: Final = 2**20
 
 

@@ -27,7 +27,7 @@ class Row(Base):
     created_at: Mapped[datetime]
 
 
-class Wanted(BaseModel):
+class CreateRequest(BaseModel):
     dataset_id: str
     spec: dict[str, Any]
 
@@ -50,8 +50,8 @@ def create_app() -> FastAPI:
     sessions = sessionmaker(engine, expire_on_commit=False)
 
     @app.post("/jobs", status_code=201)
-    def create(wanted: Wanted) -> Read:
-        row = Row(id=uuid4().hex, **wanted.model_dump(), created_at=datetime.now(UTC))
+    def create(request: CreateRequest) -> Read:
+        row = Row(id=uuid4().hex, **request.model_dump(), created_at=datetime.now(UTC))
         with sessions() as session, session.begin():
             session.add(row)
         return Read.model_validate(row)

@@ -17,6 +17,7 @@ class Row(NamedTuple):
     title: str
     method: str | None = None
     preset: str | None = None
+    purpose: str = "look"
     settings: tuple[str, ...] = ()
     at: Mapping[float, tuple[str, ...]] = {}
     """Settings for one ε alone."""
@@ -26,7 +27,7 @@ class Row(NamedTuple):
     def options(self, epsilon: float, delta: float, seed: int, extra: tuple[str, ...] = ()) -> SpecOptions:
         """The request, with settings of a trial behind the row's own."""
         settings = (*self.settings, *self.at.get(epsilon, ()), *extra)
-        return SpecOptions(epsilon, delta, method=self.method, preset=self.preset, settings=settings, seed=seed)
+        return SpecOptions(epsilon, delta, self.method, self.preset, settings=settings, seed=seed, purpose=self.purpose)
 
 
 _SCRATCH: Final = (
@@ -41,6 +42,7 @@ ROWS: Final = {
     "mixture": Row("`mixture`", method="mixture"),
     "shapes": Row("`shapes`, `content` as the set has it", method="shapes"),
     "auto": Row("preset `auto`", preset="auto"),
+    "teach": Row("preset `auto`, purpose `teach`", preset="auto", purpose="teach"),
     "warm": Row("DataLens after a warm start, preset `balanced`", preset="balanced", start="that warm start alone"),
     "scratch": Row("DataLens from scratch, ours", method="datalens", settings=_SCRATCH, at=_FEWER_STEPS),
     "klevel": Row(
@@ -50,6 +52,15 @@ ROWS: Final = {
     "count_sketch": Row(
         "the same with votes of FetchSGD", method="datalens", at=_FEWER_STEPS,
         settings=(*_SCRATCH, "votes=count_sketch", "sketch_rows=5", "sketch_columns=32"),
+    ),
+    "g_pate": Row("G-PATE, ours", preset="g_pate"),
+    "gs_wgan": Row("GS-WGAN with all critics, ours", preset="gs_wgan"),
+    "pate_gan": Row("PATE-GAN after a warm start, ours", preset="pate_gan", start="the warm start of PATE-GAN alone"),
+    "pate_gan_scratch": Row("PATE-GAN from scratch", preset="pate_gan", settings=("warm_start=null",)),
+    "dp_gan": Row("DP-GAN after a warm start, ours", preset="dp_gan", start="the warm start of DP-GAN alone"),
+    "dp_gan_scratch": Row(
+        "DP-GAN from scratch, Poisson batches", preset="dp_gan",
+        settings=("warm_start=null", "sampling=poisson", "batch=600", "steps=400", "updates_per_generator_step=1"),
     ),
     "authors": Row("DataLens, the authors' settings, dense teachers", preset="paper", settings=("teacher=dense",)),
 }  # fmt: skip

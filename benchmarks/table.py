@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks import published
 from benchmarks.rows import ROWS
 
 ROOT = Path(__file__).parent.parent
@@ -24,9 +25,10 @@ BEGIN, END = "<!-- table: python -m benchmarks.table -->\n", "<!-- end of table 
 
 DATASETS: Final = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 BUDGETS: Final = (0.2, 1.0, 10.0)
-COLUMNS: Final = ["data set", "method", "ε", "accuracy", "seeds", "images × epochs", "seconds", "commit"]
+COLUMNS: Final = ["data set", "method", "ε", "accuracy", "FID", "seeds", "images × epochs", "seconds", "commit"]
 ORDER: Final = (
     "auto",
+    "teach",
     "shapes",
     "mixture",
     "moments",
@@ -34,13 +36,19 @@ ORDER: Final = (
     "scratch",
     "klevel",
     "count_sketch",
+    "g_pate",
+    "gs_wgan",
+    "pate_gan",
+    "pate_gan_scratch",
+    "dp_gan",
+    "dp_gan_scratch",
     "authors",
     "floor",
     "ceiling",
 )
 """Rows from top to bottom, whatever they measure."""
 
-SHORT: Final = ("auto", "moments", "scratch", "authors", "floor", "ceiling")
+SHORT: Final = ("auto", "teach", "moments", "scratch", "authors", "floor", "ceiling")
 """Rows of the table in README.md."""
 TITLES: Final = {
     "floor A: noisy class averages": "baseline: ten noisy class averages",
@@ -54,9 +62,10 @@ MEASURED: Final = """# Every measurement of utility
 `python -m benchmarks.utility --row ROW --dataset DATASET --epsilon ε` prints one, with `--images` and `--epochs` as its
 line says; rows are in [`benchmarks/rows.py`](../rows.py). Images × epochs are synthetic images and the passes of the
 [standard CNN](../../docs/report.md#accuracy) over them. More of either helps every method, so compare rows with equal
-numbers; the upper bound has 60,000 × 4, fewer than any row of `auto`. Seconds are processor time for training, one
-thread beside other work; those of 38eb7aa and earlier, and of 373aaaf, are wall-clock time.
-[Whole jobs](../../docs/engine.md#whole-jobs) are timed by the clock.
+numbers; the upper bound has 60,000 × 4, fewer than any row of `teach`. FID is of the same samples, those of seed 0,
+where it was measured: 128 features of a [small CNN](../../docs/image-trials.md#measurement), real test images. Seconds
+are processor time for training, one thread beside other work; those of 38eb7aa and earlier, and of 373aaaf, are
+wall-clock time. [Whole jobs](../../docs/engine.md#whole-jobs) are timed by the clock.
 
 `python -m benchmarks.table` writes this page.
 """
@@ -66,11 +75,13 @@ Rows = list[dict[str, Any]]
 
 def rows() -> Rows:
     """All rows of all results, each with its commit."""
-    found: Rows = []
+    results: Rows = []
     for path in RESULTS.glob("utility-*.json"):
         result = json.loads(path.read_text())
-        found += [{**row, "commit": result["commit"]} for row in result["rows"]]
-    return sorted(found, key=lambda row: (list(DATASETS).index(row["dataset"]), row["epsilon"] or math.inf, rank(row)))
+        results += [{**row, "commit": result["commit"]} for row in result["rows"]]
+    return sorted(
+        results, key=lambda row: (list(DATASETS).index(row["dataset"]), row["epsilon"] or math.inf, rank(row))
+    )
 
 
 def rank(row: dict[str, Any]) -> tuple[int, bool]:
@@ -90,27 +101,27 @@ def accuracy(row: dict[str, Any]) -> str:
     return f"{row['accuracy_mean']:.1f}{spread}"
 
 
-def overview(found: Rows) -> str:
+def overview(results: Rows) -> str:
     """One line per method, one column per data set and budget."""
     places = [(dataset, epsilon) for dataset in DATASETS for epsilon in BUDGETS]
-    cells = {(row["method"], row["dataset"], row["epsilon"]): accuracy(row) for row in found}
+    cells = {(row["method"], row["dataset"], row["epsilon"]): accuracy(row) for row in results}
     # Real images have no budget: their accuracy stands in every column.
     cells |= {
         (row["method"], row["dataset"], epsilon): accuracy(row)
-        for row in found
+        for row in results
         if row["epsilon"] is None
         for epsilon in BUDGETS
     }
-    methods = list(dict.fromkeys(row["method"] for row in sorted(found, key=rank)))
+    methods = list(dict.fromkeys(row["method"] for row in sorted(results, key=rank)))
     head = ["trained on", *(f"{DATASETS[dataset]}, ε = {epsilon:g}" for dataset, epsilon in places)]
     return table(
         head, [[TITLES.get(name, name), *(cells.get((name, *place), "") for place in places)] for name in methods]
     )
 
 
-def details(found: Rows) -> str:
+def details(results: Rows) -> str:
     """One line per measurement."""
-    return table(COLUMNS, [line(row) for row in found])
+    return table(COLUMNS, [line(row) for row in results])
 
 
 def line(row: dict[str, Any]) -> list[str]:
@@ -120,8 +131,8 @@ def line(row: dict[str, Any]) -> list[str]:
     seconds = "" if row["seconds"] is None else f"{row['seconds']:.0f}"
     method = " ".join([TITLES.get(row["method"], row["method"]), *row["settings"]])
     return [
-        DATASETS[row["dataset"]], method, budget(row), accuracy(row), str(row["seeds"]), shown, seconds,
-        row["commit"],
+        DATASETS[row["dataset"]], method, budget(row), accuracy(row), str(row.get("fid", "")), str(row["seeds"]), shown,
+        seconds, row["commit"],
     ]  # fmt: skip
 
 
@@ -147,23 +158,27 @@ def budget(row: dict[str, Any]) -> str:
     return f"{row['epsilon']:g}" if row["epsilon"] else ""
 
 
-def readme(found: Rows) -> str:
+def readme(results: Rows) -> str:
     """README.md with its table."""
     before, rest = (ROOT / "README.md").read_text().split(BEGIN)
-    shown = [row for row in found if row["row"] in SHORT]
+    shown = [row for row in results if row["row"] in SHORT]
     return before + BEGIN + overview(shown) + END + rest.split(END)[1]
 
 
-def page(found: Rows) -> str:
+def page(results: Rows) -> str:
     """docs/utility.md."""
-    notes = NOTES.read_text().replace("{overview}\n", overview(found))
+    notes = NOTES.read_text().replace("{overview}\n", overview(results))
     notes = notes.replace("{samples}\n", samples())
+    head = list(published.HEAD)
+    notes = notes.replace("{rivals}\n", table(head, published.accuracies(results)))
+    notes = notes.replace("{fids of rivals}\n", table(head, published.fids(results)))
+    notes = notes.replace("{published fids of rivals}\n", table(head, published.published_fids()))
     return "<!-- python -m benchmarks.table writes this from benchmarks/utility.md -->\n" + notes
 
 
-def measurements(found: Rows) -> str:
+def measurements(results: Rows) -> str:
     """benchmarks/results/measurements.md."""
-    return MEASURED + "\n" + details(found)
+    return MEASURED + "\n" + details(results)
 
 
 def main() -> None:
@@ -171,11 +186,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    found = rows()
-    wanted = {ROOT / "README.md": readme(found), PAGE: page(found), MEASUREMENTS: measurements(found)}
+    results = rows()
+    outputs = {ROOT / "README.md": readme(results), PAGE: page(results), MEASUREMENTS: measurements(results)}
     if options.check:
-        sys.exit(any(not path.exists() or path.read_text() != content for path, content in wanted.items()))
-    for path, content in wanted.items():
+        sys.exit(any(not path.exists() or path.read_text() != content for path, content in outputs.items()))
+    for path, content in outputs.items():
         path.write_text(content)
 
 

@@ -8,6 +8,8 @@
 epoch, mean and spread over seeds, nothing selected on test data. A run with a warm start is measured before and after
 its votes.
 
+For the samples of seed 0 the row also has the figures of `benchmarks.image_trials.metrics`: FID, precision, recall.
+
 `seconds` are those that processors gave to training, all threads together: other work on the machine leaves them alone.
 """
 
@@ -25,6 +27,7 @@ import numpy as np
 
 from benchmarks.environment import dataset, provenance
 from benchmarks.grids import write
+from benchmarks.image_trials.metrics import Metrics
 from benchmarks.rows import ROWS
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.metrics.baselines import class_average_accuracy
@@ -36,10 +39,11 @@ from datalens_service.run import run
 FLOOR, CEILING = "floor", "ceiling"
 
 
-def score(generator: Generator, data: Dataset, images: int, epochs: int, seed: int) -> float:
-    """Classifier A's accuracy in percent."""
+def score(generator: Generator, data: Dataset, images: int, epochs: int, seed: int) -> tuple[float, dict[str, float]]:
+    """Classifier A's accuracy in percent, and for seed 0 the fidelity of the same samples."""
     synthetic, labels = generator.sample(images, seed=seed)
-    return trained_on(synthetic, labels, data, epochs, seed)
+    fidelity = {} if seed else Metrics(data).fidelity(synthetic, labels)
+    return trained_on(synthetic, labels, data, epochs, seed), fidelity
 
 
 def trained_on(images: np.ndarray, labels: np.ndarray, data: Dataset, epochs: int, seed: int) -> float:
@@ -54,20 +58,24 @@ def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]
     """The released generator and, where the row has one, the warm start before the votes."""
     chosen = ROWS[options.row]
     scores: dict[str, list[float]] = {}
+    fidelities: dict[str, dict[str, float]] = {}
     seconds: list[float] = []
     for seed in range(options.seeds):
-        wanted = chosen.options(options.epsilon, options.delta, seed, tuple(options.settings))
+        selection = chosen.options(options.epsilon, options.delta, seed, tuple(options.settings))
         began = time.process_time()
-        result = run(wanted.build_spec(data.schema), data, account=UnchargedAccount())
+        result = run(selection.build_spec(data.schema), data, account=UnchargedAccount())
         seconds.append(time.process_time() - began)
         if options.grids is not None and seed == 0:
             write(result.generator, options.grids, options.dataset, options.row, options.epsilon)
         named = {chosen.title: result.generator, chosen.start: result.initial_generator if chosen.start else None}
         for title, generator in named.items():
             if title is not None and generator is not None:
-                found = score(generator, data, options.images, options.epochs, seed)
-                scores.setdefault(title, []).append(found)
-    return [line(options, title, values, statistics.mean(seconds)) for title, values in scores.items()]
+                percent, fidelity = score(generator, data, options.images, options.epochs, seed)
+                scores.setdefault(title, []).append(percent)
+                fidelities[title] = fidelities.get(title, {}) | fidelity
+    return [
+        line(options, title, values, statistics.mean(seconds)) | fidelities[title] for title, values in scores.items()
+    ]
 
 
 def floor(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
@@ -84,8 +92,8 @@ def ceiling(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
     """Classifier A on the real training images."""
     real = data.train
     values = [trained_on(real.images, real.labels, data, options.epochs, seed) for seed in range(options.seeds)]
-    found = line(options, "ceiling: real images", values, None)
-    return [found | {"epsilon": None, "delta": None, "relation": None, "synthetic_images": 0}]
+    row = line(options, "ceiling: real images", values, None)
+    return [row | {"epsilon": None, "delta": None, "relation": None, "synthetic_images": 0}]
 
 
 def line(options: argparse.Namespace, title: str, values: Sequence[float], seconds: float | None) -> dict[str, Any]:

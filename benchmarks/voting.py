@@ -69,8 +69,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the JSON here")
     options = parser.parse_args()
     origin = provenance()
-    found = measured(options.curve, options.seed, Judged(options.images, options.epochs), options.at)
-    text = json.dumps({**origin, **found}, indent=2)
+    result = measured(options.curve, options.seed, Judged(options.images, options.epochs), options.at)
+    text = json.dumps({**origin, **result}, indent=2)
     print(text)
     if options.out:
         options.out.write_text(text + "\n")

@@ -86,7 +86,7 @@ def curve(
         training_run.step(step, account, noise)
         seconds += time.monotonic() - began
         if step + 1 in stops:
-            found = score(training_run.result(), data, judged.images, judged.epochs, seed)
+            accuracy = score(training_run.result(), data, judged.images, judged.epochs, seed)
             voted_on = (step + 1) * method.images_per_step
-            points.append({"images": voted_on, "accuracy": round(found, 2), "seconds": round(seconds, 1)})
+            points.append({"images": voted_on, "accuracy": round(accuracy, 2), "seconds": round(seconds, 1)})
     return points

@@ -3,7 +3,7 @@
     python -m benchmarks.walkthrough docs/walkthrough.md
 
 The images are MNIST's (DATALENS_TEST_DATA or ../shared/data), in three of the accepted formats. Everything on the page
-was typed and answered as it stands there; only the key is hidden and long answers are cut.
+was typed and answered exactly so; only the key is hidden and long answers are cut.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import runpy
 import subprocess
 import sys
 import tarfile
@@ -20,28 +21,28 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from benchmarks.environment import DATA, provenance
-from examples.serve_and_download import serving
+from benchmarks.environment import DATA, ROOT, provenance
 
 LINES = 24
+# By its path: installed packages may bring a package named `examples`.
+serving = runpy.run_path(str(ROOT / "examples" / "serve_and_download.py"))["serving"]
 SPEC = '{"method": "moments", "epsilon": 1, "synthetic_images": 2000, "evaluation": {"enabled": false}}'
 
 CURL = [
-    ("What does the service offer for uploads?", 'curl -si -X OPTIONS -H "$AUTH" $URL/v1/uploads | grep -i ^tus'),
     (
         "Announce the file: MNIST's own four files in a tar.",
         'curl -si -X POST -H "$AUTH" -H "Tus-Resumable: 1.0.0" -H "Upload-Length: $(stat -c %s mnist-idx.tar)" '
         "$URL/v1/uploads | grep -i -e ^HTTP -e ^location -e ^upload | tee created",
     ),
     (
-        "Send a part of it, as if the connection broke after 5,000,000 bytes.",
+        "Send the first 5,000,000 bytes, as if the connection broke.",
         "UPLOAD=$(sed -n 's/^location: //Ip' created | tr -d '\\r'); echo $UPLOAD > upload; "
         'head -c 5000000 mnist-idx.tar | curl -si -X PATCH -H "$AUTH" -H "Tus-Resumable: 1.0.0" '
         '-H "Upload-Offset: 0" -H "Content-Type: application/offset+octet-stream" --data-binary @- '
         "$URL$UPLOAD | grep -i -e ^HTTP -e ^upload",
     ),
     (
-        "Ask how much is there, and send the rest with a checksum.",
+        "Ask how much arrived, and send the rest with a checksum.",
         'curl -sI -H "$AUTH" -H "Tus-Resumable: 1.0.0" $URL$(cat upload) | grep -i ^upload-offset; '
         "tail -c +5000001 mnist-idx.tar > rest; "
         'curl -si -X PATCH -H "$AUTH" -H "Tus-Resumable: 1.0.0" -H "Upload-Offset: 5000000" '
@@ -50,15 +51,15 @@ CURL = [
         "$URL$(cat upload) | grep -i -e ^HTTP -e ^upload",
     ),
     (
-        "Make a data set of it. The answer comes at once; the file is read afterwards.",
+        "Create a dataset. The file is read after the answer.",
         'curl -s -H "$AUTH" --json "{\\"upload_id\\": \\"$(basename $(cat upload))\\", \\"epsilon\\": 10, '
-        '\\"name\\": \\"MNIST\\"}" $URL/v1/datasets | tee made | cut -c 1-240; '
+        '\\"name\\": \\"MNIST\\"}" $URL/v1/datasets | tee made | cut -c 1-120; '
         "grep -o 'ds_[0-9a-f]*' made | head -1 > dataset",
     ),
     (
-        "Wait until it was read; what came of it is for the owner alone.",
+        "Wait until the file was read. The outcome is for the owner alone.",
         'until curl -s -H "$AUTH" $URL/v1/datasets/$(cat dataset) | grep -q \'"state":"ready"\'; do sleep 1; done; '
-        'curl -s -H "$AUTH" $URL/v1/datasets/$(cat dataset)/validation',
+        'curl -s -H "$AUTH" $URL/v1/datasets/$(cat dataset)/validation | cut -c 1-200',
     ),
     (
         "What would a job cost? Then submit it.",
@@ -68,11 +69,12 @@ CURL = [
         "grep -o 'job_[0-9a-f]*' made | head -1 > job",
     ),
     (
-        "Follow it: events as they happen, until it ends.",
-        'curl -sN -H "$AUTH" -H "Accept: text/event-stream" $URL/v1/jobs/$(cat job)/events | grep ^data | cut -c 1-150',
+        "Follow its events until it ends.",
+        'curl -sN -H "$AUTH" -H "Accept: text/event-stream" $URL/v1/jobs/$(cat job)/events '
+        '| grep -o \'"type":"[a-z.]*"\'',
     ),
     (
-        "Download the data set, ready to be published; check its sums and recompute ε.",
+        "Download the synthetic dataset, ready to be published; check its sums and recompute ε.",
         'curl -s -H "$AUTH" -o digits.zip '
         '"$URL/v1/jobs/$(cat job)/dataset?format=parquet&license=CC-BY-4.0&title=Synthetic%20digits"; '
         " unzip -q -o digits.zip -d digits; cd digits; ls; sha256sum -c SHA256SUMS | tail -3; "
@@ -81,18 +83,17 @@ CURL = [
 ]
 COMMANDS = [
     (
-        "Upload class folders in a tar.gz; names and counts of what is wrong would be shown to the owner.",
-        "datalens datasets upload mnist-folders.tar.gz --epsilon 10 --name folders --json > made; "
+        "Upload class folders in a tar.gz: records that are known keep their account, so ε and δ are the account's.",
+        "datalens datasets upload mnist-folders.tar.gz --delta 5.546686556575636e-6 --name folders --json > made; "
         "grep -o 'ds_[0-9a-f]*' made | head -1 > dataset; datalens datasets show $(cat dataset)",
     ),
-    ("What came of it.", "datalens datasets validation $(cat dataset) | head -5"),
     (
-        "Submit and follow; progress and ε go to stderr, exit code 0 says that it succeeded.",
+        "Submit and follow. Progress and ε are printed on stderr.",
         "datalens jobs submit $(cat dataset) --epsilon 1 --method moments --images 1000 --no-evaluation --wait; "
         'echo "exit code $?"',
     ),
     (
-        "More than the budget pays for is exit code 3; a file that is none is 2.",
+        "Asking for more than the budget exits with 3, an unusable file with 2.",
         'datalens jobs submit $(cat dataset) --epsilon 11 --method moments; echo "exit code $?"; '
         'datalens datasets upload /etc/hostname --epsilon 1; echo "exit code $?"',
     ),
@@ -115,7 +116,7 @@ with Client(URL, KEY) as client:
     dataset = client.upload_dataset(Path("mnist.npz"), epsilon=10)
     job = client.submit(dataset.id, SPEC)
     for event in job.events():  # as they happen, over interruptions
-        print(event.id, event.type, event.phase, event.value, "epsilon", event.epsilon_spent)
+        print(event.type, event.epsilon_spent)
     print(job.wait().state, job.download(Path("synthetic.parquet")).stat().st_size, "bytes")
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
+from typing import Final
+
+_MINUTE: Final = 60
+_HOUR: Final = 3600
 
 
 def utc_now() -> datetime:
@@ -22,3 +27,12 @@ def entry_time() -> datetime:
     records took (docs/privacy.md, "Times").
     """
     return utc_now().replace(second=0, microsecond=0)
+
+
+def duration(seconds: float) -> str:
+    """A time span to one unit, rounded up: 12 s, 3 min, 2 h."""
+    if seconds < _MINUTE:
+        return f"{math.ceil(seconds)} s"
+    if seconds < _HOUR:
+        return f"{math.ceil(seconds / _MINUTE)} min"
+    return f"{math.ceil(seconds / _HOUR)} h"

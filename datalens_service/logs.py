@@ -26,8 +26,9 @@ def configure(level: str) -> None:
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        # Looked up for each line: standard error may be replaced while the process runs.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        # Looked up for each line: standard error may be replaced while the process runs. Text and end of line are
+        # one write: processes that share an unbuffered file do not tear each other's lines.
+        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_Libraries()], level=logging.WARNING)
@@ -58,11 +59,11 @@ def outline(error: BaseException) -> dict[str, object]:
 
     A message may quote what the code was working on, and here that may be a private image.
     """
-    found: dict[str, object] = {"error": type(error).__qualname__, "at": _places(error)}
+    described: dict[str, object] = {"error": type(error).__qualname__, "at": _places(error)}
     cause = error.__cause__ or error.__context__
     if cause is not None:
-        found["cause"] = outline(cause)
-    return found
+        described["cause"] = outline(cause)
+    return described
 
 
 def _places(error: BaseException) -> list[str]:

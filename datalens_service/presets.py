@@ -1,10 +1,13 @@
 """Presets: settings of a method from public values only, the shape of the images, n and ε.
 
-    auto       guided where there is evidence enough to train a classifier, else fast; minutes on two cores
+    auto       images that look like the private ones: rejection, or guided for colours, where there is evidence enough
+               to train a classifier, else fast; minutes on two cores. With the purpose `teach`: guided, widened
     fast       moments, or a mixture where the budget pays for one; seconds on one core
     balanced   DataLens with small dense teachers, started from moments and refined by votes
     classifier a classifier instead of images: a linear layer on wavelet features where they fit, else a network
     paper      DataLens with the settings of its authors (docs/published-algorithm.md)
+    g_pate, gs_wgan, pate_gan, dp_gan, and the same with _paper
+               rivals of DataLens with our settings, or with their authors' (docs/rivals.md)
 
 A preset is nothing but parameters: what it returns can be written out, and is, in the spec of the job.
 """
@@ -13,16 +16,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms import TopAggParameters
-from datalens_service.methods import AnyMethod, DataLens, DpSgd, Guided, Mixture, Moments, Scattering
-from datalens_service.methods.datalens.teachers import ConvTeacher
+from datalens_service.mechanisms import HistogramParameters, LabelScoresParameters, TopAggParameters
+from datalens_service.methods import (
+    AnyMethod,
+    DataLens,
+    DpGan,
+    DpSgd,
+    GPate,
+    GsWgan,
+    Guided,
+    Mixture,
+    Moments,
+    PateGan,
+    Rejection,
+    Scattering,
+)
+from datalens_service.methods.datalens.teachers import ConvTeacher, DenseTeacher
 from datalens_service.methods.scattering import MOST_FEATURES
-from datalens_service.models.classifiers.sizes import num_features
+from datalens_service.models.classifiers.sizes import num_features, num_weights
 from datalens_service.privacy.accounting import default_delta, mu_for_epsilon
+
+Purpose = Literal["look", "teach"]
+"""What images of `auto` are for: to look like the private ones, or to teach classifiers and look worse."""
+
+DEFAULT_PRESET: Final = "auto"
+"""What somebody gets who names neither a method nor a preset: by REST, command line and page alike."""
 
 RECORDS_PER_TEACHER: Final = 15
 """Size of a shard with the authors: 60,000 records for 4,000 teachers."""
@@ -30,6 +52,7 @@ RECORDS_PER_TEACHER: Final = 15
 _MOST_TEACHERS: Final = 4000
 _LARGEST_STEP: Final = 1024
 _MNIST_DIMENSIONS: Final = 784
+_IMAGES_OF_A_RIVAL: Final = 100
 
 # With classes of 6,000 records ten components are better than one at ε = 10 (μ = 2), on MNIST and on Fashion-MNIST.
 # At ε = 1 (μ = 0.27) three help a little on the one and cost much on the other.
@@ -53,6 +76,8 @@ class _HeadTraining(NamedTuple):
 _LONG: Final = _HeadTraining(steps=240, learning_rate=60.0, averaging=0.95)
 # And samples of several widths teach more there than those of one.
 _LEAST_SPREAD: Final = 1.25
+# Settings with which samples of guided look like those of its warm start.
+_AS_RECORDS_VARY: Final = {"spread": 1.0, "least_spread": 1.0, "poses": False, "surfaces": False}
 
 
 class _Published(NamedTuple):
@@ -68,20 +93,27 @@ _EPSILON_1: Final = _Published(noise_stddev=5000, top_k=200, threshold=0.7, z_di
 _EPSILON_10: Final = _Published(noise_stddev=800, top_k=300, threshold=0.2, z_dim=50)
 
 
-def preset(name: str, schema: Schema, epsilon: float) -> AnyMethod:
+def preset(name: str, schema: Schema, epsilon: float, purpose: Purpose = "look") -> AnyMethod:
     """Parameters of a method for a data set.
 
     Args:
         name: Key of `PRESETS`.
         schema: Public schema of the data set.
         epsilon: Of the job.
+        purpose: What images of `auto` are for.
 
     Raises:
-        InvalidSpec: There is no such preset.
+        InvalidSpec: There is no such preset or purpose, or the preset has only one.
     """
     if name not in PRESETS:
         raise InvalidSpec(f"There is no preset {name!r}: choose {', '.join(PRESETS)}.")
-    return PRESETS[name](schema, epsilon)
+    if purpose not in get_args(Purpose):
+        raise InvalidSpec(f"There is no purpose {purpose!r}: choose {', '.join(get_args(Purpose))}.")
+    if purpose == "look":
+        return PRESETS[name](schema, epsilon)
+    if name != "auto":
+        raise InvalidSpec(f"The purpose {purpose!r} is one of the preset auto, not of {name}.")
+    return _teaching(schema, epsilon)
 
 
 def teachers_for(schema: Schema, *, multiple_of: int = 1) -> int:
@@ -91,8 +123,8 @@ def teachers_for(schema: Schema, *, multiple_of: int = 1) -> int:
         schema: Its `num_units` is public.
         multiple_of: At least this many, and a multiple of it.
     """
-    wanted = min(_MOST_TEACHERS, schema.num_units // RECORDS_PER_TEACHER)
-    return max(1, wanted // multiple_of) * multiple_of
+    count = min(_MOST_TEACHERS, schema.num_units // RECORDS_PER_TEACHER)
+    return max(1, count // multiple_of) * multiple_of
 
 
 def components_for(schema: Schema, epsilon: float) -> int:
@@ -118,9 +150,25 @@ def _fast(schema: Schema, epsilon: float) -> Moments | Mixture:
     return Mixture(components=components) if components > 1 else Moments()
 
 
-def _auto(schema: Schema, epsilon: float) -> Guided | Moments | Mixture:
-    if schema.num_classes == 1 or _evidence(schema, epsilon) < _EVIDENCE_FOR_A_LABELLER:
+def _auto(schema: Schema, epsilon: float) -> Rejection | Guided | Moments | Mixture:
+    """Images to look at: of outlines where images are grey, of pixels that vary as those of records where not."""
+    if not _pays_for_a_labeller(schema, epsilon):
         return _fast(schema, epsilon)
+    if schema.channels == 1 and num_features(schema) <= MOST_FEATURES:
+        return Rejection()
+    return _guided(schema, epsilon).model_copy(update=_AS_RECORDS_VARY)
+
+
+def _teaching(schema: Schema, epsilon: float) -> Guided | Moments | Mixture:
+    """Images to learn from, wider than the private ones."""
+    return _guided(schema, epsilon) if _pays_for_a_labeller(schema, epsilon) else _fast(schema, epsilon)
+
+
+def _pays_for_a_labeller(schema: Schema, epsilon: float) -> bool:
+    return schema.num_classes > 1 and _evidence(schema, epsilon) >= _EVIDENCE_FOR_A_LABELLER
+
+
+def _guided(schema: Schema, epsilon: float) -> Guided:
     start = _fast(schema, epsilon)
     if not isinstance(start, Mixture):
         return Guided(warm_start=start)
@@ -163,10 +211,121 @@ def _classifier(schema: Schema, _epsilon: float) -> Scattering | DpSgd:
     return Scattering() if num_features(schema) <= MOST_FEATURES else DpSgd()
 
 
+def _class_pure(schema: Schema) -> dict[str, Any]:
+    """Shards of one class and a batch of all classes, where there is a record for each; small images entirely."""
+    apart = schema.num_units >= schema.num_classes
+    classes = schema.num_classes if apart else 1
+    return {
+        "shards": "class_pure" if apart else "mixed",
+        "num_teachers": teachers_for(schema, multiple_of=classes),
+        "images_per_step": classes * max(1, min(_IMAGES_OF_A_RIVAL, _LARGEST_STEP) // classes),
+        "vote_dimensions": min(64, schema.dimensions),
+    }
+
+
+def _g_pate(schema: Schema, _epsilon: float) -> GPate:
+    return GPate(votes=HistogramParameters(projections=min(64, schema.dimensions), bins=4), **_class_pure(schema))
+
+
+def _g_pate_paper(schema: Schema, epsilon: float) -> GPate:
+    small = epsilon <= 1
+    return GPate(
+        num_teachers=min(teachers_for(schema), 4000 if small else 2000),
+        teacher=ConvTeacher(batch=64),
+        shards="mixed",
+        images_per_step=64,
+        votes=HistogramParameters(projections=min(10, schema.dimensions), bins=10, weight=1, reading="argmax"),
+        clip=1e-4,
+        threshold=0.5,
+        vote_basis="pixels",
+        noise_stddev=1000 if small else 100,
+        steps=None,
+        z_dim=50 if small else 100,
+        student="deconv",
+        student_learning_rate=1e-3,
+        student_averaging=0.0,
+    )
+
+
+def _gs_wgan(schema: Schema, _epsilon: float) -> GsWgan:
+    return GsWgan(**_class_pure(schema))
+
+
+def _pate_gan(schema: Schema, _epsilon: float) -> PateGan:
+    return PateGan(**_class_pure(schema))
+
+
+def _pate_gan_paper(schema: Schema, _epsilon: float) -> PateGan:
+    return PateGan(
+        num_teachers=min(1000, teachers_for(schema)),
+        teacher=DenseTeacher(batch=64, steps=5),
+        shards="mixed",
+        images_per_step=320,
+        votes=LabelScoresParameters(scores="bit"),
+        steps=1000,
+        remembered_steps=1,
+        warm_start=None,
+    )
+
+
+def _dp_gan(_schema: Schema, _epsilon: float) -> DpGan:
+    return DpGan()
+
+
+def _dp_gan_paper(schema: Schema, epsilon: float) -> DpGan:
+    # Bie, Kamath and Zhang (2023) make 450,000 steps on Poisson batches of 128; full passes take less noise.
+    return DpGan(
+        discriminator=_discriminator(schema),
+        steps=3_000,
+        discriminator_learning_rate=2e-4,
+        updates_per_generator_step=200 if epsilon <= 1 else 50,
+        images_per_step=128,
+        generator="deconv",
+        z_dim=128,
+        generator_learning_rate=2e-4,
+        generator_averaging=0.0,
+        warm_start=None,
+    )
+
+
+def _discriminator(schema: Schema) -> Literal["small_cnn", "mlp"]:
+    """Convolutions where the images are large enough."""
+    try:
+        num_weights("small_cnn", schema)
+    except InvalidSpec:
+        return "mlp"
+    return "small_cnn"
+
+
+def _gs_wgan_paper(schema: Schema, _epsilon: float) -> GsWgan:
+    # The authors train 10,000 steps before the first round; a teacher may have 1,000.
+    return GsWgan(
+        num_teachers=min(1000, max(1, schema.num_units // 60)),
+        teacher=ConvTeacher(batch=32, steps=5, warmup_steps=1000, learning_rate=1e-4),
+        shards="mixed",
+        images_per_step=32,
+        clip=1.0,
+        vote_basis="pixels",
+        steps=20_000,
+        z_dim=10,
+        student="deconv",
+        student_learning_rate=1e-4,
+        student_averaging=0.999,
+    )
+
+
 PRESETS: Final[dict[str, Callable[[Schema, float], AnyMethod]]] = {
     "auto": _auto,
     "fast": _fast,
     "balanced": _balanced,
     "paper": _paper,
     "classifier": _classifier,
+    "g_pate": _g_pate,
+    "g_pate_paper": _g_pate_paper,
+    "gs_wgan": _gs_wgan,
+    "gs_wgan_paper": _gs_wgan_paper,
+    "dp_gan": _dp_gan,
+    "dp_gan_paper": _dp_gan_paper,
+    "pate_gan": _pate_gan,
+    "pate_gan_paper": _pate_gan_paper,
 }

@@ -1,4 +1,4 @@
-"""The processes that share the teachers of one job, started by `torchrun`.
+"""The processes that share the teachers of one job, wherever they were started.
 
 Rank 0 leads. It alone has an account, a source of noise and a student; the others hold teachers, do what it says,
 and add their votes up with its own before a mechanism draws noise. Whatever goes wrong in one rank ends all: none
@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from datalens_service.errors import RankLost, WorkerUnavailable
 
@@ -20,6 +20,34 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Integers = NDArray[np.int64]
+
+
+_MEETING_POINT: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""Variables by which torch lets processes meet; `torchrun` sets them, and so may a batch system."""
+
+
+class Rendezvous(NamedTuple):
+    """Where one process meets the others.
+
+    Attributes:
+        rank: Its number.
+        world_size: How many there are.
+        local_rank: Its number among those of its machine, and that of its graphics processor.
+        url: "env://", or "file://" and the path of a file that does not exist yet.
+    """
+
+    rank: int
+    world_size: int
+    local_rank: int
+    url: str
+
+
+def read_rendezvous() -> Rendezvous | None:
+    """What `torchrun`, or a batch system in its way, says in the environment; None: this process is alone."""
+    if not all(os.environ.get(name) for name in _MEETING_POINT) or os.environ["WORLD_SIZE"] == "1":
+        return None
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return Rendezvous(rank, world_size, int(os.environ.get("LOCAL_RANK", "0")), "env://")
 
 
 class ProcessGroup:
@@ -56,10 +84,11 @@ class TorchProcessGroup(ProcessGroup):
     private and not encrypted: images of the student, votes without noise, and the key that deals records to shards.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, local_rank: int) -> None:
         import torch.distributed
 
         self.rank, self.world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        self._local_rank = local_rank
         self._device = "cpu"
         self._shut_down = False
 
@@ -109,11 +138,10 @@ class TorchProcessGroup(ProcessGroup):
         import torch
 
         if torch.device(device).type == "cuda":
-            number = int(os.environ["LOCAL_RANK"])
-            if number >= torch.cuda.device_count():
+            if self._local_rank >= torch.cuda.device_count():
                 raise WorkerUnavailable("A machine has fewer GPUs than ranks: start as many ranks as it has GPUs.")
-            torch.cuda.set_device(number)
-            device = f"cuda:{number}"
+            torch.cuda.set_device(self._local_rank)
+            device = f"cuda:{self._local_rank}"
         self._device = device
         return device
 
@@ -128,25 +156,22 @@ SINGLE_PROCESS = ProcessGroup()
 
 
 @contextmanager
-def join_process_group(timeout_seconds: int) -> Iterator[ProcessGroup]:
-    """The group of the processes that `torchrun` started; without it, that of this process alone.
+def join_process_group(timeout_seconds: int, rendezvous: Rendezvous | None) -> Iterator[ProcessGroup]:
+    """The group of the processes that meet at a place; without one, that of this process alone.
 
     Args:
         timeout_seconds: Longest time for which a rank waits for another.
+        rendezvous: Where they meet, for example what `read_rendezvous` says.
 
     Raises:
         RankLost: Not all came.
     """
-    # Set by torchrun for each of its processes.
-    if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ["WORLD_SIZE"]) == 1:
+    if rendezvous is None:
         yield SINGLE_PROCESS
         return
     import torch.distributed
 
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    with _raise_rank_lost():
-        torch.distributed.init_process_group(backend, timeout=timedelta(seconds=timeout_seconds))
-    group = TorchProcessGroup()
+    group = _meet(timeout_seconds, rendezvous)
     try:
         yield group
     except RankLost:
@@ -158,6 +183,20 @@ def join_process_group(timeout_seconds: int) -> Iterator[ProcessGroup]:
         raise
     group.shutdown()
     torch.distributed.destroy_process_group()
+
+
+def _meet(timeout_seconds: int, rendezvous: Rendezvous) -> TorchProcessGroup:
+    import torch.distributed
+
+    with _raise_rank_lost():
+        torch.distributed.init_process_group(
+            "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+            init_method=rendezvous.url,
+            rank=rendezvous.rank,
+            world_size=rendezvous.world_size,
+            timeout=timedelta(seconds=timeout_seconds),
+        )
+    return TorchProcessGroup(rendezvous.local_rank)
 
 
 @contextmanager

@@ -7,20 +7,32 @@ mechanism's `release`, which charged `account` before it drew noise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset
-from datalens_service.errors import BudgetExceeded, InvalidInput
+from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec
 from datalens_service.mechanisms import Account
 from datalens_service.methods import ExecutionOptions, Plan, TrainingRun
+from datalens_service.methods.base import Extras
+from datalens_service.methods.public_start import describe_source
+from datalens_service.models.public_source import PublicSource
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
-from datalens_service.spec import PlanSummary, TrainingSpec, summarize
+from datalens_service.spec import PlanSummary, TrainingSpec
 
 if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
     from datalens_service.models.released import ReleasedModel
+
+
+@runtime_checkable
+class StartsFromPublic(Protocol):
+    """A run that can begin with what public images teach."""
+
+    def start_from(self, public: Dataset) -> None:
+        """Before any step."""
+
 
 Observer = Callable[[str, int, int], None]
 """Called with (phase, value, maximum) before each step; public numbers only. Raises JobStopped to stop."""
@@ -50,6 +62,8 @@ class Result:
         cost: The plan's price at the spec's δ.
         steps_made: Releases made; fewer than planned if crashes used up part of the budget.
         initial_generator: The warm start before any vote, also released; None without one.
+        extras: Files and figures that are released beside the model.
+        public_source: Public images that the model started from; None without any.
     """
 
     model: ReleasedModel
@@ -57,6 +71,8 @@ class Result:
     plan: Plan
     cost: PlanSummary
     steps_made: int
+    extras: Extras = field(default_factory=Extras)
+    public_source: PublicSource | None = None
 
     @property
     def generator(self) -> Generator:
@@ -82,6 +98,7 @@ def run(
     checkpoints: Checkpoints | None = None,
     previews: Previews | None = None,
     options: ExecutionOptions = LOCAL,
+    public: Dataset | None = None,
 ) -> Result:
     """Train a differentially private model.
 
@@ -98,6 +115,7 @@ def run(
         checkpoints: Where to keep private state between steps, or None.
         previews: Who sees the model as it is between steps, or None.
         options: Where to compute.
+        public: The images of `spec.public_data`, which is not looked up here; the guarantee does not cover them.
 
     Raises:
         InvalidSpec: Spec and data set do not fit together; nothing was charged.
@@ -105,9 +123,18 @@ def run(
     """
     plan = plan or spec.plan(dataset.schema)
     training = spec.method.create_run(plan, dataset, TrainingRandomness(spec.seed), options)
+    source = None if public is None else _start_from(public, training, spec)
     steps_made = _train(training, account, observe or _silent, checkpoints, previews)
-    cost = summarize(plan, spec.epsilon, spec.delta_at(dataset.schema))
-    return Result(training.result(), training.initial_generator(), plan, cost, steps_made)
+    cost = spec.summarize(plan, dataset.schema)
+    extras = training.extras(cost.epsilon_at_plan, cost.delta)
+    return Result(training.result(), training.initial_generator(), plan, cost, steps_made, extras, source)
+
+
+def _start_from(public: Dataset, training: TrainingRun, spec: TrainingSpec) -> PublicSource:
+    if not isinstance(training, StartsFromPublic):
+        raise InvalidSpec(f"{spec.method.name} does not start from public images.")
+    training.start_from(public)
+    return describe_source(public)
 
 
 def _train(

@@ -1,23 +1,34 @@
 """Settings of a deployment: environment variables with the prefix `DATALENS_`, all optional.
 
-Nothing is probed for. Which executor and which database are used is what stands here, and nothing else.
+Nothing is probed for. Which executor and which database are used is what stands here, and nothing else. A variable
+that is nearly the name of a setting is refused: what it was to set would silently keep its default.
 """
 
 from __future__ import annotations
 
+import difflib
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 GIBIBYTE = 2**30
+PREFIX = "DATALENS_"
+
+_OTHER_VARIABLES = frozenset({"DATALENS_URL", "DATALENS_API_KEY", "DATALENS_VERSION"})
+"""Of the command line as a client, and of docker-compose.yml."""
+
+_ALIKE = 0.8
+"""Share of letters in common above which a name is taken for a misspelt one."""
 
 
 class Settings(BaseSettings):
     """What an operator may set; the defaults run everything on one machine without a further service."""
 
-    model_config = SettingsConfigDict(env_prefix="DATALENS_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
     data_dir: Path = Field(
         default=Path("datalens-data"), description="Folder of private records, artifacts, log and default database."
@@ -36,6 +47,18 @@ class Settings(BaseSettings):
         description="Object store for releasable files, for example s3://bucket/prefix; empty means data_dir. "
         "Credentials are read from the environment of the store's library, for example AWS_ACCESS_KEY_ID.",
     )
+    records_url: str = Field(
+        default="",
+        pattern=r"^$|^[a-z][a-z0-9]*://[^@]+$",
+        description="Object store for private records, encrypted, for example s3://bucket/prefix; empty means "
+        "data_dir. Needs records_key_file.",
+    )
+    records_key_file: Path | None = Field(
+        default=None, description="File with 32 random bytes: the key of the records in the object store."
+    )
+    database_connections: int = Field(
+        default=15, ge=2, le=1000, description="Most connections that each process opens to PostgreSQL."
+    )
     executor: Literal["local", "celery"] = Field(
         default="local", description="Who starts jobs: the built-in supervisor, or Celery workers."
     )
@@ -46,6 +69,13 @@ class Settings(BaseSettings):
         description="Celery queue a worker serves, and where the API sends jobs that name no device; "
         "those that do go to cpu or gpu.",
     )
+    highest_priority: int = Field(
+        default=5,
+        ge=0,
+        le=9,
+        description="Highest priority that a job may name, from 0 to 9; jobs that name none have 5, so by default "
+        "nobody can overtake others.",
+    )
     device: str = Field(
         default="auto",
         pattern=r"^(auto|cpu|cuda(:\d+)?)$",
@@ -54,8 +84,15 @@ class Settings(BaseSettings):
     lease_seconds: int = Field(
         default=30, ge=5, le=3600, description="A worker that is silent for this long loses its job."
     )
+    ranks: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Processes that share a job's teachers on its machine, each with a GPU of its own where jobs train "
+        "on GPUs; a job that cannot be shared runs in one.",
+    )
     rank_timeout_seconds: int = Field(
-        default=1800, ge=1, description="Longest time for which ranks started by torchrun wait for each other."
+        default=1800, ge=1, description="Longest time for which the ranks of a job wait for each other."
     )
     max_attempts: int = Field(
         default=3, ge=1, le=100, description="Lost workers in a row, without a stored step, before a job fails."
@@ -65,7 +102,7 @@ class Settings(BaseSettings):
         default=None, max_length=200, description="Whom readers of a report may ask; stands in every report."
     )
     commit: str | None = Field(
-        default=None, pattern=r"^[0-9a-f]{7,64}$", description="Commit of the source, for reports and proofs."
+        default=None, pattern=r"^([0-9a-f]{7,64})?$", description="Commit of the source, for reports."
     )
     inception_weights: Path | None = Field(
         default=None,
@@ -96,6 +133,48 @@ class Settings(BaseSettings):
     webhooks_to_private_addresses: bool = Field(
         default=False, description="Whether webhooks may go to private addresses: loopback, private and link-local."
     )
+    public_url: str = Field(
+        default="",
+        pattern=r"^$|^https?://[^/?#@\s]+$",
+        description="Address under which browsers reach the service, for example https://datalens.example.org; "
+        "needed for single sign-on and mail.",
+    )
+    oidc_issuer: str = Field(
+        default="",
+        pattern=r"^$|^https://[^?#@\s]+$|^http://(localhost|127\.0\.0\.1)(:\d+)?(/[^?#@\s]*)?$",
+        description="OpenID provider for single sign-on, for example https://login.example.org/realms/lab; empty means "
+        "API keys alone.",
+    )
+    oidc_client_id: str = Field(default="", description="Of this service at the OpenID provider.")
+    oidc_client_secret: SecretStr = Field(
+        default=SecretStr(""), description="Of the same; empty means a public client, which PKCE protects."
+    )
+    oidc_requested_scopes: str = Field(
+        default="openid profile",
+        pattern=r"^openid( [\x21\x23-\x5b\x5d-\x7e]+)*$",
+        description="OAuth scopes that sign-in asks the provider for; some providers add groups only for one of these.",
+    )
+    oidc_scopes_claim: str = Field(
+        default="groups", min_length=1, description="Claim of the ID token whose values say what a person may do."
+    )
+    oidc_scopes: dict[str, str] = Field(
+        default={},
+        description="JSON that maps values of that claim to a role (owner, operator, consumer) or to scopes, for "
+        'example {"stewards": "owner", "lab": "jobs:read releases:read"}. Other values grant nothing.',
+    )
+    oidc_tenant_claim: str = Field(
+        default="",
+        description="Claim that names the tenant, by name or id; empty means the first for everybody.",
+    )
+    smtp_url: SecretStr = Field(
+        default=SecretStr(""),
+        description="Mail server for messages about jobs: smtps://user:password@host for TLS, smtp:// for STARTTLS; "
+        "empty means no mail.",
+    )
+    mail_sender: str = Field(default="", description="Address that mail comes from.")
+    mail_domains: str = Field(
+        default="", description="Domains whose addresses may get mail, with spaces between them; no other gets any."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe message that is logged."
     )
@@ -104,6 +183,52 @@ class Settings(BaseSettings):
     def _celery_needs_a_broker(self) -> Self:
         if self.executor == "celery" and not self.broker_url:
             raise ValueError("executor=celery needs DATALENS_BROKER_URL, for example redis://localhost:6379/0.")
+        return self
+
+    @model_validator(mode="after")
+    def _ranks_have_devices(self) -> Self:
+        if self.ranks > 1 and self.device.startswith("cuda:"):
+            raise ValueError("DATALENS_RANKS uses the first GPUs: set DATALENS_DEVICE=cuda, not one of them.")
+        return self
+
+    @model_validator(mode="after")
+    def _records_are_sealed(self) -> Self:
+        if bool(self.records_url) != (self.records_key_file is not None):
+            raise ValueError("DATALENS_RECORDS_URL and DATALENS_RECORDS_KEY_FILE go together.")
+        return self
+
+    @model_validator(mode="after")
+    def _single_sign_on_is_complete(self) -> Self:
+        needed = {
+            "PUBLIC_URL": self.public_url,
+            "OIDC_CLIENT_ID": self.oidc_client_id,
+            "OIDC_SCOPES": self.oidc_scopes,
+        }
+        missing = [f"{PREFIX}{name}" for name, value in needed.items() if not value]
+        if self.oidc_issuer and missing:
+            raise ValueError(f"Single sign-on also needs {', '.join(missing)}.")
+        return self
+
+    @model_validator(mode="after")
+    def _mail_is_complete(self) -> Self:
+        url = self.smtp_url.get_secret_value()
+        if url and not url.startswith(("smtp://", "smtps://")):
+            raise ValueError("smtp_url must begin with smtp:// or smtps://.")
+        needed = {
+            "PUBLIC_URL": self.public_url,
+            "MAIL_SENDER": self.mail_sender,
+            "MAIL_DOMAINS": self.mail_domains,
+        }
+        missing = [f"{PREFIX}{name}" for name, value in needed.items() if not value]
+        if url and missing:
+            raise ValueError(f"Mail also needs {', '.join(missing)}.")
+        return self
+
+    @model_validator(mode="after")
+    def _no_variable_is_misspelt(self) -> Self:
+        for name, setting in find_unknown_variables(os.environ).items():
+            if setting is not None:
+                raise ValueError(f"{name} is no setting; the nearest is {setting}. Rename or remove the variable.")
         return self
 
     @field_validator("artifact_url")
@@ -136,3 +261,28 @@ class EmbeddedSettings(Settings):
     def served(self) -> bool:
         """No page and no address."""
         return False
+
+
+def find_unknown_variables(names: Iterable[str]) -> dict[str, str | None]:
+    """Variables with the prefix of the settings that set nothing.
+
+    Args:
+        names: Of the environment.
+
+    Returns:
+        By each name the setting that was probably meant; None where no name is near, as of variables that Kubernetes
+        makes for a service with the name of this one.
+    """
+    settings = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
+    unknown = {
+        name: name.upper()
+        for name in sorted(names)
+        if name.upper().startswith(PREFIX) and name.upper() not in _OTHER_VARIABLES.union(settings)
+    }
+    return {name: _nearest(written.removeprefix(PREFIX)) for name, written in unknown.items()}
+
+
+def _nearest(written: str) -> str | None:
+    names = [name.upper() for name in Settings.model_fields]
+    near = difflib.get_close_matches(written, names, n=1, cutoff=_ALIKE)
+    return f"{PREFIX}{near[0]}" if near else None

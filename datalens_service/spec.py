@@ -6,6 +6,7 @@ Nothing here imports torch, so that the API can validate and price a request wit
 from __future__ import annotations
 
 import hashlib
+import operator
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self
 
@@ -14,13 +15,17 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.evaluation.settings import EvaluationSettings
-from datalens_service.methods import AnyMethod, Plan
+from datalens_service.methods import Plan
 from datalens_service.methods.base import named
+from datalens_service.methods.noisy_directions import DirectionsSummary, summarize_directions
+from datalens_service.methods.registered import RegisteredMethod
+from datalens_service.methods.sampled_gradients import SamplingSummary, summarize_sampling
 from datalens_service.privacy.accounting import (
     NeighboringRelation,
     check_delta,
     cost_units,
     default_delta,
+    epsilon_of_charge,
     epsilon_of_units,
     limit_units,
     mu_of_units,
@@ -28,7 +33,7 @@ from datalens_service.privacy.accounting import (
 )
 from datalens_service.strict import Integer, Number
 
-_SYNTHETIC_IMAGES: Final = 10_000
+SYNTHETIC_IMAGES: Final = 10_000
 _DEFAULTS: Final = EvaluationSettings()
 _OF_IMAGES: Final = (
     "synthetic_images",
@@ -51,35 +56,60 @@ class Device(StrEnum):
     GPU = "gpu"
 
 
+NamedMethod = Annotated[RegisteredMethod, Field(discriminator="name"), BeforeValidator(named)]
+Epsilon = Annotated[Number, Field(gt=0, le=100, description="ε this job may spend at δ.")]
+Delta = Annotated[
+    Annotated[Number, Field(gt=0, lt=1)] | None,
+    Field(description="δ; left out, it is min(1e-5, n^-1.1). Must be below 1/n."),
+]
+Seed = Annotated[Integer, Field(ge=0, lt=2**63, description="Of training randomness; noise never has a seed.")]
+SyntheticImages = Annotated[
+    Integer, Field(ge=1, le=1_000_000, description="Images drawn and packed when the job ends; more are free.")
+]
+WantedDevice = Annotated[
+    Device,
+    Field(description="- `auto`: wherever the service runs jobs\n- `cpu`: never on a GPU\n- `gpu`: only on one"),
+]
+PublicDataId = Annotated[
+    Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9_-]+$")] | None,
+    Field(
+        exclude_if=operator.not_,
+        description="Id of a dataset whose records were declared public when it was uploaded. `dp_sgd`, "
+        "`scattering` and `rejection` start from it; the guarantee does not cover it, and report and card say so. "
+        "Left out: none.",
+    ),
+]
+
+
 class TrainingSpec(BaseModel):
     """A training job: method, its parameters, the budget it may spend, seed and evaluation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: Annotated[AnyMethod, Field(discriminator="name"), BeforeValidator(named)]
-    epsilon: Number = Field(gt=0, le=100, description="ε this job may spend at δ.")
-    delta: Number | None = Field(
-        default=None, gt=0, lt=1, description="δ; left out, it is min(1e-5, n^-1.1). Must be below 1/n."
-    )
-    seed: Integer = Field(default=0, ge=0, lt=2**63, description="Of training randomness; noise never has a seed.")
-    synthetic_images: Integer = Field(
-        default=_SYNTHETIC_IMAGES,
-        ge=1,
-        le=1_000_000,
-        description="Images drawn and packed when the job ends; more are free.",
-    )
+    method: NamedMethod
+    epsilon: Epsilon
+    delta: Delta = None
+    seed: Seed = 0
+    synthetic_images: SyntheticImages = SYNTHETIC_IMAGES
     evaluation: EvaluationSettings = EvaluationSettings()
-    device: Device = Field(
-        default=Device.AUTO,
-        description="- `auto`: wherever the service runs jobs\n- `cpu`: never on a GPU\n- `gpu`: only on one",
-    )
+    device: WantedDevice = Device.AUTO
+    public_data: PublicDataId = None
+
+    @model_validator(mode="after")
+    def _public_data_has_a_use(self) -> Self:
+        if self.public_data is not None and not self.method.starts_from_public_data:
+            raise ValueError(f"public_data does not apply: {self.method.name} does not start from public images.")
+        refusal = self.method.refusal_of_public_data() if self.public_data is not None else ""
+        if refusal:
+            raise ValueError(f"public_data does not apply: {refusal}")
+        return self
 
     @model_validator(mode="after")
     def _about_images_only_where_some_are_made(self) -> Self:
         """What is said of synthetic images is refused where the method makes none."""
         if self.method.result == "generator":
             return self
-        if self.synthetic_images != _SYNTHETIC_IMAGES:
+        if self.synthetic_images != SYNTHETIC_IMAGES:
             raise ValueError(f"synthetic_images does not apply: {self.method.name} makes a {self.method.result}.")
         said = [name for name in _OF_IMAGES if getattr(self.evaluation, name) != getattr(_DEFAULTS, name)]
         if said:
@@ -104,7 +134,7 @@ class TrainingSpec(BaseModel):
             InfeasiblePlan: ε does not pay for one step.
             InvalidSpec: The method's parameters do not fit the schema.
         """
-        return self.method.plan(schema, self.limit_units(schema))
+        return self.method.plan_within(schema, self.epsilon, self.delta_at(schema))
 
     def limit_units(self, schema: Schema) -> int:
         """Ledger units that this job may spend at most."""
@@ -121,7 +151,15 @@ class TrainingSpec(BaseModel):
     def summarize(self, plan: Plan, schema: Schema) -> PlanSummary:
         """What a plan of this spec costs at its δ, and what the method warns of."""
         summary = summarize(plan, self.epsilon, self.delta_at(schema))
-        return summary.model_copy(update={"warnings": list(self.method.warnings(plan, schema))})
+        sampled = summary.sampling.warnings if summary.sampling is not None else ()
+        warnings = [*self.method.warnings(plan, schema), *sampled]
+        stated = {
+            "method": self.method.name,
+            "warnings": warnings,
+            "rationale": self.method.rationale(),
+            "kept_bytes": self.method.kept_bytes(plan),
+        }
+        return summary.model_copy(update=stated)
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON; names the spec in cards and checkpoints."""
@@ -133,6 +171,7 @@ class PlanSummary(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    method: str = Field(default="", description="What was planned; its parameters are in the spec.")
     images: int = Field(description="Images that teachers vote on.")
     steps: int = Field(description="Releases, each charged before its noise is drawn.")
     mu: float = Field(description="μ of the Gaussian trade-off curve under zero-out, rounded up.")
@@ -141,23 +180,30 @@ class PlanSummary(BaseModel):
     delta: float
     epsilon_limit: float
     units: int = Field(description="Ledger units: 1e-15 of μ².")
+    slack: int = Field(default=0, description="Charged beside the units, in 1e-18 of δ; 0 without sampled batches.")
+    sampling: SamplingSummary | None = Field(default=None, description="Of a plan with sampled batches.")
+    directions: DirectionsSummary | None = Field(default=None, description="Of a plan with noisy directions.")
     releases: list[dict[str, Any]]
+    kept_bytes: int = Field(default=0, description="Of released iterates that the job keeps for individual epsilon.")
     warnings: list[str] = Field(default=[], description="What to know before paying, from public numbers alone.")
+    rationale: str = Field(default="", description="What the images are made for, and why so; empty if nothing is.")
 
 
 def summarize(plan: Plan, epsilon: float, delta: float) -> PlanSummary:
     """Price a plan at δ."""
-    units = plan.units()
-    replace_one = plan.units(NeighboringRelation.REPLACE_ONE)
+    charge, replace_one = plan.charge(), plan.charge(NeighboringRelation.REPLACE_ONE)
     return PlanSummary(
         images=plan.images,
         steps=plan.steps,
-        mu=round_up(mu_of_units(units), 6),
-        epsilon_at_plan=round_up(epsilon_of_units(units, delta), 6),
-        epsilon_replace_one=round_up(epsilon_of_units(replace_one, delta), 6),
+        mu=round_up(mu_of_units(charge.units), 6),
+        epsilon_at_plan=round_up(epsilon_of_charge(charge, delta), 6),
+        epsilon_replace_one=round_up(epsilon_of_charge(replace_one, delta), 6),
         delta=delta,
         epsilon_limit=epsilon,
-        units=units,
+        units=charge.units,
+        slack=charge.slack,
+        sampling=summarize_sampling(plan, delta),
+        directions=summarize_directions(plan),
         releases=[{**release.mechanism.describe(), "count": release.count} for release in plan.releases],
     )
 

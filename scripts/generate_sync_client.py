@@ -19,6 +19,7 @@ SOURCE = CLIENT / "_async"
 HEADER = "# Generated from _async by scripts/unasync. Do not edit.\n"
 SYNC_NAMES = {
     "_async": "_sync",
+    "AsyncAuditOperations": "AuditOperations",
     "AsyncClassifierOperations": "ClassifierOperations",
     "AsyncClient": "Client",
     "AsyncDatasetOperations": "DatasetOperations",

@@ -14,7 +14,9 @@ from typing import NoReturn
 
 import pytest
 import sqlalchemy
+import structlog
 
+from datalens_service import logs
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from deployments.postgresql import TEMPLATE, Cluster, postgresql_binaries, roomy_memory
@@ -67,6 +69,13 @@ def usual_umask() -> Iterator[None]:
     os.umask(0o022)
     yield
     os.umask(0o022)
+
+
+@pytest.fixture(autouse=True)
+def usual_logs() -> None:
+    """A command that runs in this process sets the level of the log, and would leave that to later tests."""
+    structlog.contextvars.clear_contextvars()
+    logs.configure("info")
 
 
 @pytest.fixture

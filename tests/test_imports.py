@@ -22,7 +22,7 @@ BROKEN = [
     (PRIVATE_RELEASED, "models/generators/gaussian.py", "from datalens_service.models.teachers import ensemble"),
     (PRIVATE_RELEASED, "models/trainer.py", "from datalens_service.models.teachers.networks import Dense"),
     (PRIVATE_RELEASED, "models/adam.py", "from datalens_service.models.teachers.kernel import KernelTeachers"),
-    (NO_CIRCLE, "methods/datalens/parameters.py", "from datalens_service.methods.datalens import training_run"),
+    (NO_CIRCLE, "methods/datalens/voting.py", "from datalens_service.methods.datalens import training_run"),
     (NO_CIRCLE, "methods/moments.py", "from datalens_service.methods.guided import Guided"),
     (NO_CIRCLE, "models/adam.py", "from datalens_service.models.trainer import StudentTrainer"),
     (NO_CIRCLE, "store/access/keys.py", "from datalens_service.store.jobs import jobs"),

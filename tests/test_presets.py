@@ -6,9 +6,9 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import DataLens, Guided, Mixture, Moments
+from datalens_service.methods import DataLens, Guided, Mixture, Moments, Rejection
 from datalens_service.methods.datalens.teachers import ConvTeacher
-from datalens_service.presets import PRESETS, preset, teachers_for
+from datalens_service.presets import PRESETS, Purpose, preset, teachers_for
 from datalens_service.spec import TrainingSpec
 
 
@@ -98,12 +98,47 @@ def test_fast_is_moments_where_a_mixture_would_drown_in_noise() -> None:
         assert preset("fast", public, epsilon) == Moments()
 
 
-def test_auto_trains_a_classifier_where_the_evidence_pays_for_one() -> None:
-    assert preset("auto", MNIST, 1.0) == Guided(warm_start=Moments())
-    descent = {"steps": 240, "learning_rate": 60, "averaging": 0.95}
-    assert preset("auto", MNIST, 10.0) == Guided(warm_start=Mixture(components=10), least_spread=1.25, **descent)
+DESCENT = {"steps": 240, "learning_rate": 60, "averaging": 0.95}
+
+
+def test_auto_rejects_shapes_by_a_classifier_where_the_evidence_pays_for_one() -> None:
+    for epsilon in (1.0, 10.0):
+        assert preset("auto", MNIST, epsilon) == Rejection()
+
+
+@pytest.mark.parametrize("purpose", ["look", "teach"])
+def test_auto_is_fast_where_the_evidence_is_too_small(purpose: Purpose) -> None:
     for public, epsilon in ((schema(1_438, side=8), 5.0), (schema(60_000, num_classes=1), 1.0), (MNIST, 0.1)):
-        assert preset("auto", public, epsilon) == preset("fast", public, epsilon)
+        assert preset("auto", public, epsilon, purpose) == preset("fast", public, epsilon)
+
+
+def test_only_the_purpose_teach_widens_samples() -> None:
+    """Whoever names nothing gets images that look like the private ones."""
+    colour = schema(50_000, side=32, channels=3)
+    for public in (MNIST, colour, schema(60_000, side=64)):
+        for epsilon in (1.0, 10.0):
+            method = preset("auto", public, epsilon)
+            if isinstance(method, Guided):
+                assert (method.spread, method.poses, method.surfaces) == (1.0, False, False)
+            assert "look like the private ones" in method.rationale()
+            assert "teach" in preset("auto", public, epsilon, "teach").rationale()
+
+
+def test_the_purpose_teach_is_guided() -> None:
+    assert preset("auto", MNIST, 1.0, "teach") == Guided(warm_start=Moments())
+    widest = Guided(warm_start=Mixture(components=10), least_spread=1.25, **DESCENT)
+    assert preset("auto", MNIST, 10.0, "teach") == widest
+
+
+@pytest.mark.parametrize(("name", "purpose"), [("fast", "teach"), ("classifier", "teach"), ("auto", "sell")])
+def test_a_purpose_that_a_preset_has_not_is_refused(name: str, purpose: Purpose) -> None:
+    with pytest.raises(InvalidSpec, match=purpose):
+        preset(name, MNIST, 1.0, purpose)
+
+
+def test_a_price_says_what_was_chosen_and_why() -> None:
+    method = preset("auto", MNIST, 1.0)
+    assert TrainingSpec(method=method, epsilon=1.0).price(MNIST).rationale == method.rationale() != ""
 
 
 def test_balanced_starts_from_moments() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from datalens_service.settings import Settings
+from datalens_service.settings import Settings, find_unknown_variables
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +56,41 @@ def test_unusable_values_are_refused(monkeypatch: pytest.MonkeyPatch, name: str,
 
 def test_every_setting_is_described() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("DATALENS_LEASE_SECOND", "DATALENS_LEASE_SECONDS"),
+        ("DATALENS_DATABASE", "DATALENS_DATABASE_URL"),
+        ("DATALENS_MAX_RUNING_JOBS", "DATALENS_MAX_RUNNING_JOBS"),
+        ("DATALENS_LEDGERLOG", "DATALENS_LEDGER_LOG"),
+        ("datalens_brokerurl", "DATALENS_BROKER_URL"),
+    ],
+)
+def test_a_misspelt_variable_is_refused_with_the_name_that_was_meant(
+    monkeypatch: pytest.MonkeyPatch, written: str, meant: str
+) -> None:
+    monkeypatch.setenv(written, "value-of-it")
+    with pytest.raises(ValidationError, match=f"{written} is no setting; the nearest is {meant}") as refused:
+        Settings()
+    assert "value-of-it" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        # Kubernetes makes these beside a Service `datalens-api`.
+        "DATALENS_API_SERVICE_HOST",
+        "DATALENS_API_PORT_8000_TCP_ADDR",
+        # Of the tests and benchmarks.
+        "DATALENS_TEST_DATA",
+        "DATALENS_REQUIRE_SERVICES",
+        "DATALENS_BENCHMARK_COMMIT",
+        "DATALENS_STATE_MACHINE_HISTORIES",
+    ],
+)
+def test_a_variable_of_something_else_is_only_warned_of(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "x")
+    assert Settings().executor == "local"
+    assert find_unknown_variables([name, "DATALENS_URL", "DATALENS_API_KEY", "DATALENS_QUEUE", "PATH"]) == {name: None}

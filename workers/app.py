@@ -1,7 +1,7 @@
 """The Celery application: `celery -A workers.app worker --concurrency 1 --without-gossip --without-mingle`.
 
-Celery only delivers the ids of jobs. Which job runs where, how often it was tried and whether it was cancelled
-is in the database, so every setting here may lose or repeat a message, but none may start a job unasked.
+Celery only wakes workers. Which job runs where, how often it was tried and whether it was cancelled is in the
+database, so every setting here may lose or repeat a message, but none may start a job unasked.
 """
 
 from __future__ import annotations
@@ -36,11 +36,8 @@ def _delivery(queue: str) -> dict[str, Any]:
         # A message is an id in JSON. Nothing that could carry code is read.
         "task_serializer": "json",
         "accept_content": ["json"],
-        # Acknowledged when taken: a late acknowledgement would have Redis deliver a long job again while it runs.
-        # What becomes of a job whose worker died is decided by its lease.
+        # Acknowledged when taken: what becomes of a job whose worker died is decided by its lease.
         "task_acks_late": False,
-        # A busy worker takes no message, so no job waits behind a long one while another worker is idle. Redis only.
-        "worker_disable_prefetch": True,
         "worker_prefetch_multiplier": 1,
         # The state of a job is in the database; a second, forgetful copy would only contradict it.
         "task_ignore_result": True,
@@ -61,10 +58,8 @@ def _delivery(queue: str) -> dict[str, Any]:
 def _worker() -> dict[str, Any]:
     """How a worker process behaves."""
     return {
-        # A task only watches the process of its job. Threads do that without a fork, and see the wish to stop.
+        # A task only wakes a thread of its own process.
         "worker_pool": "threads",
-        # An interrupted connection to Redis is no reason to stop a job of six hours.
-        "worker_cancel_long_running_tasks_on_connection_loss": False,
         # Nothing here needs remote control, and whoever reaches the broker should not have it.
         "worker_enable_remote_control": False,
         "worker_send_task_events": False,

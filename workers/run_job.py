@@ -1,11 +1,15 @@
-"""One job in one process: `python -m workers.run_job JOB_ID`.
+"""One job in one process: `python -m workers.run_job [--token TOKEN] [JOB_ID]`.
 
-    claim the job ──▶ keep its lease alive ──▶ execute ──▶ exit
-      │ held, paused or ended: exit              │ asked to end or to pause: give the job back
-                                                 │ lease lost: the process dies at once
+    adopt the lease that was claimed ──▶ keep it alive ──▶ execute ──▶ exit
+    for this process, or claim the job    │ asked to end or to pause: give the job back
+      │ held, paused or ended: exit       │ a request not heard for seconds: the same without unwinding
+                                          │ lease lost: the process dies at once
 
 A fresh process per job gives all memory back at its end, GPU memory too, and can be killed without harm: what it
 charged and drew is in the ledger, and the next process replays it.
+
+Where `torchrun` or a batch system started several of them that know of each other, they are the ranks of one job: the
+first does the job, the others compute teachers for it. Without an id the job is the next one of the queue.
 """
 
 from __future__ import annotations
@@ -17,12 +21,16 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 import structlog
 
 from datalens_service import logs
-from datalens_service.errors import DatalensError, NotFound, StaleLease, StoreUnavailable
+from datalens_service.errors import DatalensError, NotFound, RankLost, StaleLease, StoreUnavailable
+from datalens_service.process_group import Rendezvous, join_process_group, read_rendezvous
 from datalens_service.services.startup import check_disks, connect
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
@@ -30,36 +38,83 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
+from workers.follow_rank import follow
 from workers.job.execute import execute
 from workers.job.observer import ShutdownRequested
+from workers.job.ranks import MetRanks, Ranks
 from workers.process.heartbeat import Heartbeat
 from workers.process.job_process import Exit, announce
+from workers.process.recover_jobs import upkeep
+from workers.process.request_watch import RequestWatch
+from workers.process.started_ranks import StartedRanks
 
 log = structlog.get_logger()
 
+_TURN_SECONDS = 2.0
 
-def run_job(settings: Settings, job_id: str, stopping: threading.Event) -> Exit:
-    """Claim a job and do it.
+
+def run_job(
+    settings: Settings,
+    job_id: str | None,
+    stopping: threading.Event,
+    token: int | None = None,
+    ranks: Ranks | None = None,
+) -> Exit:
+    """Do a job under the lease that was claimed for it, or under one that is claimed now.
 
     Args:
         settings: Of the deployment.
-        job_id: Which.
+        job_id: Which; None: the next one of the queue of the settings.
         stopping: Set to have the job given back before its next step.
+        token: Of the lease; None claims one.
+        ranks: Processes that may share its teachers; None starts those that the settings ask for.
     """
     database = connect(settings)
-    # Before the claim: waiting for room is not an attempt.
+    # Before the lease is this process's: waiting for room is not an attempt.
     check_disks(settings)
-    owner = f"{socket.gethostname()}:{os.getpid()}"
-    lease = leases.claim(database, job_id, owner, settings.lease_seconds)
+    lease = _take(database, settings, job_id, token, stopping)
     if lease is None:
         log.info("job is held or has ended, nothing to do", job_id=job_id)
         return Exit.ENDED
+    logs.bind_job(lease.job_id)
     announce(lease)
-    with Heartbeat(database, lease):
-        return _execute(database, settings, lease, stopping)
+    with Heartbeat(database, lease), RequestWatch(database, settings, lease):
+        ended = _execute(database, settings, lease, stopping, ranks or StartedRanks(settings))
+    if ended == Exit.CRASHED:
+        _give_up(database, lease)
+    return ended
 
 
-def _execute(database: Database, settings: Settings, lease: Lease, stopping: threading.Event) -> Exit:
+def _take(
+    database: Database, settings: Settings, job_id: str | None, token: int | None, stopping: threading.Event
+) -> Lease | None:
+    owner = f"{socket.gethostname()}:{os.getpid()}"
+    if job_id is None:
+        return _take_next(database, settings, owner, stopping)
+    if token is not None:
+        return leases.adopt(database, job_id, token, owner, settings.lease_seconds)
+    return leases.claim(database, job_id, owner, settings.lease_seconds)
+
+
+def _take_next(database: Database, settings: Settings, owner: str, stopping: threading.Event) -> Lease | None:
+    """The next job of the queue; waits for two leases, so that it sees the job of a worker that was just lost."""
+    until = time.monotonic() + 2 * settings.lease_seconds
+    while not stopping.is_set():
+        upkeep(database, settings)
+        lease = leases.claim_next(database, owner, settings.lease_seconds, queue=settings.queue)
+        if lease is not None or time.monotonic() >= until:
+            return lease
+        stopping.wait(_TURN_SECONDS)
+    return None
+
+
+def _give_up(database: Database, lease: Lease) -> None:
+    """End the lease now: it is known that nobody renews it any more."""
+    with suppress(StaleLease, StoreUnavailable):
+        leases.renew(database, replace(lease, seconds=-1))
+
+
+def _execute(database: Database, settings: Settings, lease: Lease, stopping: threading.Event, ranks: Ranks) -> Exit:
     def stop_on_request(_phase: str, _value: int, _maximum: int) -> None:
         if stopping.is_set():
             raise ShutdownRequested
@@ -72,7 +127,11 @@ def _execute(database: Database, settings: Settings, lease: Lease, stopping: thr
             settings,
             lease,
             stop_on_request,
+            ranks,
         )
+    except RankLost:
+        log.error("rank lost, job will be resumed", job_id=lease.job_id)
+        return Exit.CRASHED
     except (ShutdownRequested, StoreUnavailable) as error:
         log.warning("job is given back", job_id=lease.job_id, reason=type(error).__name__)
         job = leases.release(database, lease)
@@ -84,21 +143,38 @@ def _execute(database: Database, settings: Settings, lease: Lease, stopping: thr
 def main(arguments: Sequence[str] | None = None) -> Exit:
     """Run the job named on the command line; the exit status says whether anything is left to do."""
     parser = argparse.ArgumentParser(prog="python -m workers.run_job", description="Runs one job.")
-    parser.add_argument("job_id", metavar="JOB_ID")
-    job_id: str = parser.parse_args(arguments).job_id
+    parser.add_argument("job_id", metavar="JOB_ID", nargs="?", help="default: the next one of DATALENS_QUEUE")
+    parser.add_argument("--token", type=int, metavar="TOKEN", help="of the lease claimed for this process")
+    parsed = parser.parse_args(arguments)
+    job_id: str | None = parsed.job_id
     # On a crash in native code: where, without any value.
     faulthandler.enable()
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     settings = Settings()
     logs.configure(settings.log_level)
-    logs.bind_job(job_id)
-    return _outcome(settings, job_id, stopping)
+    if job_id is not None:
+        logs.bind_job(job_id)
+    # A process that a worker started is rank 0 of those that it starts itself.
+    rendezvous = read_rendezvous() if parsed.token is None else None
+    if rendezvous is not None and rendezvous.rank:
+        return follow(settings, settings.rank_timeout_seconds, rendezvous)
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    return _outcome(job_id, lambda: _run_as_leader(settings, job_id, stopping, parsed.token, rendezvous))
 
 
-def _outcome(settings: Settings, job_id: str, stopping: threading.Event) -> Exit:
+def _run_as_leader(
+    settings: Settings, job_id: str | None, stopping: threading.Event, token: int | None, rendezvous: Rendezvous | None
+) -> Exit:
+    if rendezvous is None:
+        return run_job(settings, job_id, stopping, token)
+    # First: no lease is held while others are waited for.
+    with join_process_group(settings.rank_timeout_seconds, rendezvous) as group:
+        return run_job(settings, job_id, stopping, token, MetRanks(group))
+
+
+def _outcome(job_id: str | None, run: Callable[[], Exit]) -> Exit:
     try:
-        return run_job(settings, job_id, stopping)
+        return run()
     except NotFound:
         log.warning("there is no such job", job_id=job_id)
         return Exit.ENDED

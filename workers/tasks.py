@@ -1,4 +1,4 @@
-"""The one task, and what a Celery worker does beside it."""
+"""The one task, and the worker behind it."""
 
 from __future__ import annotations
 
@@ -8,31 +8,23 @@ import structlog
 from celery import signals
 
 from datalens_service import logs
-from datalens_service.errors import DatalensError, NotFound
+from datalens_service.errors import DatalensError
+from datalens_service.services.startup import warn_of_unknown_variables
 from datalens_service.settings import Settings
-from datalens_service.store.jobs import jobs
 from workers.app import app
-from workers.process.requeue import Redelivery
-from workers.process.runtime import runtime
-from workers.process.supervise_job import attend
+from workers.process.runtime import queue_worker
 
 log = structlog.get_logger()
 
 
 @app.task(name="datalens.run_job")
-def run_job(job_id: str) -> None:
-    """Run a job to its end in a process of its own; torch is never imported in this one.
+def run_job(_job_id: str) -> None:
+    """A job was submitted: look at the database now.
 
-    A second delivery of the same id finds the job held or ended and does nothing.
+    The worker runs whatever has waited longest, which need not be this job. A lost message costs two seconds, a
+    second delivery nothing.
     """
-    shared = runtime()
-    try:
-        job = jobs.get(shared.database, str(job_id))
-    except NotFound:
-        log.warning("message names no job, dropped")
-        return
-    if not job.state.terminal:
-        attend(shared.database, job.id, shared.stopping)
+    queue_worker().wake()
 
 
 @signals.setup_logging.connect
@@ -42,22 +34,23 @@ def _log_as_we_do(**_: Any) -> None:
 
 
 @signals.worker_init.connect
-def _prepare(**_: Any) -> None:
-    """Refuse to start on a database that is not in order, before a message is taken."""
+def _start(**_: Any) -> None:
+    """Refuse to start on a database that is not in order; else take jobs, whether or not the broker answers."""
+    _log_as_we_do()
+    warn_of_unknown_variables()
     try:
-        runtime()
+        queue_worker().start()
     except DatalensError as error:
         log.error("worker cannot start", problem=error.slug, detail=error.detail)
         # Celery swallows any other exception of a signal's receiver.
         raise SystemExit(1) from error
 
 
-@signals.worker_ready.connect
-def _look_after_lost_jobs(**_: Any) -> None:
-    Redelivery(app, runtime()).start()
-
-
 @signals.worker_shutting_down.connect
 def _give_jobs_back(**_: Any) -> None:
-    """Let running jobs go back to the queue; the worker waits for their processes."""
-    runtime().stopping.set()
+    queue_worker().stop()
+
+
+@signals.worker_shutdown.connect
+def _wait_for_processes(**_: Any) -> None:
+    queue_worker().join()

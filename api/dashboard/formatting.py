@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from typing import Final
 
 from markupsafe import Markup, escape
 
+from datalens_service.clock import duration
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.report.summary import shown
 from datalens_service.privacy.accounting import round_down, round_up
@@ -15,8 +15,6 @@ from datalens_service.privacy.accounting import round_down, round_up
 _DIGITS: Final = 2
 _SMALL: Final = 0.1
 _UNITS_OF_SIZE: Final = ("bytes", "kB", "MB", "GB", "TB")
-_MINUTE: Final = 60
-_HOUR: Final = 3600
 
 
 def spent(epsilon: float) -> str:
@@ -39,15 +37,6 @@ def size(number: int) -> str:
     while value >= 1000 and power < len(_UNITS_OF_SIZE) - 1:
         value, power = value / 1000, power + 1
     return f"{value:.3g} {_UNITS_OF_SIZE[power]}"
-
-
-def duration(seconds: float) -> str:
-    """A time span to one unit, rounded up: 12 s, 3 min, 2 h."""
-    if seconds < _MINUTE:
-        return f"{math.ceil(seconds)} s"
-    if seconds < _HOUR:
-        return f"{math.ceil(seconds / _MINUTE)} min"
-    return f"{math.ceil(seconds / _HOUR)} h"
 
 
 def between(start: datetime, end: datetime) -> str:

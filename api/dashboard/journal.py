@@ -1,4 +1,7 @@
-"""The journal of an account as a table people can read: equal releases of a job in one row, with a running total."""
+"""The journal of an account as a table people can read: equal releases of a job in one row, with a running total.
+
+A page of it is built from a portion of the journal, whose length does not matter.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,14 @@ from datetime import datetime
 from itertools import groupby
 from typing import Final
 
-from datalens_service.privacy.accounting import epsilon_of_units, round_up
-from datalens_service.proof.hash_chain import Entry, EntryKind
+from datalens_service.privacy.accounting import Charge, epsilon_of_charge, round_up
+from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.store.ledger.journal_pages import SPENDS, JournalLine, JournalSlice
 
-_LIMITING: Final = frozenset({EntryKind.OPEN, EntryKind.RAISE})
-_SPENDING: Final = frozenset({EntryKind.CHARGE, EntryKind.RECOVERED})
+MOST_ENTRIES: Final = 1000
+"""What a page reads of the journal."""
+
+_MOST_ROWS: Final = 50
 _MEANINGS: Final = {
     EntryKind.OPEN: "Budget opened",
     EntryKind.RAISE: "Budget raised by its owner",
@@ -56,33 +62,49 @@ class Row:
     hash: str
 
 
-def rows(entries: Sequence[Entry], delta: float) -> list[Row]:
-    """The journal, newest first.
+@dataclass(frozen=True)
+class Table:
+    """A page of the journal.
+
+    Attributes:
+        rows: Newest first.
+        older: Number of the entry that the next page ends before; None on the last page.
+    """
+
+    rows: tuple[Row, ...]
+    older: int | None
+
+
+def build_table(portion: JournalSlice, delta: float) -> Table:
+    """As many rows as a page holds.
+
+    Equal releases that reach behind the portion are a row of this page and one of the next.
 
     Args:
-        entries: Oldest first, whole.
+        portion: Of the journal.
         delta: Of the account.
     """
-    limit = sum(entry.units for entry in entries if entry.kind in _LIMITING)
-    table, spent = [], 0
-    for _, group in groupby(entries, key=lambda entry: (entry.kind, entry.job_id, entry.label)):
-        same = list(group)
-        units = sum(entry.units for entry in same)
-        spent += units if same[0].kind in _SPENDING else 0
-        table.append(_row(same, units, limit, round_up(epsilon_of_units(spent, delta))))
-    return table[::-1]
+    groups = [list(same) for _, same in groupby(portion.lines, key=lambda line: (line.kind, line.job_id, line.label))]
+    rows, spent = [], portion.spent
+    for same in groups[:_MOST_ROWS]:
+        units, slack = sum(line.units for line in same), sum(line.slack for line in same)
+        rows.append(_row(same, units, portion.limit_units, round_up(epsilon_of_charge(spent, delta))))
+        if same[0].kind in SPENDS:
+            spent = Charge(spent.units - units, spent.slack - slack)
+    oldest = rows[-1].first if rows else 1
+    return Table(tuple(rows), oldest if oldest > 1 else None)
 
 
-def _row(same: Sequence[Entry], units: int, limit: int, epsilon_after: float) -> Row:
-    first, last = same[0], same[-1]
-    kind = EntryKind(first.kind)
+def _row(same: Sequence[JournalLine], units: int, limit: int, epsilon_after: float) -> Row:
+    first, last = same[-1], same[0]
+    kind = last.kind
     return Row(
         first=first.seq,
         last=last.seq,
         at=last.at,
         kind=kind,
         meaning=_meaning(kind, units),
-        label=first.label if kind in _SPENDING else "",
+        label=first.label if kind in SPENDS else "",
         job_id=first.job_id,
         count=len(same),
         share=100 * units / limit if limit else 0.0,

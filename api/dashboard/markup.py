@@ -19,7 +19,7 @@ def _block(text: str) -> Markup:
 
 
 def _inline(text: str) -> Markup:
-    pieces = text.split("`")
+    parts = text.split("`")
     return Markup("").join(
-        Markup("<code>{}</code>").format(piece) if number % 2 else escape(piece) for number, piece in enumerate(pieces)
+        Markup("<code>{}</code>").format(part) if number % 2 else escape(part) for number, part in enumerate(parts)
     )

@@ -1,4 +1,4 @@
-"""The way of a job, stage by stage."""
+"""The phases of a job, as a page shows them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNMEASURED: Final = _STAGES[:3]
 
 @dataclass(frozen=True)
 class Stage:
-    """One part of a job's way.
+    """One phase of a job.
 
     Attributes:
         title: For people.
@@ -34,8 +34,8 @@ class Stage:
     percent: float
 
 
-def stages(job: Job) -> list[Stage]:
-    """Every stage of a job with its state."""
+def job_phases(job: Job) -> list[Stage]:
+    """Every phase of a job with its state."""
     shown = _STAGES if job.spec.get("evaluation", {}).get("enabled", True) else _UNMEASURED
     here = _place(job, [phase for phase, _ in shown])
     return [

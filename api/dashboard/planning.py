@@ -11,14 +11,18 @@ from api.problems.request_errors import problem_errors
 from api.schemas.common import BudgetRead, TrainingRequest
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
+from datalens_service.methods import AnyMethod
 from datalens_service.notation import RefusedMember, json_value
-from datalens_service.presets import PRESETS, preset
+from datalens_service.presets import DEFAULT_PRESET, PRESETS, preset
 from datalens_service.privacy.accounting import round_down
+from datalens_service.requested_spec import RequestedSpec
 from datalens_service.spec import TrainingSpec
 from datalens_service.strict import Flag, Integer, Number
 
 _USUAL_EPSILON: Final = 1.0
 _OWN: Final = "own"
+_TEACH: Final = "teach"
+"""Choice of the preset `auto` with the purpose of that name."""
 
 
 class Choice(BaseModel):
@@ -30,15 +34,20 @@ class Choice(BaseModel):
 
 
 _PRESETS: Final = {
+    "auto": (
+        "Best images",
+        "Images that look like the private ones: sharp, and right about what they show, because a privately trained "
+        "classifier rejects the others. Models learn from them, too. Minutes.",
+    ),
     "fast": (
         "Fast",
         "Measures how the images of each class look on the whole, once and with noise, and draws new ones from that. "
-        "Images after seconds to a minute on a laptop. The best first choice.",
+        "Soft images after seconds to a minute on a laptop.",
     ),
-    "auto": (
-        "Most useful",
-        "Like Fast, and a classifier is trained privately that says what each new image shows. Models that learn from "
-        "these images do better; single images look rougher. Minutes.",
+    "teach": (
+        "Made to teach",
+        "Images that models learn most from: wider, turned and textured samples, labelled by a privately trained "
+        "classifier. They look rough. Minutes.",
     ),
     "balanced": (
         "Balanced",
@@ -55,7 +64,9 @@ _PRESETS: Final = {
     ),
 }
 CHOICES: Final = tuple(
-    Choice(name=name, title=title, meaning=meaning) for name, (title, meaning) in _PRESETS.items() if name in PRESETS
+    Choice(name=name, title=title, meaning=meaning)
+    for name, (title, meaning) in _PRESETS.items()
+    if name in PRESETS or name == _TEACH
 )
 
 
@@ -63,19 +74,22 @@ class PlanForm(BaseModel):
     """What the form says; every value has what a first visitor wants.
 
     Attributes:
-        preset: Key of `PRESETS`, or `own` for a job that repeats another one's parameters.
+        preset: Key of `PRESETS`, `teach` for `auto` with that purpose, or `own` for a job that repeats another one's
+            parameters.
         method: Parameters of the method as JSON; they replace the preset's if they are there.
+        public_data: Id of a public data set to start from; empty for none.
         evaluate: Left out by browsers when the box is not ticked.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    preset: str = "fast"
+    preset: str = DEFAULT_PRESET
     epsilon: Number = Field(default=_USUAL_EPSILON, gt=0, le=100)
     seed: Integer = Field(default=0, ge=0, lt=2**63)
     synthetic_images: Integer = Field(default=10_000, ge=1, le=1_000_000)
     evaluate: Flag = False
     method: str = Field(default="", max_length=10_000)
+    public_data: str = Field(default="", max_length=64)
 
     @classmethod
     def first(cls, budget: BudgetRead) -> Self:
@@ -93,6 +107,7 @@ class PlanForm(BaseModel):
             synthetic_images=spec.synthetic_images,
             evaluate=spec.evaluation.enabled,
             method=spec.method.model_dump_json(indent=2),
+            public_data=spec.public_data or "",
         )
 
     @classmethod
@@ -119,22 +134,29 @@ class PlanForm(BaseModel):
             "seed": self.seed,
             "evaluation": {"enabled": self.evaluate},
         }
+        if self.public_data:
+            request["public_data"] = self.public_data
         if self.preset != "classifier":
             request["synthetic_images"] = self.synthetic_images
         try:
-            return TrainingRequest(dataset_id=dataset_id, spec=TrainingSpec.model_validate(request))
+            return TrainingRequest(dataset_id=dataset_id, spec=RequestedSpec.model_validate(request))
         except ValidationError as error:
             raise InvalidSpec(_sentence(error, request)) from None
 
     def _method(self, schema: Schema) -> Any:
         if not self.method.strip():
-            return preset(self.preset, schema, self.epsilon).model_dump(mode="json")
+            return self._parameters_of_choice(schema).model_dump(mode="json")
         try:
             return json_value(self.method)
         except RefusedMember as refused:
             raise InvalidSpec(f"The parameters cannot be used: {refused}") from None
         except (ValueError, RecursionError):
             raise InvalidSpec("The parameters are not valid JSON; empty the field to use the preset's.") from None
+
+    def _parameters_of_choice(self, schema: Schema) -> AnyMethod:
+        if self.preset == _TEACH:
+            return preset("auto", schema, self.epsilon, "teach")
+        return preset(self.preset, schema, self.epsilon)
 
 
 def _sentence(error: ValidationError, request: dict[str, Any]) -> str:

@@ -301,7 +301,7 @@ def _sent(content: Json) -> Iterator[str]:
         elif media_type == "application/json":
             yield "--json " + _quoted(json.dumps(given, ensure_ascii=False))
         else:
-            yield f'-H "Content-Type: {media_type}" --data-binary @piece'
+            yield f'-H "Content-Type: {media_type}" --data-binary @chunk'
         return
 
 

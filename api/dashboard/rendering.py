@@ -105,6 +105,12 @@ class PageRoute(StrictRoute):
         return answer
 
 
+def local_path(path: str) -> str:
+    """The path, if it is one of this service and never another site's; otherwise the start page."""
+    inside = path.startswith("/") and not path.startswith(("//", "/\\"))
+    return path if inside and path.isprintable() else "/"
+
+
 def _place(request: Request) -> str:
     """Where a visitor goes after signing in."""
     return request.url.path if request.method == "GET" else "/"

@@ -27,7 +27,7 @@ _PAGE_SIZE: Final = 100
 
 
 async def stream(
-    database: Database, job_id: str, delta: float, last: int, stopping: threading.Event
+    database: Database, job_id: str, delta: float, slack: int, last: int, stopping: threading.Event
 ) -> AsyncIterator[str]:
     """Lines of the stream, from behind event number `last` to the end of the job.
 
@@ -35,6 +35,7 @@ async def stream(
         database: With the events.
         job_id: Which job.
         delta: δ at which ε is told.
+        slack: Of the job's plan.
         last: Number of the last event that the client has.
         stopping: Set when the service ends; the client comes back by itself.
     """
@@ -43,7 +44,7 @@ async def stream(
     while not stopping.is_set():
         for event in await anyio.to_thread.run_sync(_next, database, job_id, last):
             last, spoke = event.seq, time.monotonic()
-            yield _lines(event, delta)
+            yield _lines(event, delta, slack)
             if event.type.last:
                 return
         if time.monotonic() - spoke >= _KEEP_ALIVE_SECONDS:
@@ -56,5 +57,5 @@ def _next(database: Database, job_id: str, last: int) -> tuple[Event, ...]:
     return events.list_events(database, job_id, after=last, limit=_PAGE_SIZE)
 
 
-def _lines(event: Event, delta: float) -> str:
-    return f"id: {event.seq}\nevent: {event.type}\ndata: {EventRead.of(event, delta).model_dump_json()}\n\n"
+def _lines(event: Event, delta: float, slack: int) -> str:
+    return f"id: {event.seq}\nevent: {event.type}\ndata: {EventRead.of(event, delta, slack).model_dump_json()}\n\n"

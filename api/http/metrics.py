@@ -1,6 +1,6 @@
-"""Prometheus metrics from the database, made anew at every scrape; docs/operations.md has the table.
+"""Prometheus metrics from the database, made anew at every scrape; docs/observe.md has the table.
 
-Nothing here depends on private records: states, times of submission, and what the public journals say. Data sets
+Nothing here depends on private records: states, times of submission, and what the public journals say. Datasets
 are named by their random ids, never by what somebody called them.
 """
 
@@ -60,17 +60,17 @@ def _ledger(overview: Overview) -> Iterator[Metric]:
 
 def _budgets(accounts: dict[str, AccountSummary]) -> Iterator[Metric]:
     named = {
-        "limit": "Lifetime budget of a data set.",
+        "limit": "Lifetime budget of a dataset.",
         "reserved": "Reserved by jobs that have not ended.",
         "spent": "Charged by all jobs on its records, rounded up.",
         "remaining": "What a new job may ask for, rounded down.",
     }
     families = {
-        name: GaugeMetricFamily(f"datalens_epsilon_{name}", f"{text} ε at the data set's δ.", labels=["dataset"])
+        name: GaugeMetricFamily(f"datalens_epsilon_{name}", f"{text} ε at the dataset's δ.", labels=["dataset"])
         for name, text in named.items()
     }
     for dataset_id, account in accounts.items():
-        figures = account.figures()
+        values = account.figures()
         for name, family in families.items():
-            family.add_metric([dataset_id], figures[name])
+            family.add_metric([dataset_id], values[name])
     yield from families.values()

@@ -17,7 +17,7 @@ from api.problems.handlers import ProblemResponse, from_status, internal_error
 from datalens_service.logs import outline
 
 UPLOAD_PATHS: Final = frozenset({"/v1/datasets", "/v1/generators"})
-_PREDICTIONS: Final = re.compile(r"/v1/classifiers/[^/]+/predictions")
+_SENT_IMAGES: Final = re.compile(r"/v1/classifiers/[^/]+/predictions|/v1/jobs/[^/]+/individual-epsilon")
 PIECES_PATH: Final = "/v1/uploads/"
 _JSON_BYTES: Final = 2**20
 # In the log only: nobody was left to answer.
@@ -115,7 +115,7 @@ class BodyLimit:
 def _is_upload(path: str, headers: Headers) -> bool:
     """Whether the body is a file, whole or in part, and not JSON."""
     is_json = headers.get("content-type", "").startswith("application/json")
-    is_file = path in UPLOAD_PATHS or _PREDICTIONS.fullmatch(path) is not None
+    is_file = path in UPLOAD_PATHS or _SENT_IMAGES.fullmatch(path) is not None
     return path.startswith(PIECES_PATH) or (is_file and not is_json)
 
 

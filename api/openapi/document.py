@@ -15,6 +15,7 @@ from api.problems.handlers import MEDIA_TYPE, Problem, document
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType
 from api.schemas.classifiers import PredictionRequest
 from api.schemas.datasets import DatasetRequest
+from api.schemas.individual_epsilon import IndividualEpsilonRequest
 from api.security.permissions import rule_of
 from datalens_service.errors import BudgetExceeded, InvalidDataset, InvalidInput, RateLimited
 
@@ -24,18 +25,19 @@ Responses = dict[int | str, Json]
 TITLE: Final = "DataLens Service"
 DESCRIPTION: Final = (
     "Private labelled images in, differentially private synthetic images out.\n\n"
-    "Upload a data set with a lifetime privacy budget, price a training request, submit it, follow the job, "
+    "Upload a dataset with a lifetime privacy budget, price a training request, submit it, follow the job, "
     "download synthetic images and the report. ε that was spent is rounded up, ε that remains is rounded down. "
     "Every error is `application/problem+json` (RFC 9457) with a stable `type`."
 )
 TAGS: Final = (
-    {"name": "uploads", "description": "Files that come in pieces, as tus 1.0 describes it."},
+    {"name": "uploads", "description": "Files that arrive in chunks, as tus 1.0 describes it."},
     {"name": "datasets", "description": "Private image sets and their budgets."},
     {"name": "plans", "description": "What a training request would cost."},
     {"name": "jobs", "description": "Training jobs."},
+    {"name": "audits", "description": "Attacks on methods and released models. What they find is for the owner alone."},
     {"name": "downloads", "description": "What a job has made."},
     {"name": "generators", "description": "Sample more images; export and import generators."},
-    {"name": "classifiers", "description": "Predict, free of further cost."},
+    {"name": "classifiers", "description": "Predict, free of further cost; individual ε of a record."},
     {"name": "access", "description": "Keys, usage, and who did what."},
     {"name": "webhooks", "description": "Notifications about job state changes."},
     {"name": "health", "description": "For load balancers and operators; need no key."},
@@ -45,6 +47,7 @@ JOB_LINKS: Final[Json] = {
     operation: {"operationId": operation, "parameters": {"job_id": "$response.body#/id"}}
     for operation in (
         "getJob",
+        "updateJob",
         "cancelJob",
         "pauseJob",
         "resumeJob",
@@ -69,6 +72,7 @@ DATASET_LINKS: Final[Json] = {
         "listDatasetPrivacyEntries",
         "getDatasetValidation",
         "getDatasetPreview",
+        "updateDataset",
         "deleteDataset",
     )
 }
@@ -187,6 +191,7 @@ def describe(app: FastAPI, answers: Json) -> Json:
     described["components"]["schemas"].update(_problem_schemas())
     described["components"]["schemas"]["DatasetRequest"] = DatasetRequest.model_json_schema()
     described["components"]["schemas"]["PredictionRequest"] = PredictionRequest.model_json_schema()
+    described["components"]["schemas"]["IndividualEpsilonRequest"] = IndividualEpsilonRequest.model_json_schema()
     _add_access(described)
     _add_answers(described, answers)
     return described
@@ -242,6 +247,6 @@ def _file_media(media_type: str) -> Json:
 
 
 def _as_text(member: Json) -> Json:
-    [kind] = [one for one in member["anyOf"] if one.get("type") != "null"]
+    [kind] = [one for one in member.get("anyOf", [member]) if one.get("type") != "null"]
     kind = {"type": "string"} if kind["type"] == "array" else kind
     return {**kind, "description": member["description"]}

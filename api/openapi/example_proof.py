@@ -13,19 +13,19 @@ from datalens_service.proof.job_proof import JobProof, account_proof_of
 from datalens_service.spec import TrainingSpec
 
 
-def example_bundle(job_id: str, spec: TrainingSpec, schema: Schema, opened: Entry, epsilon: float) -> JobProof:
+def example_bundle(job_id: str, spec: TrainingSpec, schema: Schema, opening: Entry, epsilon: float) -> JobProof:
     """The proof of the first job of an account, right after its last release.
 
     Args:
         job_id: The job.
         spec: Of the job, with its δ; the account has the same δ.
-        schema: Public schema of its data set.
+        schema: Public schema of its dataset.
         opened: First entry of the account.
         epsilon: Of the account.
     """
     plan = tuple(Release(mechanism=each.mechanism, count=each.count) for each in spec.plan(schema).releases)
     delta = spec.delta or 0.0
-    entries = list(_journal(opened, job_id, plan))
+    entries = list(_journal(opening, job_id, plan))
     privacy = privacy_statement(
         releases=plan,
         units_charged=sum(entry.units for entry in entries if entry.kind == EntryKind.CHARGE),
@@ -36,17 +36,17 @@ def example_bundle(job_id: str, spec: TrainingSpec, schema: Schema, opened: Entr
         unit=schema.unit,
     )
     report = Report(
-        date=opened.at.date(),
-        dataset=DatasetFacts(id=opened.dataset_id, public_schema=schema),
+        date=opening.at.date(),
+        dataset=DatasetFacts(id=opening.dataset_id, public_schema=schema),
         method=MethodFacts(name=spec.method.name, spec=spec.model_dump(mode="json"), plan=plan),
         privacy=privacy,
     )
     return JobProof.of(account_proof_of(job_id, report, entries, epsilon, delta))
 
 
-def _journal(opened: Entry, job_id: str, plan: Sequence[Release]) -> Iterator[Entry]:
+def _journal(opening: Entry, job_id: str, plan: Sequence[Release]) -> Iterator[Entry]:
     """Opened, reserved, and a charge per release."""
-    last = opened
+    last = opening
     yield last
     releases = list(chain.from_iterable(repeat(each.mechanism, each.count) for each in plan))
     units = sum(each.cost() for each in releases)

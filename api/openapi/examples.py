@@ -19,7 +19,7 @@ from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import default_delta, limit_units
 from datalens_service.proof.hash_chain import GENESIS, Entry, budget_label
 from datalens_service.signatures import SigningKey
-from datalens_service.spec import TrainingSpec, summarize
+from datalens_service.spec import TrainingSpec
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.upload_sessions import PartialUpload
 from datalens_service.store.datasets.views import DatasetView
@@ -41,7 +41,7 @@ _SIGNING_KEY: Final = SigningKey(b"example")
 _EPSILON: Final = 10.0
 _DELTA: Final = default_delta(_SCHEMA.num_units)
 _SPEC: Final = TrainingSpec(method=Moments(), epsilon=1.0, delta=_DELTA)
-_COST: Final = summarize(_SPEC.plan(_SCHEMA), _SPEC.epsilon, _DELTA)
+_COST: Final = _SPEC.summarize(_SPEC.plan(_SCHEMA), _SCHEMA)
 _LIMIT: Final = limit_units(_EPSILON, _DELTA)
 
 
@@ -130,6 +130,14 @@ _RECEIPT: Final = DeletionReceipt(
 _PRIVACY: Final = PrivacyRead.with_head(_statement(0, 0), _DATASET_ID, []).model_dump(mode="json")
 
 REQUESTS: Final[dict[str, Any]] = {
+    "default": {
+        "summary": "The best images for this ε: the preset auto",
+        "value": {"dataset_id": _DATASET_ID, "spec": {"epsilon": 1.0}},
+    },
+    "teach": {
+        "summary": "Images that teach classifiers more, and look rougher",
+        "value": {"dataset_id": _DATASET_ID, "spec": {"preset": "auto", "purpose": "teach", "epsilon": 1.0}},
+    },
     "moments": {
         "summary": "Moments: seconds on one core",
         "value": {"dataset_id": _DATASET_ID, "spec": {"method": {"name": "moments"}, "epsilon": 1.0}},
@@ -153,6 +161,7 @@ REQUESTS: Final[dict[str, Any]] = {
 }
 
 _PLAN: Final = PlanRead(
+    spec=_SPEC,
     cost=_COST,
     fits=True,
     budget=BudgetRead.of(_statement(0, 0)),
@@ -188,6 +197,13 @@ _EVENTS: Final = EventPage(
     next_cursor=None,
 ).model_dump(mode="json")
 
+LABELS: Final[dict[str, Any]] = {
+    "labels": {
+        "summary": "A name, two tags and a note",
+        "value": {"name": "For the ethics board", "tags": ["2026", "final"], "notes": "Chosen after the review."},
+    }
+}
+
 CLONES: Final[dict[str, Any]] = {
     "again": {"summary": "The same once more", "value": {}},
     "cheaper": {"summary": "Another ε and another seed", "value": {"epsilon": 0.5, "seed": 1}},
@@ -204,6 +220,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "createDataset": {**_DATASET, "notices": [_NOTICE]},
     "listDatasets": _page(_DATASET),
     "getDataset": _DATASET,
+    "updateDataset": _DATASET,
     "getDatasetPrivacy": _PRIVACY,
     "getDatasetValidation": _VALIDATION,
     "deleteDataset": _RECEIPT,
@@ -212,6 +229,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "createJob": _JOB,
     "listJobs": _page(_JOB),
     "getJob": _JOB,
+    "updateJob": _JOB,
     "cancelJob": _JOB,
     "pauseJob": _JOB,
     "resumeJob": _JOB,

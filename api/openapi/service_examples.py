@@ -10,7 +10,8 @@ from api.schemas.access import AuditPage, AuditRead, KeyCreated, KeyList, KeyRea
 from api.schemas.classifiers import ClassifierRead, Prediction, PredictionList
 from api.schemas.privacy import EntryPage
 from api.schemas.releases import AddressRead, ArtifactList, ArtifactRead, GeneratorRead
-from api.schemas.webhooks import DeliveryRead, HookList, HookRead
+from api.schemas.webhooks import DeliveryRead, WebhookList, WebhookRead
+from datalens_service.individual_epsilon import RealisedEpsilon
 from datalens_service.proof.hash_chain import GENESIS, Entry, budget_label
 from datalens_service.store.access.access_log import AuditEntry
 from datalens_service.store.access.keys import ApiKey
@@ -46,17 +47,19 @@ KEYS: Final[Json] = {
     },
 }
 ROTATIONS: Final[Json] = {"day": {"summary": "A day beside each other", "value": {"overlap_seconds": 86_400}}}
-HOOKS: Final[Json] = {
+WEBHOOKS: Final[Json] = {
     "ends": {
         "summary": "When a job ends",
         "value": {"url": "https://example.org/hook", "events": ["job.succeeded", "job.failed"]},
     }
 }
-HOOK_CHANGES: Final[Json] = {"off": {"summary": "Not for now", "value": {"enabled": False}}}
+WEBHOOK_CHANGES: Final[Json] = {"off": {"summary": "Not for now", "value": {"enabled": False}}}
 GENERATOR_FORM: Final[Json] = {"file": "@generator.safetensors", "name": "from elsewhere"}
 
 PREDICTION_FORM: Final[Json] = {"file": "@images.zip"}
 PREDICTION_REQUEST: Final[Json] = {"images": [[[0, 0, 255, 0]] * 4]}
+RECORD_FORM: Final[Json] = {"file": "@image.png", "label": 1}
+RECORD_REQUEST: Final[Json] = {"image": [[0, 0, 255, 0]] * 4, "label": 1}
 
 _KEY: Final = ApiKey(
     id="key_4c1d7e0a9b3f4a6c8d2e5f7a1b0c3d4e",
@@ -71,13 +74,13 @@ _KEY: Final = ApiKey(
     expires_at=None,
     revoked_at=None,
 )
-_HOOK: Final = Webhook(
+_WEBHOOK: Final = Webhook(
     "wh_7a1c9e3b5d2f4a6c8e0b1d3f5a7c9e2b", DEFAULT_TENANT, "https://example.org/hook", ("job.succeeded",), True, _AT
 )
 _DELIVERY: Final = DeliveryRead.of(
     Delivery(
         id="msg_2b4d6f8a0c1e43578d9bacbed0f1e2d3",
-        webhook_id=_HOOK.id,
+        webhook_id=_WEBHOOK.id,
         event="job.succeeded",
         payload='{"type":"job.succeeded","timestamp":"2026-01-05T09:30:00Z","data":{"job_id":"' + _JOB_ID + '"}}',
         state="delivered",
@@ -149,15 +152,17 @@ ANSWERS: Final[Json] = {
     "listClassifiers": _page(_CLASSIFIER),
     "getClassifier": _CLASSIFIER,
     "createPredictions": _PREDICTIONS,
+    "createIndividualEpsilon": RealisedEpsilon(epsilon=0.4137, epsilon_of_job=1.0, delta=1e-5, steps=500).model_dump(),
     "createApiKey": _CREATED,
     "rotateApiKey": _CREATED,
     "listApiKeys": KeyList(items=[KeyRead.of(_KEY)]).model_dump(mode="json"),
     "getApiKey": KeyRead.of(_KEY).model_dump(mode="json"),
     "revokeApiKey": KeyRead.of(replace(_KEY, revoked_at=_AT)).model_dump(mode="json"),
-    "createWebhook": {"webhook": HookRead.of(_HOOK).model_dump(mode="json"), "secret": "whsec_…"},
-    "listWebhooks": HookList(items=[HookRead.of(_HOOK)]).model_dump(mode="json"),
-    "getWebhook": HookRead.of(_HOOK).model_dump(mode="json"),
-    "updateWebhook": HookRead.of(replace(_HOOK, enabled=False)).model_dump(mode="json"),
+    "createWebhook": {"webhook": WebhookRead.of(_WEBHOOK).model_dump(mode="json"), "secret": "whsec_…"},
+    "rotateWebhookSecret": {"webhook": WebhookRead.of(_WEBHOOK).model_dump(mode="json"), "secret": "whsec_…"},
+    "listWebhooks": WebhookList(items=[WebhookRead.of(_WEBHOOK)]).model_dump(mode="json"),
+    "getWebhook": WebhookRead.of(_WEBHOOK).model_dump(mode="json"),
+    "updateWebhook": WebhookRead.of(replace(_WEBHOOK, enabled=False)).model_dump(mode="json"),
     "testWebhook": _DELIVERY,
     "redeliverWebhookDelivery": _DELIVERY,
     "listWebhookDeliveries": _page(_DELIVERY),

@@ -39,7 +39,7 @@ class ProblemType:
 _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]] = (
     (errors.InvalidInput, 422, "Correct the members named in `errors`, or what `detail` says, and send it again."),
     (errors.InvalidSpec, 422, "Change the training request as `detail` says. `POST /v1/plans` tries it out for free."),
-    (errors.InvalidDelta, 422, "Leave delta out: the data set's own is used. It must lie below 1/n."),
+    (errors.InvalidDelta, 422, "Leave delta out: the dataset's own is used. It must lie below 1/n."),
     (errors.InfeasiblePlan, 422, "Raise epsilon, or make a step cheaper as `detail` says. Nothing was spent."),
     (errors.InvalidDataset, 422, "Change the file as `detail` says and upload it again. Nothing was kept of it."),
     (errors.BudgetExceeded, 409, "Ask for at most `budget.epsilon_remaining`. Spent budget does not come back."),
@@ -47,7 +47,7 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
     (errors.StateConflict, 409, "Read the object again and do what its state allows."),
     (errors.UploadOffsetMismatch, 409, "Ask with HEAD how much is there, and go on from `Upload-Offset`."),
     (errors.UploadLocked, 423, "Wait until the other request has ended, then ask with HEAD how much is there."),
-    (errors.ChecksumMismatch, 460, "Send the piece again. Nothing of it was kept."),
+    (errors.ChecksumMismatch, 460, "Send the chunk again. Nothing of it was kept."),
     (errors.ProtocolMismatch, 412, "Send the header `Tus-Resumable: 1.0.0`; tus clients and the Python client do."),
     (
         errors.InsufficientStorage,

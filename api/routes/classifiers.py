@@ -47,13 +47,15 @@ _BODY["requestBody"]["content"]["application/json"] = {
     "",
     operation_id="listClassifiers",
     summary="List classifiers, newest first",
-    responses={**ok(200, "A portion of the list."), **problems("invalid-input")},
+    responses={**ok(200, "A page of the list."), **problems("invalid-input")},
 )
-def list_classifiers(opened: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[ClassifierRead]:
+def list_classifiers(
+    services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None
+) -> Page[ClassifierRead]:
     """Those that jobs made; cards are left out."""
-    found = released_models.list_models(opened.database, key.tenant_id, kind=CLASSIFIER, limit=limit, cursor=after)
-    items = [ClassifierRead.of(one, None) for one in found.items]
-    return Page(items=items, has_more=found.next_cursor is not None, next_cursor=found.next_cursor)
+    page = released_models.list_models(services.database, key.tenant_id, kind=CLASSIFIER, limit=limit, cursor=after)
+    items = [ClassifierRead.of(item, None) for item in page.items]
+    return Page(items=items, has_more=page.next_cursor is not None, next_cursor=page.next_cursor)
 
 
 @router.get(
@@ -62,11 +64,11 @@ def list_classifiers(opened: ServicesDep, key: Caller, limit: Limit = 20, after:
     summary="Read a classifier and its card",
     responses={**ok(200, "The classifier."), **_ONE},
 )
-def get_classifier(classifier_id: ObjectId, opened: ServicesDep) -> ClassifierRead:
-    """Nothing in it is private; figures on private images are in the report of the job."""
-    found = released_models.get(opened.database, classifier_id, CLASSIFIER)
-    card = opened.artifacts.releasable(found.job_id or "", CARD).path.read_text()
-    return ClassifierRead.of(found, json.loads(card))
+def get_classifier(classifier_id: ObjectId, services: ServicesDep) -> ClassifierRead:
+    """Nothing in it is private; accuracy on private images is in the report of the job."""
+    model = released_models.get(services.database, classifier_id, CLASSIFIER)
+    card = services.artifacts.releasable(model.job_id or "", CARD).path.read_text()
+    return ClassifierRead.of(model, json.loads(card))
 
 
 @router.post(
@@ -87,26 +89,26 @@ def get_classifier(classifier_id: ObjectId, opened: ServicesDep) -> ClassifierRe
     },
 )
 def create_predictions(
-    classifier_id: ObjectId, upload: ImagesUploadDep, opened: ServicesDep, response: Response
+    classifier_id: ObjectId, upload: ImagesUploadDep, services: ServicesDep, response: Response
 ) -> PredictionList:
     """Costs no ε: it reads the classifier, never the records. The images are neither kept nor logged.
 
     At most 1,000 images and 64 MiB at once (1 MiB of JSON), of the size and the channels of those it learned from.
     """
     response.headers.update(PRIVATE)
-    found = released_models.get(opened.database, classifier_id, CLASSIFIER)
-    schema = _schema(opened, found)
-    file = opened.artifacts.releasable(found.job_id or "", CLASSIFIER_FILE).path
+    model = released_models.get(services.database, classifier_id, CLASSIFIER)
+    schema = _schema(services, model)
+    file = services.artifacts.releasable(model.job_id or "", CLASSIFIER_FILE).path
     if isinstance(upload, PredictionRequest):
-        predicted = opened.predictions.of_images(file, schema, _pixels(upload))
+        predicted = services.predictions.of_images(file, schema, _pixels(upload))
     else:
-        predicted = opened.predictions.of_upload(file, schema, upload)
+        predicted = services.predictions.of_upload(file, schema, upload)
     return PredictionList.of(predicted, schema.class_names)
 
 
-def _schema(opened: Services, found: StoredModel) -> Schema:
-    job = jobs.get(opened.database, found.job_id or "")
-    return datasets.get(opened.database, job.dataset_id).schema
+def _schema(services: Services, model: StoredModel) -> Schema:
+    job = jobs.get(services.database, model.job_id or "")
+    return datasets.get(services.database, job.dataset_id).schema
 
 
 def _pixels(request: PredictionRequest) -> Images:

@@ -1,8 +1,9 @@
-"""Data sets: upload, look at, delete, and the account that pays for each."""
+"""Datasets: upload, look at, delete, and the account that pays for each."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from fastapi import APIRouter, Depends, Response, status
@@ -29,6 +30,8 @@ from datalens_service.store.access.roles import Scope
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets, validations, views
 from datalens_service.store.datasets.datasets import DatasetState
+from datalens_service.store.datasets.private_modes import private_umask
+from datalens_service.store.datasets.record_store import RecordStore
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger import account_summary
 
@@ -60,7 +63,7 @@ _FORM["requestBody"]["content"]["application/json"] = {
     response_model=UploadedDataset,
     openapi_extra=_FORM,
     responses={
-        **ok(201, "The data set is registered.", headers=("Location",), links=DATASET_LINKS),
+        **ok(201, "The dataset is registered.", headers=("Location",), links=DATASET_LINKS),
         202: {
             **ok(202, "The upload is being read; look again.", headers=("Location", "Retry-After"))[202],
             "model": UploadedDataset,
@@ -86,7 +89,7 @@ def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, respon
     are the budget of these records for ever: everything ever released about them is charged to it, and only their
     owner may raise it, on the record. Records that were uploaded before keep the budget they have: leave ε out then,
     and name its δ if it is not the default. `joined` in the answer says that it happened, and which account pays.
-    `account` names a data set whose budget pays for this one, too: for data that grows. `notices` are for the owner.
+    `account` names a dataset whose budget pays for this one, too: for data that grows. `notices` are for the owner.
     """
     response.headers.update(PRIVATE)
     dataset = _begun(upload, services, key) if isinstance(upload, DatasetRequest) else _read_now(upload, services, key)
@@ -100,11 +103,11 @@ def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, respon
 @router.get(
     "",
     operation_id="listDatasets",
-    summary="List data sets, newest first",
+    summary="List datasets, newest first",
     responses={**ok(200, "A page of the list."), **problems("invalid-input")},
 )
 def list_datasets(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
-    """Uploads are in it from the start; deleted data sets stay: what was spent on them stays spent."""
+    """Uploads are in it from the start; deleted datasets stay: what was spent on them stays spent."""
     page = views.list_views(services.database, key.tenant_id, limit=limit, cursor=after)
     items = [_shown(services.database, item, key) for item in page.items]
     return Page.build(items, page.next_cursor)
@@ -113,8 +116,8 @@ def list_datasets(services: ServicesDep, key: Caller, limit: Limit = 20, after: 
 @router.get(
     "/{dataset_id}",
     operation_id="getDataset",
-    summary="Read a data set and its budget",
-    responses={**ok(200, "The data set."), **problems("not-found", "invalid-input")},
+    summary="Read a dataset and its budget",
+    responses={**ok(200, "The dataset."), **problems("not-found", "invalid-input")},
 )
 def get_dataset(dataset_id: ObjectId, services: ServicesDep, key: Caller) -> DatasetRead:
     """What its owner declared public; records are never handed out. `joined` is for its owner alone."""
@@ -147,30 +150,30 @@ def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response
     """The first records of each class as one PNG, marked as private. Not to be passed on, and never in a release."""
     dataset = datasets.get(services.database, dataset_id)
     if dataset.state is not DatasetState.READY or dataset.partition_key is None:
-        raise StateConflict(f"There is nothing to see: the data set is {dataset.state}.")
-    dataset_records = load_dataset(Path(dataset.records_path), dataset.partition_key)
-    picture = encode_private_png(
-        grid(dataset_records.train.images, dataset_records.train.labels, dataset_records.schema)
-    )
+        raise StateConflict(f"There is nothing to see: the dataset is {dataset.state}.")
+    with private_umask(), TemporaryDirectory(prefix="preview-", dir=services.settings.data_dir) as scratch:
+        folder = RecordStore(services.settings).fetch(dataset.records_path, Path(scratch) / "records")
+        records = load_dataset(folder, dataset.partition_key)
+        picture = encode_private_png(grid(records.train.images, records.train.labels, records.schema))
     return Response(picture, media_type="image/png", headers=PRIVATE)
 
 
 @router.delete(
     "/{dataset_id}",
     operation_id="deleteDataset",
-    summary="Delete the records of a data set",
+    summary="Delete the records of a dataset",
     responses={**ok(200, "The receipt."), **problems("not-found", "state-conflict", "invalid-input")},
 )
 def delete_dataset(dataset_id: ObjectId, services: ServicesDep) -> DeletionReceipt:
     """Records, partition key and the owner's reports go; account and releases stay, as what was spent stays spent."""
-    removed = ingestion.remove(services.database, services.artifacts, services.settings.data_dir, dataset_id)
+    removed = ingestion.remove(services.database, services.artifacts, services.settings, dataset_id)
     return DeletionReceipt.of(removed, _deletion(services.database, dataset_id) if removed.contents else None)
 
 
 @router.get(
     "/{dataset_id}/privacy",
     operation_id="getDatasetPrivacy",
-    summary="Read the privacy account of a data set",
+    summary="Read the privacy account of a dataset",
     responses={**ok(200, "The account."), **problems("not-found", "invalid-input")},
 )
 def get_dataset_privacy(dataset_id: ObjectId, services: ServicesDep) -> PrivacyRead:

@@ -1,46 +1,22 @@
-"""What a job has made: report, proof of its cost, sample grid, synthetic images, generator, classifier."""
+"""Report of a job, and the proof of what it cost."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import AfterValidator
+from fastapi import Query, Request, Response
 
-from api.deps import Caller, ObjectId, Services, ServicesDep, caller
-from api.http.file_responses import file_response
-from api.http.strictness import DIGITS
+from api.deps import Caller, Services, ServicesDep
 from api.openapi.document import file_content, problems
+from api.released_jobs import Released, download_router, stored_file
 from api.security.permissions import check_may_see_private
-from datalens_service.data.export import WRITERS
-from datalens_service.data.export.licence import LICENCES
-from datalens_service.errors import NotFound, StateConflict
+from datalens_service.errors import NotFound
 from datalens_service.evaluation.report import document
 from datalens_service.proof.job_proof import PROOF_FILE
-from datalens_service.services.synthetic_files import GENERATOR, MAXIMUM_IMAGES, BundleRequest
-from datalens_service.spec import TrainingSpec
-from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
-from datalens_service.store.jobs.released_models import CLASSIFIER as CLASSIFIER_KIND
-from datalens_service.store.jobs.released_models import GENERATOR as GENERATOR_KIND
 
-router = APIRouter(
-    prefix="/v1/jobs/{job_id}",
-    tags=["downloads"],
-    dependencies=[Depends(caller)],
-    default_response_class=Response,
-    responses=problems(
-        "unauthorized",
-        "not-found",
-        "state-conflict",
-        "invalid-input",
-        "range-not-satisfiable",
-        "store-unavailable",
-        "internal-error",
-    ),
-)
+router = download_router()
 
 
 class Audience(StrEnum):
@@ -58,65 +34,6 @@ class ReportFormat(StrEnum):
 
 
 _REPORT_NAMES: Final = {Audience.OWNER: "report", Audience.RELEASABLE: "report-releasable"}
-
-
-def released(job_id: ObjectId, services: ServicesDep) -> Job:
-    """The job, if it has something to download: its evaluation may still go on.
-
-    Raises:
-        NotFound: No such job.
-        StateConflict: Its images are not ready.
-    """
-    job = jobs.get(services.database, job_id)
-    if job.released_at is None:
-        raise StateConflict(f"There is nothing to download: the job is {job.state} and its images are not ready.")
-    return job
-
-
-def drawing(job: Annotated[Job, Depends(released)]) -> Job:
-    """A job that made a generator.
-
-    Raises:
-        StateConflict: It made something else.
-    """
-    return _making(job, GENERATOR_KIND)
-
-
-def labelling(job: Annotated[Job, Depends(released)]) -> Job:
-    """A job that made a classifier.
-
-    Raises:
-        StateConflict: It made something else.
-    """
-    return _making(job, CLASSIFIER_KIND)
-
-
-def _making(job: Job, kind: str) -> Job:
-    made = TrainingSpec.model_validate(job.spec).method.result
-    if made != kind:
-        raise StateConflict(f"The job made a {made}: there is no {kind} to download. `links` of the job says what is.")
-    return job
-
-
-def _known(format: str) -> str:
-    if format not in WRITERS:
-        raise ValueError(f"Must be one of {', '.join(WRITERS)}.")
-    return format
-
-
-def _licence(spdx: str) -> str:
-    if spdx not in LICENCES:
-        raise ValueError(f"Must be one of {', '.join(LICENCES)}.")
-    return spdx
-
-
-Released = Annotated[Job, Depends(released)]
-Drawing = Annotated[Job, Depends(drawing)]
-Labelling = Annotated[Job, Depends(labelling)]
-LicenceId = Annotated[str, AfterValidator(_licence), Query(json_schema_extra={"enum": list(LICENCES)})]
-FormatName = Annotated[
-    str, AfterValidator(_known), Query(json_schema_extra={"enum": list(WRITERS)}, description="Of the file.")
-]
 
 
 @router.get(
@@ -143,7 +60,7 @@ def get_report(
 ) -> Response:
     """Each number says whether the guarantee covers it, it is public, or it is for the owner alone.
 
-    While the evaluation goes on, the report has what the job cost and no figures yet.
+    While the evaluation goes on, the report states only what the job cost.
 
     A report that lacks a required field is not handed out, in neither format; `docs/privacy-report.schema.json` has
     them all.
@@ -152,7 +69,7 @@ def get_report(
         check_may_see_private(key)
     _check_complete(services, job, _REPORT_NAMES[audience])
     name = f"{_REPORT_NAMES[audience]}.{format}"
-    return _artifact(request, services, job, name, inline=True, private=audience is Audience.OWNER)
+    return stored_file(request, services, job, name, inline=True, private=audience is Audience.OWNER)
 
 
 @router.get(
@@ -166,128 +83,7 @@ def get_bundle(job: Released, request: Request, services: ServicesDep) -> Respon
 
     The journal of the whole account is for the owner: `account-proof.json` among the files of the job.
     """
-    return _artifact(request, services, job, PROOF_FILE)
-
-
-@router.get(
-    "/samples.png",
-    operation_id="getJobSamples",
-    summary="See samples of every class",
-    responses=file_content("A grid, one class per row.", "image/png"),
-)
-def get_samples(job: Drawing, request: Request, services: ServicesDep) -> Response:
-    """Synthetic images; free to publish."""
-    return _artifact(request, services, job, "samples.png", inline=True)
-
-
-@router.get(
-    "/generator",
-    operation_id="getJobGenerator",
-    summary="Download the generator",
-    responses=file_content("The generator as safetensors.", "application/octet-stream"),
-)
-def get_generator(job: Drawing, request: Request, services: ServicesDep) -> Response:
-    """Released numbers only; drawing from it is free and repeatable by seed."""
-    return _artifact(request, services, job, GENERATOR)
-
-
-@router.get(
-    "/synthetic",
-    operation_id="getJobSynthetic",
-    summary="Download synthetic images",
-    responses={
-        **file_content(
-            "A file that says it is synthetic and carries the card.",
-            *dict.fromkeys(writer.media_type for writer in WRITERS.values()),
-        ),
-        **problems("worker-unavailable", "store-unavailable"),
-    },
-)
-def get_synthetic(
-    job: Drawing,
-    request: Request,
-    services: ServicesDep,
-    format: FormatName = "parquet",
-    n: Annotated[
-        int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
-    ] = None,
-    seed: Annotated[
-        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS
-    ] = None,
-) -> Response:
-    """Drawing more is free: it reads the generator, never the records."""
-    schema = datasets.get(services.database, job.dataset_id).schema
-    made = services.synthetic.get(job, schema, format, n, seed)
-    writer = WRITERS[format]
-    name = f"{job.id}-synthetic.{writer.suffix}"
-    return file_response(request, made.path, made.sha256, media_type=writer.media_type, name=name)
-
-
-@router.get(
-    "/dataset",
-    operation_id="getJobDataset",
-    summary="Download the synthetic data set, ready to be published",
-    responses={
-        **file_content("A zip: images, card, licence, checksums, Croissant, proof of privacy.", "application/zip"),
-        **problems("worker-unavailable", "store-unavailable"),
-    },
-)
-def get_dataset(
-    job: Drawing,
-    request: Request,
-    services: ServicesDep,
-    format: FormatName = "parquet",
-    n: Annotated[
-        int | None, Query(ge=1, le=MAXIMUM_IMAGES, description="Images; left out, what was packed."), DIGITS
-    ] = None,
-    seed: Annotated[
-        int | None, Query(ge=0, lt=2**63, description="Draws anew; left out, from what was packed."), DIGITS
-    ] = None,
-    title: Annotated[str | None, Query(max_length=200, description="Public name of the data set.")] = None,
-    license: LicenceId = "other",
-) -> Response:
-    """Unpacked, Hugging Face `datasets` loads the folder; nothing in it is private."""
-    schema = datasets.get(services.database, job.dataset_id).schema
-    bundle_request = BundleRequest(format, n, seed, title, license)
-    made = services.synthetic.bundle(job, schema, bundle_request)
-    name = f"{job.id}-{format}.zip"
-    return file_response(request, made.path, made.sha256, media_type="application/zip", name=name)
-
-
-@router.get(
-    "/classifier",
-    operation_id="getJobClassifier",
-    summary="Download the classifier",
-    responses=file_content("The classifier as safetensors.", "application/octet-stream"),
-)
-def get_classifier(job: Labelling, request: Request, services: ServicesDep) -> Response:
-    """Released numbers only; predicting with it is free."""
-    return _artifact(request, services, job, "classifier.safetensors")
-
-
-@router.get(
-    "/classifier.onnx",
-    operation_id="getJobClassifierOnnx",
-    summary="Download the classifier for other programs",
-    responses=file_content("The classifier as ONNX, bytes of pixels in.", "application/octet-stream"),
-)
-def get_classifier_onnx(job: Labelling, request: Request, services: ServicesDep) -> Response:
-    """The same numbers; onnxruntime and others run it, without this product."""
-    return _artifact(request, services, job, "classifier.onnx")
-
-
-@router.get(
-    "/classifier.zip",
-    operation_id="getJobClassifierArchive",
-    summary="Download the classifier, ready to be published",
-    responses=file_content("A zip: both forms, card, licence, checksums, report, proof of privacy.", "application/zip"),
-)
-def get_classifier_archive(
-    job: Labelling, request: Request, services: ServicesDep, license: LicenceId = "other"
-) -> Response:
-    """Nothing in it is private; `datalens verify` checks every file of it."""
-    made = services.synthetic.model_archive(job, license)
-    return file_response(request, made.path, made.sha256, media_type="application/zip", name=f"{job.id}-classifier.zip")
+    return stored_file(request, services, job, PROOF_FILE)
 
 
 def _check_complete(services: Services, job: Job, name: str) -> None:
@@ -301,18 +97,3 @@ def _check_complete(services: Services, job: Job, name: str) -> None:
         document.check(services.artifacts.get(job.id, f"{name}.json").path.read_bytes())
     except FileNotFoundError:
         raise NotFound("The file was removed.") from None
-
-
-def _artifact(
-    request: Request, services: Services, job: Job, name: str, *, inline: bool = False, private: bool = False
-) -> Response:
-    """A stored file; private ones only where the operation says so."""
-    artifact = (services.artifacts.get if private else services.artifacts.releasable)(job.id, name)
-    return file_response(
-        request,
-        artifact.path,
-        artifact.sha256,
-        media_type=artifact.media_type,
-        name=f"{job.id}-{name}",
-        inline=inline,
-    )

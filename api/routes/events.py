@@ -52,15 +52,15 @@ def list_job_events(
     The stream ends with the job. Each event has its number as `id`; `Last-Event-ID` goes on behind it.
     """
     job = jobs.get(services.database, job_id)
-    delta = float(job.plan["delta"])
+    delta, slack = float(job.plan["delta"]), int(job.plan.get("slack", 0))
     if MEDIA_TYPE in request.headers.get("accept", ""):
         last = after if last_event_id is None else last_event_id
-        lines = stream(services.database, job_id, delta, last, services.stopping)
+        lines = stream(services.database, job_id, delta, slack, last, services.stopping)
         return StreamingResponse(lines, media_type=MEDIA_TYPE, headers=HEADERS)
     listed = events.list_events(services.database, job_id, after=after, limit=limit + 1)
     more = len(listed) > limit
     page = EventPage(
-        items=[EventRead.of(event, delta) for event in listed[:limit]],
+        items=[EventRead.of(event, delta, slack) for event in listed[:limit]],
         has_more=more,
         next_cursor=listed[limit - 1].seq if more else None,
     )

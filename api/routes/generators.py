@@ -12,7 +12,7 @@ from api.http.file_responses import file_response
 from api.http.strictness import DIGITS
 from api.openapi import service_examples as examples
 from api.openapi.document import file_content, form_body, ok, problems
-from api.routes.downloads import FormatName
+from api.released_jobs import FormatName
 from api.schemas.common import Page
 from api.schemas.releases import GeneratorForm, GeneratorRead
 from api.uploads.receiver import FILE_FIELD, GeneratorUploadDep

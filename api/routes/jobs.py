@@ -8,13 +8,17 @@ from fastapi import APIRouter, Body, Depends, Header, Query, Response, status
 from pydantic import AwareDatetime
 
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, caller
+from api.http.few_threads import SHORT_READS
 from api.http.strictness import StrictRoute
 from api.openapi import examples
 from api.openapi.document import JOB_LINKS, ok, problems
 from api.schemas.common import Page, TrainingRequest
 from api.schemas.jobs import CloneRequest, JobRead
+from api.schemas.labels import JobChanges
+from datalens_service.errors import InvalidInput
 from datalens_service.services import pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.store import labels
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.jobs import jobs, pausing
 from datalens_service.store.jobs.jobs import JobState
@@ -76,6 +80,7 @@ def create_job(
     summary="List jobs, newest first",
     responses={**ok(200, "A page of the list."), **problems("invalid-input")},
 )
+@SHORT_READS.handler
 def list_jobs(
     services: ServicesDep,
     key: Caller,
@@ -83,18 +88,24 @@ def list_jobs(
     after: After = None,
     state: Annotated[JobState | None, Query(description="Only jobs in this state.")] = None,
     dataset_id: Annotated[
-        str | None, Query(max_length=64, pattern=IDENTIFIER, description="Only jobs on this data set.")
+        str | None, Query(max_length=64, pattern=IDENTIFIER, description="Only jobs on this dataset.")
+    ] = None,
+    method: Annotated[str | None, Query(max_length=100, description="Only jobs of this method.")] = None,
+    search: Annotated[
+        str | None, Query(max_length=200, description="Only jobs with this in their name, or as a tag.")
     ] = None,
     created_after: Annotated[AwareDatetime | None, Query(description="Only jobs created then or later.")] = None,
     created_before: Annotated[AwareDatetime | None, Query(description="Only jobs created before.")] = None,
 ) -> Page[JobRead]:
-    """Jobs of all data sets, or those that the filters leave."""
+    """Jobs of all datasets, or those that the filters leave."""
     page = jobs.list_jobs(
         services.database,
         limit=limit,
         cursor=after,
         dataset_id=dataset_id,
         state=state,
+        method=method,
+        search=search,
         created_after=created_after,
         created_before=created_before,
         tenant_id=key.tenant_id,
@@ -112,12 +123,28 @@ def list_jobs(
         **problems("not-found", "invalid-input"),
     },
 )
+@SHORT_READS.handler
 def get_job(job_id: ObjectId, services: ServicesDep, response: Response) -> JobRead:
     """`Retry-After` says when it is worth looking again; it is left out once the job has ended."""
     job = jobs.get(services.database, job_id)
     if not job.state.terminal:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return JobRead.of(job)
+
+
+@router.patch(
+    "/{job_id}",
+    operation_id="updateJob",
+    summary="Name, tag and annotate a job",
+    responses={**ok(200, "The job as it is now."), **problems("not-found", "invalid-input")},
+)
+def update_job(
+    job_id: ObjectId,
+    changes: Annotated[JobChanges, Body(openapi_examples=examples.LABELS)],
+    services: ServicesDep,
+) -> JobRead:
+    """Labels are for finding a job again; it may have ended. They change no price and no result."""
+    return JobRead.of(labels.label_job(services.database, job_id, changes.changed()))
 
 
 @router.post(
@@ -193,6 +220,7 @@ def clone_job(
 def _submitted(
     services: Services, key: ApiKey, response: Response, request: TrainingRequest, idempotency_key: str | None
 ) -> JobRead:
+    _check_priority(request.priority, services.settings.highest_priority)
     quote = pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec)
     job = jobs.create(
         services.database,
@@ -204,8 +232,14 @@ def _submitted(
         max_attempts=services.settings.max_attempts,
         idempotency_key=idempotency_key,
         queue=services.dispatcher.queue(quote.spec.device),
+        priority=request.priority,
     )
     services.dispatcher.submitted(job.id, job.queue)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return JobRead.of(job)
+
+
+def _check_priority(priority: int, highest: int) -> None:
+    if priority > highest:
+        raise InvalidInput(f"This service allows priorities from 0 to {highest}; name a lower one.")

@@ -28,7 +28,7 @@ _LARGEST: Final = 2**63 - 1
     responses=ok(200, "Counts, bytes and seconds."),
 )
 def get_usage(services: ServicesDep, key: Caller) -> UsageRead:
-    """What budgets were spent is in the account of each data set: ε of different people does not add up."""
+    """What budgets were spent is in the account of each dataset: ε of different people does not add up."""
     return UsageRead(**usage.of_tenant(services.database, key.tenant_id))
 
 

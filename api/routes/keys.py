@@ -14,7 +14,7 @@ from api.openapi.document import ok, problems
 from api.schemas.access import KeyCreate, KeyCreated, KeyList, KeyRead, KeyRotation
 from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput
-from datalens_service.store.access import keys
+from datalens_service.store.access import access_log, keys
 
 router = APIRouter(
     prefix="/v1/api-keys",
@@ -53,7 +53,9 @@ def create_key(
 )
 def list_keys(services: ServicesDep, key: Caller) -> KeyList:
     """Revoked and expired ones stay in the list."""
-    return KeyList(items=[KeyRead.of(one) for one in keys.list_keys(services.database, key.tenant_id)])
+    noted = access_log.find_last_access(services.database, key.tenant_id)
+    listed = keys.list_keys(services.database, key.tenant_id)
+    return KeyList(items=[KeyRead.of(one, noted.get(one.id)) for one in listed])
 
 
 @router.get(

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Depends
 
 from api.deps import Caller, ServicesDep, caller
+from api.http.few_threads import PLANS
 from api.http.strictness import StrictRoute
 from api.openapi import examples
 from api.openapi.document import ok, problems
@@ -33,8 +34,10 @@ router = APIRouter(
         ),
     },
 )
+@PLANS.handler
 def create_plan(
     request: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)], services: ServicesDep, key: Caller
 ) -> PlanRead:
-    """Every release of the run with its noise, and what all of it costs the account of the data set."""
-    return PlanRead.from_quote(pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec))
+    """Every release of the run with its noise, and what all of it costs the account of the dataset."""
+    quote = pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec)
+    return PlanRead.from_quote(quote, services.calibration_seconds)

@@ -1,4 +1,4 @@
-"""The account of a data set: its journal in pages, and the one way to raise its limit."""
+"""The account of a dataset: its journal in pages, and the one way to raise its limit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LARGEST: Final = 2**63 - 1
 @router.get(
     "/privacy/entries",
     operation_id="listDatasetPrivacyEntries",
-    summary="Read the journal of a data set's account in pages",
+    summary="Read the journal of a dataset's account in pages",
     responses=ok(200, "A page of the journal, oldest first."),
 )
 def list_entries(
@@ -49,7 +49,7 @@ def list_entries(
 @router.post(
     "/privacy:raise",
     operation_id="raiseDatasetPrivacy",
-    summary="Raise the lifetime budget of a data set",
+    summary="Raise the lifetime budget of a dataset",
     responses={
         **ok(200, "The account, as it is from now on."),
         **problems("state-conflict", "invalid-spec", "ledger-corrupt"),
@@ -61,7 +61,7 @@ def raise_privacy(
     services: ServicesDep,
     key: Caller,
 ) -> BudgetRead:
-    """Weakens what was promised to the people in the data set, for good: there is no way back.
+    """Weakens what was promised to the people in the dataset, for good: there is no way back.
 
     The account's journal shows the raise to whoever verifies a job; the audit journal keeps the reason.
     """

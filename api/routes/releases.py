@@ -9,8 +9,8 @@ from typing import Final, Self
 from fastapi import APIRouter, Response
 
 from api.dashboard.rendering import RELEASES, PageRoute
+from api.dashboard.visitor import VisitorDep
 from api.deps import After, Services, ServicesDep
-from api.routes.pages import VisitorDep
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
 from datalens_service.services.job_privacy import JobPrivacy
@@ -27,7 +27,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @dataclass(frozen=True)
 class Release:
-    """What anybody may know of a released model; its data set is not named.
+    """What anybody may know of a released model; its dataset is not named.
 
     Attributes:
         id: Of the model.

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from api.dashboard.rendering import SIGN_IN, PageRoute, page
+from api.dashboard.rendering import SIGN_IN, PageRoute, local_path, page
 from api.deps import ServicesDep
 from api.security import browser_sessions as cookies
 from datalens_service.errors import Unauthorized
@@ -20,7 +20,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 @router.get(SIGN_IN)
 def sign_in_page(request: Request, next: Annotated[str, Query(max_length=500)] = "/") -> Response:
     """The form."""
-    return page(request, "sign_in", next=_within(next), complaint=None)
+    return _form(request, next)
 
 
 @router.post(SIGN_IN)
@@ -32,12 +32,12 @@ def sign_in(
 ) -> Response:
     """Exchange a key for a session; the key is not kept."""
     if cookies.is_cross_site(request):
-        return _refused(request, next, "Another site sent this form. Type the key here.", 403)
+        return _form(request, next, "Another site sent this form. Type the key here.", 403)
     try:
         session = browser_sessions.sign_in(services.database, key.strip())
     except Unauthorized as error:
-        return _refused(request, next, error.detail, 401)
-    answer = RedirectResponse(_within(next), 303)
+        return _form(request, next, error.detail, 401)
+    answer = RedirectResponse(local_path(next), 303)
     cookies.remember(answer, request, session)
     return answer
 
@@ -64,11 +64,6 @@ def sign_out(
     return answer
 
 
-def _refused(request: Request, next: str, complaint: str, status: int) -> Response:
-    return page(request, "sign_in", status=status, next=_within(next), complaint=complaint)
-
-
-def _within(next: str) -> str:
-    """A path of this service, and never another site's."""
-    inside = next.startswith("/") and not next.startswith(("//", "/\\"))
-    return next if inside and next.isprintable() else "/"
+def _form(request: Request, next: str, complaint: str | None = None, status: int = 200) -> Response:
+    offered = bool(request.app.state.settings.oidc_issuer)
+    return page(request, "sign_in", status=status, next=local_path(next), complaint=complaint, single_sign_on=offered)

@@ -56,7 +56,7 @@ def get_upload_options(services: ServicesDep, _caller: Caller) -> Response:
 @router.post(
     "",
     operation_id="createUpload",
-    summary="Announce a file that will come in pieces",
+    summary="Announce a file that will come in chunks",
     status_code=status.HTTP_201_CREATED,
     responses={
         **ok(201, "The upload, still empty.", headers=("Location", *_PROGRESS)),
@@ -113,11 +113,11 @@ def get_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller) -> U
 @router.patch(
     "/{upload_id}",
     operation_id="appendToUpload",
-    summary="Send the next piece of a file",
+    summary="Send the next chunk of a file",
     status_code=status.HTTP_204_NO_CONTENT,
     openapi_extra=_BODY,
     responses={
-        **ok(204, "The piece is on the disk.", headers=_PROGRESS),
+        **ok(204, "The chunk is on the disk.", headers=_PROGRESS),
         **problems(
             "not-found",
             "invalid-input",
@@ -138,14 +138,14 @@ async def append_to_upload(
     services: ServicesDep,
     _caller: Caller,
     offset: Annotated[
-        int, Header(alias="Upload-Offset", ge=0, lt=2**63, description="Where the piece begins."), DIGITS
+        int, Header(alias="Upload-Offset", ge=0, lt=2**63, description="Where the chunk begins."), DIGITS
     ],
     checksum: Annotated[
         str | None, Header(alias="Upload-Checksum", description="`sha256` or `sha1`, a blank, Base64 of the digest.")
     ] = None,
     version: Version = None,
 ) -> Response:
-    """Any length. With a checksum, all of the piece counts or nothing; without, whatever arrived."""
+    """Any length. With a checksum, all of the chunk counts or nothing; without, whatever arrived."""
     tus.check_version(version)
     if request.headers.get("content-type", "") != tus.MEDIA_TYPE:
         raise HTTPException(415)
@@ -154,9 +154,9 @@ async def append_to_upload(
     with tus.locked_file(upload_sessions.partial_files(services.settings.data_dir) / known.id) as file:
         upload = await anyio.to_thread.run_sync(upload_sessions.get, services.database, upload_id)
         if offset != upload.received:
-            raise UploadOffsetMismatch(f"The next piece begins at {upload.received}, not at {offset}.")
-        piece = tus.Piece(file, upload, expected)
-        received = await _received(request, services, upload, piece)
+            raise UploadOffsetMismatch(f"The next chunk begins at {upload.received}, not at {offset}.")
+        chunk = tus.Chunk(file, upload, expected)
+        received = await _received(request, services, upload, chunk)
     return Response(status_code=204, headers=tus.headers_of(received))
 
 
@@ -171,7 +171,7 @@ async def append_to_upload(
     },
 )
 def delete_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller, version: Version = None) -> Response:
-    """Data sets that were made from it stay."""
+    """Datasets that were made from it stay."""
     tus.check_version(version)
     path = (
         upload_sessions.partial_files(services.settings.data_dir) / upload_sessions.get(services.database, upload_id).id
@@ -182,18 +182,18 @@ def delete_upload(upload_id: ObjectId, services: ServicesDep, _caller: Caller, v
     return Response(status_code=204)
 
 
-async def _received(request: Request, services: Services, upload: PartialUpload, piece: tus.Piece) -> PartialUpload:
+async def _received(request: Request, services: Services, upload: PartialUpload, chunk: tus.Chunk) -> PartialUpload:
     """Take the body, and note how far the upload is then."""
     try:
         async for data in request.stream():
-            await anyio.to_thread.run_sync(piece.write, data)
-        end = await anyio.to_thread.run_sync(piece.finish)
+            await anyio.to_thread.run_sync(chunk.write, data)
+        end = await anyio.to_thread.run_sync(chunk.finish)
     except ClientDisconnect:
-        end = await anyio.to_thread.run_sync(piece.interrupt)
+        end = await anyio.to_thread.run_sync(chunk.interrupt)
         await anyio.to_thread.run_sync(_note, services, upload.id, end)
         raise
     except BaseException:
-        piece.discard()
+        chunk.discard()
         raise
     return await anyio.to_thread.run_sync(_note, services, upload.id, end)
 

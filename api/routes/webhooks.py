@@ -1,4 +1,4 @@
-"""Webhooks: whom to tell when a job changes, and what became of each message."""
+"""Webhooks: notifications of job state changes, and their deliveries."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from api.http.strictness import StrictRoute
 from api.openapi import service_examples as examples
 from api.openapi.document import ok, problems
 from api.schemas.common import Page
-from api.schemas.webhooks import DeliveryRead, HookChange, HookCreate, HookCreated, HookList, HookRead
-from datalens_service.services.webhook_sender import check_address
+from api.schemas.webhooks import DeliveryRead, WebhookChange, WebhookCreate, WebhookCreated, WebhookList, WebhookRead
+from datalens_service.services.webhook_sender import check_target
 from datalens_service.store.access import webhooks
 
 router = APIRouter(
@@ -28,21 +28,21 @@ _ONE: Final = problems("not-found", "invalid-input")
 @router.post(
     "",
     operation_id="createWebhook",
-    summary="Have an address told of events",
+    summary="Create a webhook",
     status_code=status.HTTP_201_CREATED,
     responses={**ok(201, "The webhook and its secret.", headers=("Location",)), **problems("invalid-input")},
 )
 def create_webhook(
-    request: Annotated[HookCreate, Body(openapi_examples=examples.HOOKS)],
+    request: Annotated[WebhookCreate, Body(openapi_examples=examples.WEBHOOKS)],
     services: ServicesDep,
     key: Caller,
     response: Response,
-) -> HookCreated:
+) -> WebhookCreated:
     """Messages are thin (a type, an instant, ids), signed as Standard Webhooks asks, and repeated for three days."""
-    check_address(request.url, allow_private=services.settings.webhooks_to_private_addresses)
+    check_target(request.url, services.settings)
     hook, secret = webhooks.create(services.database, key.tenant_id, request.url, request.events)
     response.headers["Location"] = f"/v1/webhooks/{hook.id}"
-    return HookCreated(webhook=HookRead.of(hook), secret=secret)
+    return WebhookCreated(webhook=WebhookRead.of(hook), secret=secret)
 
 
 @router.get(
@@ -51,9 +51,11 @@ def create_webhook(
     summary="List webhooks",
     responses=ok(200, "All webhooks of the tenant."),
 )
-def list_webhooks(services: ServicesDep, key: Caller) -> HookList:
+def list_webhooks(services: ServicesDep, key: Caller) -> WebhookList:
     """Oldest first."""
-    return HookList(items=[HookRead.of(hook) for hook in webhooks.list_webhooks(services.database, key.tenant_id)])
+    return WebhookList(
+        items=[WebhookRead.of(hook) for hook in webhooks.list_webhooks(services.database, key.tenant_id)]
+    )
 
 
 @router.get(
@@ -62,9 +64,9 @@ def list_webhooks(services: ServicesDep, key: Caller) -> HookList:
     summary="Read a webhook",
     responses={**ok(200, "The webhook."), **_ONE},
 )
-def get_webhook(webhook_id: ObjectId, services: ServicesDep) -> HookRead:
+def get_webhook(webhook_id: ObjectId, services: ServicesDep) -> WebhookRead:
     """Without its secret."""
-    return HookRead.of(webhooks.get(services.database, webhook_id))
+    return WebhookRead.of(webhooks.get(services.database, webhook_id))
 
 
 @router.patch(
@@ -75,13 +77,13 @@ def get_webhook(webhook_id: ObjectId, services: ServicesDep) -> HookRead:
 )
 def update_webhook(
     webhook_id: ObjectId,
-    request: Annotated[HookChange, Body(openapi_examples=examples.HOOK_CHANGES)],
+    request: Annotated[WebhookChange, Body(openapi_examples=examples.WEBHOOK_CHANGES)],
     services: ServicesDep,
-) -> HookRead:
-    """A disabled one is told of nothing that happens meanwhile."""
+) -> WebhookRead:
+    """A disabled webhook gets no messages, also not later."""
     if request.url is not None:
-        check_address(request.url, allow_private=services.settings.webhooks_to_private_addresses)
-    return HookRead.of(
+        check_target(request.url, services.settings)
+    return WebhookRead.of(
         webhooks.change(services.database, webhook_id, url=request.url, events=request.events, enabled=request.enabled)
     )
 
@@ -91,29 +93,41 @@ def update_webhook(
     operation_id="deleteWebhook",
     summary="Remove a webhook",
     status_code=status.HTTP_204_NO_CONTENT,
-    responses={204: {"description": "It and its messages are gone."}, **_ONE},
+    responses={204: {"description": "The webhook and its messages were deleted."}, **_ONE},
 )
 def delete_webhook(webhook_id: ObjectId, services: ServicesDep) -> None:
-    """With everything that waits to be sent to it."""
+    """With its pending messages."""
     webhooks.delete(services.database, webhook_id)
 
 
 @router.post(
     "/{webhook_id}:test",
     operation_id="testWebhook",
-    summary="Send a message that tells of nothing",
+    summary="Send a test message",
     status_code=status.HTTP_202_ACCEPTED,
-    responses={**ok(202, "The message; its delivery says what became of it."), **_ONE},
+    responses={**ok(202, "The message; its delivery states the outcome."), **_ONE},
 )
 def test_webhook(webhook_id: ObjectId, services: ServicesDep) -> DeliveryRead:
-    """To see whether address and signature are right."""
+    """Checks the address and your verification of signatures."""
     return DeliveryRead.of(webhooks.send_test(services.database, webhook_id))
+
+
+@router.post(
+    "/{webhook_id}:rotate-secret",
+    operation_id="rotateWebhookSecret",
+    summary="Replace the secret",
+    responses={**ok(200, "The webhook and its new secret."), **_ONE},
+)
+def rotate_secret(webhook_id: ObjectId, services: ServicesDep) -> WebhookCreated:
+    """At once, for pending messages as well: receivers that know only the old secret refuse them."""
+    hook, secret = webhooks.rotate_secret(services.database, webhook_id)
+    return WebhookCreated(webhook=WebhookRead.of(hook), secret=secret)
 
 
 @router.get(
     "/{webhook_id}/deliveries",
     operation_id="listWebhookDeliveries",
-    summary="See what became of messages",
+    summary="List deliveries",
     responses={**ok(200, "A page of the list, newest first."), **_ONE},
 )
 def list_deliveries(
@@ -133,5 +147,5 @@ def list_deliveries(
     responses={**ok(202, "It is sent again, under the same id."), **_ONE},
 )
 def redeliver(webhook_id: ObjectId, delivery_id: ObjectId, services: ServicesDep) -> DeliveryRead:
-    """Whatever became of it before."""
+    """Whatever the state of the delivery."""
     return DeliveryRead.of(webhooks.redeliver(services.database, webhook_id, delivery_id))

@@ -72,6 +72,7 @@ class KeyRead(BaseModel):
     id: str
     name: str
     prefix: str = Field(description="First characters behind `dlk_`.")
+    single_sign_on: bool = Field(description="A person who signs in elsewhere: has sessions and no key.")
     role: Role
     scopes: list[Scope]
     requests_per_minute: int | None
@@ -79,14 +80,18 @@ class KeyRead(BaseModel):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    last_noted_at: datetime | None = Field(
+        default=None, description="Of its last entry in the audit journal, in lists of keys; most reads have none."
+    )
 
     @classmethod
-    def of(cls, key: ApiKey) -> Self:
+    def of(cls, key: ApiKey, last_noted_at: datetime | None = None) -> Self:
         """What is shown of a key."""
         return cls(
             id=key.id,
             name=key.name,
             prefix=key.prefix,
+            single_sign_on=key.single_sign_on,
             role=key.role,
             scopes=sorted(key.scopes),
             requests_per_minute=key.requests_per_minute,
@@ -94,6 +99,7 @@ class KeyRead(BaseModel):
             created_at=key.created_at,
             expires_at=key.expires_at,
             revoked_at=key.revoked_at,
+            last_noted_at=last_noted_at,
         )
 
 

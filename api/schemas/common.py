@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data.dataset import Schema
+from datalens_service.expectations import Expectation, expect
 from datalens_service.privacy.accounting import mu_of_units, round_up
+from datalens_service.requested_spec import RequestedSpec
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.pricing import Quote
 from datalens_service.spec import PlanSummary, TrainingSpec
@@ -17,6 +20,8 @@ from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.joining import Joined
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.ledger.account_summary import AccountSummary
+from datalens_service.store.tables import DEFAULT_PRIORITY
+from datalens_service.strict import Integer
 
 Item = TypeVar("Item")
 
@@ -45,10 +50,12 @@ class Units(BaseModel):
 
 
 class BudgetRead(BaseModel):
-    """The lifetime budget of a data set, shared by all data sets with the same records."""
+    """The lifetime budget of a dataset, shared by all datasets with the same records."""
+
+    model_config = ConfigDict(frozen=True)
 
     epsilon_limit: float = Field(description="ε of the whole lifetime at `delta`.")
-    delta: float = Field(description="δ of every statement about this data set, and of every job on it.")
+    delta: float = Field(description="δ of every statement about this dataset, and of every job on it.")
     epsilon_spent: float = Field(description="ε at `delta` of everything released so far, rounded up.")
     epsilon_reserved: float = Field(description="ε at `delta` of what is set aside for jobs, rounded up.")
     epsilon_remaining: float = Field(
@@ -61,21 +68,27 @@ class BudgetRead(BaseModel):
     @classmethod
     def of(cls, statement: AccountSummary) -> Self:
         """What a statement shows."""
-        return cls(
-            epsilon_limit=statement.epsilon,
-            delta=statement.delta,
-            epsilon_spent=statement.epsilon_spent,
-            epsilon_reserved=statement.epsilon_reserved,
-            epsilon_remaining=statement.epsilon_remaining,
-            mu_spent=round_up(mu_of_units(statement.spent_units), 6),
-            units=Units(
-                limit=statement.limit_units,
-                charged=statement.spent_units,
-                reserved=statement.reserved_units,
-                remaining=statement.remaining_units,
-            ),
-            frozen_reason=statement.frozen_reason,
-        )
+        return cls(**_budget_figures(statement))
+
+
+@functools.lru_cache(maxsize=1024)
+def _budget_figures(statement: AccountSummary) -> Mapping[str, Any]:
+    """A function of the account alone, which many requests read between two changes: four bisections otherwise."""
+    return {
+        "epsilon_limit": statement.epsilon,
+        "delta": statement.delta,
+        "epsilon_spent": statement.epsilon_spent,
+        "epsilon_reserved": statement.epsilon_reserved,
+        "epsilon_remaining": statement.epsilon_remaining,
+        "mu_spent": round_up(mu_of_units(statement.spent_units), 6),
+        "units": Units(
+            limit=statement.limit_units,
+            charged=statement.spent_units,
+            reserved=statement.reserved_units,
+            remaining=statement.remaining_units,
+        ),
+        "frozen_reason": statement.frozen_reason,
+    }
 
 
 class PrivacyLinks(BaseModel):
@@ -85,9 +98,9 @@ class PrivacyLinks(BaseModel):
 
 
 class PrivacyRead(BudgetRead):
-    """The account of a data set, and where its journal ends."""
+    """The account of a dataset, and where its journal ends."""
 
-    linked_datasets: list[str] = Field(description="Other data sets that the same account pays for.")
+    linked_datasets: list[str] = Field(description="Other datasets that the same account pays for.")
     last_entry: int = Field(description="Number of the newest entry of the journal.")
     head_hash: str = Field(description="Its seal, SHA-256 over it and all before it: note it now and then.")
     links: PrivacyLinks
@@ -105,10 +118,12 @@ class PrivacyRead(BudgetRead):
 
 
 class DatasetRead(BaseModel):
-    """A data set: what its owner declares public, and its budget. Records are never handed out."""
+    """A dataset: what its owner declares public, and its budget. Records are never handed out."""
 
     id: str
     name: str
+    tags: list[str] = Field(default_factory=list)
+    notes: str = ""
     state: DatasetState = Field(description=listed(DATASET_STATES))
     format: str | None = Field(description="Format of the upload; null before it was read.")
     created_at: datetime
@@ -117,7 +132,7 @@ class DatasetRead(BaseModel):
         serialization_alias="schema", description="Shape, classes and n: public. Null before the upload was read."
     )
     has_test_split: bool = Field(description="Whether the owner's hold-out was uploaded with it.")
-    privacy: BudgetRead | None = Field(description="Null unless the data set is or was ready.")
+    privacy: BudgetRead | None = Field(description="Null unless the dataset is or was ready.")
     joined: Joined | None = Field(
         default=None,
         description="For keys with `datasets:write`, null for others: the account that pays for it, if records of it "
@@ -131,6 +146,8 @@ class DatasetRead(BaseModel):
         return cls(
             id=upload.id,
             name=upload.name,
+            tags=list(dataset.tags) if dataset else [],
+            notes=dataset.notes if dataset else "",
             state=upload.state,
             format=dataset and dataset.format,
             created_at=upload.created_at,
@@ -148,27 +165,40 @@ class TrainingRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     dataset_id: str = Field(max_length=64, pattern=IDENTIFIER)
-    spec: TrainingSpec
+    spec: RequestedSpec
+    priority: Integer = Field(
+        default=DEFAULT_PRIORITY,
+        ge=0,
+        le=9,
+        description="Of jobs that wait for the same kind of device, those with a higher priority are taken first. The "
+        "service may allow less than 9. It changes no price and no result.",
+    )
 
 
 class PlanRead(BaseModel):
     """What a job would cost. Nothing was reserved."""
 
+    spec: TrainingSpec = Field(description="What was planned: the method, and every default filled in.")
     cost: PlanSummary
     fits: bool = Field(description="Whether the remaining budget covers it now.")
     budget: BudgetRead = Field(description="The account as it is.")
     budget_after: BudgetRead | None = Field(
         description="The account once this job is submitted, its cost reserved; null if it does not fit."
     )
+    expectation: Expectation | None = Field(
+        default=None, description="What jobs like this one reached; null where nothing was measured."
+    )
 
     @classmethod
-    def from_quote(cls, quote: Quote) -> Self:
-        """The answer to a dry run."""
+    def from_quote(cls, quote: Quote, calibration_seconds: float) -> Self:
+        """The answer to a dry run, with times for a machine as fast as the calibration says."""
         return cls(
+            spec=quote.spec,
             cost=quote.cost,
             fits=quote.fits,
             budget=BudgetRead.of(quote.account),
             budget_after=BudgetRead.of(quote.account_after) if quote.fits else None,
+            expectation=expect(quote.spec, quote.schema, calibration_seconds),
         )
 
 

@@ -23,14 +23,14 @@ OWNER_ONLY: Final = "Private: depends on the records beyond what is declared pub
 
 
 class UploadRead(BaseModel):
-    """A file that arrives in pieces."""
+    """A file that arrives in chunks."""
 
     id: str
     length: int = Field(description="Bytes of the whole file.")
-    offset: int = Field(description="Bytes that are there; the next piece begins here.")
-    complete: bool = Field(description="Whether a data set can be made from it.")
+    offset: int = Field(description="Bytes that are there; the next chunk begins here.")
+    complete: bool = Field(description="Whether a dataset can be made from it.")
     created_at: datetime
-    expires_at: datetime = Field(description="When it is removed unless more arrives or a data set is made from it.")
+    expires_at: datetime = Field(description="When it is removed unless more arrives or a dataset is made from it.")
 
     @classmethod
     def of(cls, upload: PartialUpload) -> Self:
@@ -46,7 +46,7 @@ class UploadRead(BaseModel):
 
 
 class DatasetRequest(DatasetForm):
-    """A data set from an upload that came in pieces."""
+    """A dataset from an upload that came in chunks."""
 
     model_config = ConfigDict(extra="forbid", title="DatasetRequest")
 
@@ -62,7 +62,7 @@ _NOTICES: Final = f"What was read otherwise than the owner may expect. {OWNER_ON
 
 
 class UploadedDataset(DatasetRead):
-    """A data set as whoever has just uploaded it sees it."""
+    """A dataset as whoever has just uploaded it sees it."""
 
     notices: list[Notice] = Field(default=[], description=_NOTICES)
 

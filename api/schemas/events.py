@@ -8,7 +8,7 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
-from datalens_service.privacy.accounting import epsilon_of_units, round_up
+from datalens_service.privacy.accounting import Charge, epsilon_of_charge, round_up
 from datalens_service.store.jobs.events import Event, EventType
 from datalens_service.store.jobs.jobs import JobState
 
@@ -27,8 +27,14 @@ class EventRead(BaseModel):
     created_at: datetime = Field(description="To the second; of progress, to the minute.")
 
     @classmethod
-    def of(cls, event: Event, delta: float) -> Self:
-        """What is shown of an event."""
+    def of(cls, event: Event, delta: float, slack: int = 0) -> Self:
+        """What is shown of an event.
+
+        Args:
+            event: Of a job.
+            delta: At which ε is stated.
+            slack: Of the job's plan, in 1e-18 of δ; as spent as soon as anything is.
+        """
         return cls(
             id=event.seq,
             type=event.type,
@@ -36,7 +42,7 @@ class EventRead(BaseModel):
             phase=event.phase,
             value=event.value,
             maximum=event.maximum,
-            epsilon_spent=_epsilon(event.charged_units, delta),
+            epsilon_spent=_epsilon(event.charged_units, slack if event.charged_units else 0, delta),
             delta=delta,
             created_at=event.created_at,
         )
@@ -51,5 +57,5 @@ class EventPage(BaseModel):
 
 
 @functools.lru_cache(maxsize=4096)
-def _epsilon(units: int, delta: float) -> float:
-    return round_up(epsilon_of_units(units, delta))
+def _epsilon(units: int, slack: int, delta: float) -> float:
+    return round_up(epsilon_of_charge(Charge(units, slack), delta))

@@ -7,17 +7,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.problems.problem_types import INTERNAL, PROBLEM_TYPES
 from api.schemas.common import TrainingRequest, listed
 from datalens_service.clock import utc_now
 from datalens_service.evaluation.settings import EvaluationSettings
-from datalens_service.methods import AnyMethod
-from datalens_service.methods.base import named
+from datalens_service.requested_spec import RequestedSpec
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.job_privacy import JobPrivacy
-from datalens_service.spec import Device, PlanSummary, TrainingSpec
+from datalens_service.spec import Device, NamedMethod, PlanSummary, TrainingSpec
 from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
 from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
@@ -41,19 +40,22 @@ class CloneRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    dataset_id: str | None = Field(default=None, max_length=64, pattern=IDENTIFIER, description="Another data set.")
-    method: Annotated[AnyMethod, Field(discriminator="name"), BeforeValidator(named)] | None = None
+    dataset_id: str | None = Field(default=None, max_length=64, pattern=IDENTIFIER, description="Another dataset.")
+    method: NamedMethod | None = None
     epsilon: Number | None = Field(default=None, gt=0, le=100)
     seed: Integer | None = Field(default=None, ge=0, lt=2**63)
     synthetic_images: Integer | None = Field(default=None, ge=1, le=1_000_000)
     device: Device | None = None
+    priority: Integer | None = Field(default=None, ge=0, le=9)
     evaluation: EvaluationSettings | None = None
 
     def applied_to(self, job: Job) -> TrainingRequest:
-        """The request for the copy; δ is that of its data set."""
-        changes = self.model_dump(exclude={"dataset_id"}, exclude_none=True)
+        """The request for the copy; δ is that of its dataset."""
+        changes = self.model_dump(exclude={"dataset_id", "priority"}, exclude_none=True)
         spec = TrainingSpec.model_validate({**job.spec, "delta": None, **changes})
-        return TrainingRequest(dataset_id=self.dataset_id or job.dataset_id, spec=spec)
+        request = RequestedSpec.model_validate(spec.model_dump())
+        priority = job.priority if self.priority is None else self.priority
+        return TrainingRequest(dataset_id=self.dataset_id or job.dataset_id, spec=request, priority=priority)
 
 
 class ProgressRead(BaseModel):
@@ -156,10 +158,14 @@ class JobRead(BaseModel):
 
     id: str
     dataset_id: str
+    name: str = Field(description="Given by `PATCH`; empty if it has none.")
+    tags: list[str]
+    notes: str
     state: JobState = Field(description=listed(JOB_STATES))
     phase: str | None = Field(description="What a running job does now.")
     progress: ProgressRead
     attempts: int = Field(description="Workers that took it without storing a step since.")
+    priority: int = Field(description="Of waiting jobs, those with a higher one are taken first.")
     cancel_requested: bool
     pause_requested: bool
     spec: TrainingSpec = Field(description="What was asked, with defaults filled in.")
@@ -169,7 +175,7 @@ class JobRead(BaseModel):
     started_at: datetime | None
     released_at: datetime | None = Field(
         description="When images, generator and proof became ready. The evaluation may go on behind it; the report has "
-        "its figures once the job has ended. From here on the job can only succeed."
+        "its measurements once the job has ended. From here on the job can only succeed."
     )
     finished_at: datetime | None
     estimated_finish_at: datetime | None = Field(
@@ -188,10 +194,14 @@ class JobRead(BaseModel):
         return cls(
             id=job.id,
             dataset_id=job.dataset_id,
+            name=job.name,
+            tags=list(job.tags),
+            notes=job.notes,
             state=job.state,
             phase=job.progress.phase,
             progress=ProgressRead.of(progress, now),
             attempts=job.attempts,
+            priority=job.priority,
             cancel_requested=job.cancel_requested,
             pause_requested=job.pause_requested,
             spec=TrainingSpec.model_validate(job.spec),

@@ -17,17 +17,20 @@ Events = Annotated[list[EventType], Field(min_length=1, max_length=len(EventType
 _LAST = [EventType.SUCCEEDED, EventType.FAILED, EventType.CANCELLED]
 
 
-class HookCreate(BaseModel):
-    """Whom to tell of what."""
+class WebhookCreate(BaseModel):
+    """An address and the events to send there."""
 
     model_config = ConfigDict(extra="forbid")
 
-    url: Url = Field(description="A public HTTPS URL; private-network addresses are refused.")
+    url: Url = Field(
+        description="A public HTTPS URL, or `mailto:` and an address of a domain that the operator allows; "
+        "private-network addresses are refused."
+    )
     events: Events = Field(default=_LAST, description="Types of events; `job.progress` is never sent.")
 
 
-class HookChange(BaseModel):
-    """What to change; what is left out stays."""
+class WebhookChange(BaseModel):
+    """Members to change; omitted ones stay as they are."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -36,8 +39,8 @@ class HookChange(BaseModel):
     enabled: Flag | None = None
 
 
-class HookRead(BaseModel):
-    """A webhook; its secret was shown when it was made."""
+class WebhookRead(BaseModel):
+    """A webhook, without its secret."""
 
     id: str
     url: str
@@ -52,21 +55,21 @@ class HookRead(BaseModel):
         return cls(id=hook.id, url=hook.url, events=events, enabled=hook.enabled, created_at=hook.created_at)
 
 
-class HookCreated(BaseModel):
-    """A webhook that was just made, with its secret: shown this once."""
+class WebhookCreated(BaseModel):
+    """A new webhook with its secret, which is shown only once."""
 
-    webhook: HookRead
+    webhook: WebhookRead
     secret: str = Field(description="`whsec_…`, for checking the signature of each message (Standard Webhooks).")
 
 
-class HookList(BaseModel):
+class WebhookList(BaseModel):
     """Webhooks of the tenant, oldest first."""
 
-    items: list[HookRead]
+    items: list[WebhookRead]
 
 
 class DeliveryRead(BaseModel):
-    """A message to a webhook and what became of it."""
+    """A message to a webhook and its delivery state."""
 
     id: str = Field(description="Sent as `webhook-id`; the same for every attempt.")
     webhook_id: str

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio.to_thread
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems.handlers import answer_withheld
 from api.security.permissions import rule_of
 from datalens_service.errors import StoreUnavailable
-from datalens_service.store.access import access_log
+from datalens_service.store.access.access_log import Note
 from datalens_service.store.access.tenants import OWNED
 
 
@@ -60,19 +59,13 @@ async def _note(scope: Scope, status: int) -> None:
     operation = getattr(scope.get("route"), "operation_id", None)
     if key is None or not rule_of(operation).audited:
         return
-    database = scope["app"].state.services.database
-
-    def write() -> None:
-        access_log.note(
-            database,
-            key.tenant_id,
-            actor=key.id,
-            action=operation or "unknown",
-            object_id=_object(scope.get("path_params") or {}),
-            outcome=status,
-        )
-
-    await anyio.to_thread.run_sync(write)
+    note = Note(
+        actor=key.id,
+        action=operation or "unknown",
+        object_id=_object(scope.get("path_params") or {}),
+        outcome=status,
+    )
+    await scope["app"].state.services.notes.write(key.tenant_id, note)
 
 
 def _object(path: dict[str, Any]) -> str | None:

@@ -21,7 +21,7 @@ class Rule:
     Attributes:
         scope: That the key must hold; None is for owners only.
         audited: Whether every call is noted. Reads of public numbers are not, and neither is what the ledger of a
-            data set notes anyway.
+            dataset notes anyway.
         cross_tenant: Whether the answer is about all tenants: then it is for keys of the first one, which runs the
             service.
     """
@@ -37,6 +37,7 @@ RULES: Final[dict[str, Rule]] = {
     "createDataset": Rule(Scope.DATASETS_WRITE),
     "listDatasets": Rule(Scope.DATASETS_READ, audited=False),
     "getDataset": Rule(Scope.DATASETS_READ, audited=False),
+    "updateDataset": Rule(Scope.DATASETS_WRITE),
     "deleteDataset": Rule(Scope.DATASETS_WRITE),
     # Both show what depends on the records themselves.
     "getDatasetValidation": Rule(Scope.DATASETS_WRITE),
@@ -45,7 +46,7 @@ RULES: Final[dict[str, Rule]] = {
     "createUpload": Rule(Scope.DATASETS_WRITE),
     "getUploadOffset": Rule(Scope.DATASETS_WRITE, audited=False),
     "getUpload": Rule(Scope.DATASETS_WRITE, audited=False),
-    # One entry per upload is enough, not one per piece.
+    # One entry per upload is enough, not one per chunk.
     "appendToUpload": Rule(Scope.DATASETS_WRITE, audited=False),
     "deleteUpload": Rule(Scope.DATASETS_WRITE),
     "getDatasetPrivacy": Rule(Scope.DATASETS_READ, audited=False),
@@ -58,9 +59,15 @@ RULES: Final[dict[str, Rule]] = {
     "listJobs": Rule(Scope.JOBS_READ, audited=False),
     "getJob": Rule(Scope.JOBS_READ, audited=False),
     "listJobEvents": Rule(Scope.JOBS_READ, audited=False),
+    "updateJob": Rule(Scope.JOBS_WRITE),
     "cancelJob": Rule(Scope.JOBS_WRITE),
     "pauseJob": Rule(Scope.JOBS_WRITE),
     "resumeJob": Rule(Scope.JOBS_WRITE),
+    # What attacks found depends on the records. To start or end one, `jobs:write` is needed as well.
+    "createAudit": Rule(Scope.REPORTS_READ),
+    "listAudits": Rule(Scope.REPORTS_READ),
+    "getAudit": Rule(Scope.REPORTS_READ),
+    "cancelAudit": Rule(Scope.REPORTS_READ),
     "getJobReport": Rule(Scope.RELEASES_READ),
     "getJobBundle": Rule(Scope.RELEASES_READ),
     "getJobSamples": Rule(Scope.RELEASES_READ),
@@ -81,6 +88,8 @@ RULES: Final[dict[str, Rule]] = {
     "getJobClassifierArchive": Rule(Scope.RELEASES_READ),
     "listClassifiers": Rule(Scope.RELEASES_READ, audited=False),
     "getClassifier": Rule(Scope.RELEASES_READ, audited=False),
+    # Individual epsilon is for the owner, who holds the records. Who asked and when; of the image nothing.
+    "createIndividualEpsilon": Rule(Scope.REPORTS_READ),
     # Who predicted and when; of the images nothing.
     "createPredictions": Rule(Scope.RELEASES_READ),
     "createApiKey": Rule(Scope.KEYS_WRITE),
@@ -93,6 +102,7 @@ RULES: Final[dict[str, Rule]] = {
     "getWebhook": Rule(Scope.WEBHOOKS_WRITE, audited=False),
     "updateWebhook": Rule(Scope.WEBHOOKS_WRITE),
     "deleteWebhook": Rule(Scope.WEBHOOKS_WRITE),
+    "rotateWebhookSecret": Rule(Scope.WEBHOOKS_WRITE),
     "testWebhook": Rule(Scope.WEBHOOKS_WRITE),
     "listWebhookDeliveries": Rule(Scope.WEBHOOKS_WRITE, audited=False),
     "redeliverWebhookDelivery": Rule(Scope.WEBHOOKS_WRITE),
@@ -107,10 +117,20 @@ RULES: Final[dict[str, Rule]] = {
     "showPlan": Rule(Scope.JOBS_READ, audited=False),
     "showJobs": Rule(Scope.JOBS_READ, audited=False),
     "showJob": Rule(Scope.JOBS_READ, audited=False),
+    # The page notes that figures of attacks were seen.
+    "showAudit": Rule(Scope.REPORTS_READ, audited=False),
     "showJobSamples": Rule(Scope.JOBS_READ, audited=False),
+    # The page notes that private figures were seen.
+    "showJobComparison": Rule(Scope.JOBS_READ, audited=False),
+    "showJobImages": Rule(Scope.JOBS_READ, audited=False),
+    "showJobImagesPicture": Rule(Scope.JOBS_READ, audited=False),
     "showJobReport": Rule(Scope.JOBS_READ, audited=False),
     "showReleases": Rule(Scope.RELEASES_READ, audited=False),
     "showApiKeys": Rule(Scope.KEYS_WRITE, audited=False),
+    "showWebhooks": Rule(Scope.WEBHOOKS_WRITE, audited=False),
+    "showWebhook": Rule(Scope.WEBHOOKS_WRITE, audited=False),
+    "showAuditEntries": Rule(Scope.AUDIT_READ, audited=False),
+    "showUsage": Rule(Scope.USAGE_READ, audited=False),
 }
 """By operation id."""
 
@@ -147,7 +167,7 @@ def check_scope(key: ApiKey, scope: Scope) -> None:
 
 
 def check_may_see_private(key: ApiKey) -> None:
-    """Refuse figures that the guarantee does not cover to everybody but the owner.
+    """Refuse values that the guarantee does not cover to everybody but the owner.
 
     Raises:
         Forbidden: The key lacks the scope.

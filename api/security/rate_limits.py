@@ -17,10 +17,11 @@ from urllib.parse import urlsplit
 import structlog
 from limits import RateLimitItem, RateLimitItemPerSecond
 from limits.errors import StorageError
-from limits.storage import MemoryStorage, RedisStorage
+from limits.storage import RedisStorage
 from limits.strategies import MovingWindowRateLimiter
 
 from api.security.concurrency import ConcurrencyLimit
+from api.security.request_times import RequestTimes
 from datalens_service.errors import RateLimited
 from datalens_service.settings import Settings
 from datalens_service.store.access.keys import ApiKey
@@ -69,7 +70,7 @@ class RateLimits:
 
     def __init__(self, broker_url: str | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._local = MovingWindowRateLimiter(MemoryStorage())
+        self._local = MovingWindowRateLimiter(RequestTimes())
         self._shared = _shared(broker_url)
         self._unreachable = False
         self._retry_at = -math.inf

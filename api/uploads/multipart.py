@@ -18,7 +18,7 @@ _MALFORMED: Final = "The multipart body is malformed or cut off; send it again a
 
 
 class FormReader:
-    """Takes a body in pieces; file bytes go to `file`, text is kept.
+    """Takes a body in chunks; file bytes go to `file`, text is kept.
 
     Args:
         content_type: Header of the request.
@@ -51,7 +51,7 @@ class FormReader:
             raise InvalidInput("Fields of the form must be UTF-8 text.") from None
 
     def write(self, data: bytes) -> None:
-        """Take the next piece of the body.
+        """Take the next chunk of the body.
 
         Raises:
             InvalidInput: The body is malformed, or has a part twice, or too much text.
@@ -70,7 +70,7 @@ class FormReader:
         if not self._ended:
             raise InvalidInput(_MALFORMED)
         if not self.has_file:
-            raise InvalidInput(f"Add the data set as the file of a part named {self._file_field}.")
+            raise InvalidInput(f"Add the dataset as the file of a part named {self._file_field}.")
         self._file.flush()
 
     def _callbacks(self) -> MultipartCallbacks:

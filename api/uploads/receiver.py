@@ -1,6 +1,6 @@
 """Receiving an upload: the file goes to the disk of data_dir as it arrives and is gone after the request.
 
-The key is checked before the first byte is read, no more than a piece is in memory, and the name the client
+The key is checked before the first byte is read, no more than a chunk is in memory, and the name the client
 gave the file is not read.
 """
 
@@ -24,6 +24,7 @@ from api.deps import ServicesDep, caller
 from api.http.strictness import parsed, typed
 from api.schemas.classifiers import PredictionForm, PredictionRequest
 from api.schemas.datasets import DatasetRequest
+from api.schemas.individual_epsilon import IndividualEpsilonForm, IndividualEpsilonRequest
 from api.schemas.releases import GeneratorForm
 from api.uploads.multipart import FormReader
 from datalens_service.errors import InvalidInput
@@ -101,7 +102,7 @@ async def received_generator(
 
 
 async def received_images(
-    request: Request, opened: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
+    request: Request, services: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
 ) -> AsyncIterator[Path | PredictionRequest]:
     """Receive the images of this request as a file, which is removed when the handler has ended, or as numbers.
 
@@ -114,13 +115,48 @@ async def received_images(
     if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
         yield await _request(PredictionRequest, request)
         return
-    with _temporary_file(incoming_folder(opened.settings.data_dir)) as (file, path):
+    with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
         await _receive(request, reader)
         _checked(PredictionForm, reader.fields)
         yield path
 
 
+@dataclass(frozen=True)
+class ReceivedRecord:
+    """An image on the disk, for the time of one request.
+
+    Attributes:
+        path: The file, as it came.
+        form: The checked fields beside it.
+    """
+
+    path: Path
+    form: IndividualEpsilonForm
+
+
+async def received_record(
+    request: Request, services: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
+) -> AsyncIterator[ReceivedRecord | IndividualEpsilonRequest]:
+    """Receive the record of this request as a file, which is removed when the handler has ended, or as numbers.
+
+    Raises:
+        HTTPException: 415, not multipart/form-data; 413, longer than the limit.
+        InvalidInput: Malformed, or without exactly one file.
+        RequestValidationError: A field is unknown or not usable.
+        InsufficientStorage: The disk is full.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
+        yield await _request(IndividualEpsilonRequest, request)
+        return
+    with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
+        reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
+        await _receive(request, reader)
+        form = _checked(IndividualEpsilonForm, typed(IndividualEpsilonForm, reader.fields))
+        yield ReceivedRecord(path, form)
+
+
+RecordUploadDep = Annotated[ReceivedRecord | IndividualEpsilonRequest, Depends(received_record, scope="function")]
 ImagesUploadDep = Annotated[Path | PredictionRequest, Depends(received_images, scope="function")]
 GeneratorUploadDep = Annotated[ReceivedGenerator, Depends(received_generator, scope="function")]
 UploadDep = Annotated[ReceivedUpload | DatasetRequest, Depends(received_upload, scope="function")]
@@ -153,8 +189,8 @@ def _temporary_file(folder: Path) -> Iterator[tuple[BinaryIO, Path]]:
 
 async def _receive(request: Request, reader: FormReader) -> None:
     try:
-        async for piece in request.stream():
-            await anyio.to_thread.run_sync(reader.write, piece)
+        async for chunk in request.stream():
+            await anyio.to_thread.run_sync(reader.write, chunk)
         reader.finish()
     except OSError as error:
         raise unavailable(error, "The upload could not be kept; free the disk of data_dir.") from error

@@ -1,7 +1,7 @@
 """Resumable uploads as tus 1.0 describes them: the headers, and bytes on the disk.
 
-A piece counts once it is on the disk and noted in the database. Without a checksum, what arrived before the
-connection broke counts as well; with one, all of a piece counts or nothing.
+A chunk counts once it is on the disk and noted in the database. Without a checksum, what arrived before the
+connection broke counts as well; with one, all of a chunk counts or nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SPARE_BYTES: Final = 2**30
 
 
 class Checksum(NamedTuple):
-    """What a piece must hash to."""
+    """What a chunk must hash to."""
 
     algorithm: str
     digest: bytes
@@ -119,13 +119,13 @@ def check_room(folder: Path, length: int) -> None:
         raise InsufficientStorage("The disk has no room for an upload of this length.")
 
 
-class Piece:
+class Chunk:
     """Bytes on their way to the end of an upload.
 
     Args:
         file: Of the upload, locked.
         upload: What is there for certain.
-        checksum: What the piece must hash to, or None.
+        checksum: What the chunk must hash to, or None.
     """
 
     def __init__(self, file: BinaryIO, upload: PartialUpload, checksum: Checksum | None) -> None:
@@ -159,7 +159,7 @@ class Piece:
             InsufficientStorage: The disk is full.
         """
         if self._checksum is not None and self._hash.digest() != self._checksum.digest:
-            raise ChecksumMismatch("The piece was damaged on its way, or the checksum is of another piece.")
+            raise ChecksumMismatch("The chunk was damaged on its way, or the checksum is of another chunk.")
         return self._synced()
 
     def interrupt(self) -> int:
@@ -200,5 +200,5 @@ def translated() -> Iterator[None]:
         InsufficientStorage: The disk is full.
         StoreUnavailable: Something else.
     """
-    with disk.translated("Nothing of this piece was kept; look at the disk of data_dir, and free it if it is full."):
+    with disk.translated("Nothing of this chunk was kept; look at the disk of data_dir, and free it if it is full."):
         yield

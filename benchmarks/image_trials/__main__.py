@@ -10,7 +10,7 @@ Keys of the JSON, beside commit, machine and versions:
     rows: representation, fit     names in `representations.py` and `fits.py`
           epsilon, mu             of the release at δ = 1e-5; null and null without noise
           spread, accepted        how much wider samples lie than records; share of them that is kept
-          fid, consistent, precision, recall, accuracy, images, epochs    `figures.py`
+          fid, consistent, precision, recall, accuracy, images, epochs    `metrics.py`
           encode_seconds, fit_seconds, sample_seconds
 """
 
@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.environment import dataset, provenance
-from benchmarks.image_trials.figures import Figures, save_grid
 from benchmarks.image_trials.fits import FITS
+from benchmarks.image_trials.metrics import Metrics, save_grid
 from benchmarks.image_trials.representations import REPRESENTATIONS, Representation
 from datalens_service.data.dataset import Dataset, Images
 from datalens_service.privacy.accounting import mu_for_epsilon
@@ -87,7 +87,7 @@ class Encoder:
         return self._last[1:]
 
 
-def measure(trial: Trial, encoder: Encoder, figures: Figures, seed: int, folder: Path) -> Iterator[dict[str, Any]]:
+def measure(trial: Trial, encoder: Encoder, metrics: Metrics, seed: int, folder: Path) -> Iterator[dict[str, Any]]:
     """Rows of one trial."""
     chosen, vectors, seconds = encoder.encode(trial.representation)
     known = encoder.labels
@@ -111,7 +111,7 @@ def measure(trial: Trial, encoder: Encoder, figures: Figures, seed: int, folder:
                 "spread": spread,
                 "accepted": accepted,
                 "sample_seconds": round(time.perf_counter() - start, 1),
-                **figures.of(images, labels),
+                **metrics.of(images, labels),
                 "encode_seconds": round(seconds),
                 "fit_seconds": round(fitted, 1),
             }
@@ -145,11 +145,11 @@ def main() -> None:
     folder = options.grids / options.dataset
     folder.mkdir(parents=True, exist_ok=True)
     data = dataset(options.dataset)
-    figures, encoder, rows = Figures(data), Encoder(data), []
+    metrics, encoder, rows = Metrics(data), Encoder(data), []
     for trial in TRIALS[options.dataset]:
         if options.fit not in (None, trial.fit) or options.representation not in (None, trial.representation):
             continue
-        for row in measure(trial, encoder, figures, options.seed, folder):
+        for row in measure(trial, encoder, metrics, options.seed, folder):
             rows.append(row)
             print(json.dumps(row), flush=True)
             load = [round(value, 1) for value in os.getloadavg()]

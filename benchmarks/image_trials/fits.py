@@ -29,8 +29,8 @@ _COUNT_FACTOR, _SUM_FACTOR = math.sqrt(10), math.sqrt(10 / 9)
 class _Noise:
     """Gaussian noise for shares of a budget; none for an infinite one."""
 
-    def __init__(self, mu: float, shares: tuple[float, float, float], rng: np.random.Generator) -> None:
-        self.stddevs = [1 / (mu * math.sqrt(share)) for share in shares]
+    def __init__(self, mu: float, budget_fractions: tuple[float, float, float], rng: np.random.Generator) -> None:
+        self.stddevs = [1 / (mu * math.sqrt(fraction)) for fraction in budget_fractions]
         self._rng = rng
 
     def add(self, values: Floats, stddev: float) -> Floats:

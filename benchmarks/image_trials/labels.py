@@ -1,4 +1,4 @@
-"""Shapes with a private labeller: `python -m benchmarks.image_trials.labels --dataset mnist --out …`.
+"""Shapes with a private classifier: `python -m benchmarks.image_trials.labels --dataset mnist --out …`.
 
 A part of μ² trains a classifier as `guided` does: first on samples of `shapes`, then its last layer by noisy gradients
 over all records (floating-point noise: a trial). Samples are then judged as they come, where the classifier agrees with
@@ -10,7 +10,7 @@ Keys of the JSON, beside commit, machine and versions:
     classifier: steps → accuracy on real test images, in percent, after so many gradients
     rows: spread, labels       as they come, agreeing, or relabelled
           agreement            share of samples of whose class the classifier is sure, in percent
-          fid, consistent, …   `figures.py`
+          fid, consistent, …   `metrics.py`
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.environment import dataset, provenance
-from benchmarks.image_trials.figures import Figures
+from benchmarks.image_trials.metrics import Metrics
 from datalens_service.data.dataset import Dataset
 from datalens_service.methods import Guided, Shapes
 from datalens_service.methods.guided import NoisyGradientDescent, fit_linear_classifier
@@ -69,7 +69,7 @@ def sample(generator: Generator, count: int, spread: float, seed: int) -> tuple[
     return np.concatenate(parts), labels
 
 
-class Labeller:
+class PrivateClassifier:
     """A classifier of samples whose last layer follows noisy gradients of records."""
 
     def __init__(self, data: Dataset, samples: Floats, labels: Labels, mu: float, seed: int) -> None:
@@ -97,12 +97,14 @@ class Labeller:
         return np.concatenate(parts)
 
 
-def judged(generator: Generator, labeller: Labeller, figures: Figures, seed: int) -> Iterator[dict[str, Any]]:
+def judged(
+    generator: Generator, classifier: PrivateClassifier, metrics: Metrics, seed: int
+) -> Iterator[dict[str, Any]]:
     """Rows of the table."""
     schema = generator.schema
     for spread in _SPREADS:
         samples, labels = sample(generator, _JUDGED, spread, seed + 2)
-        predicted = labeller.predict(samples)
+        predicted = classifier.predict(samples)
         agrees = predicted == labels
         shape = (-1, schema.channels, schema.height, schema.width)
         images = np.rint(samples * 255).astype(np.uint8).reshape(shape).transpose(0, 2, 3, 1)
@@ -112,7 +114,7 @@ def judged(generator: Generator, labeller: Labeller, figures: Figures, seed: int
             "relabelled": (images, predicted),
         }
         for name, (chosen, classes) in ways.items():
-            row = figures.of(chosen[:_KEPT], classes[:_KEPT])
+            row = metrics.of(chosen[:_KEPT], classes[:_KEPT])
             yield {"spread": spread, "labels": name, "agreement": round(100 * float(agrees.mean()), 1), **row}
 
 
@@ -121,11 +123,11 @@ def _clipped(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(vectors / np.maximum(lengths, 1.0))
 
 
-def _accuracy(labeller: Labeller, data: Dataset) -> float:
+def _accuracy(classifier: PrivateClassifier, data: Dataset) -> float:
     if data.test is None:
         raise SystemExit("The trials need a set with test images.")
     pixels = data.test.images.transpose(0, 3, 1, 2).reshape(len(data.test.images), -1).astype(np.float32) / 255
-    return round(100 * float((labeller.predict(pixels) == data.test.labels).mean()), 2)
+    return round(100 * float((classifier.predict(pixels) == data.test.labels).mean()), 2)
 
 
 def main() -> None:
@@ -142,18 +144,18 @@ def main() -> None:
     spec = TrainingSpec(method=Shapes(content=options.content), epsilon=epsilon, delta=_DELTA, seed=options.seed)
     generator = run(spec, data, account=UnchargedAccount()).generator
     samples, labels = sample(generator, _LEARNT, _WIDE, options.seed + 1)
-    labeller = Labeller(data, samples, labels, mu * math.sqrt(_SHARE), options.seed)
-    learnt = {0: _accuracy(labeller, data)}
+    classifier = PrivateClassifier(data, samples, labels, mu * math.sqrt(_SHARE), options.seed)
+    learnt = {0: _accuracy(classifier, data)}
     for step in range(1, _STEPS + 1):
-        labeller.step()
+        classifier.step()
         if step % 20 == 0:
-            learnt[step] = _accuracy(labeller, data)
+            learnt[step] = _accuracy(classifier, data)
     head = {
         **provenance(), "dataset": options.dataset, "content": options.content, "seed": options.seed,
         "epsilon": options.epsilon, "delta": _DELTA, "gradient_share": _SHARE, "shapes_epsilon": round(epsilon, 4),
         "load_average": [round(value, 1) for value in os.getloadavg()], "classifier": learnt,
     }  # fmt: skip
-    rows = list(judged(generator, labeller, Figures(data), options.seed))
+    rows = list(judged(generator, classifier, Metrics(data), options.seed))
     options.out.write_text(json.dumps(head | {"rows": rows}, indent=1) + "\n")
 
 

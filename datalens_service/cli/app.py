@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from datalens_service import __version__
 from datalens_service.cli import (
+    audit,
+    audits,
     datasets,
     demo,
     downloads,
+    individual_epsilon,
     jobs,
     keys,
     output,
     plan,
+    plugins,
     predict,
+    prepare,
+    push,
     serve,
     tenants,
     train,
@@ -67,18 +73,40 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Private labelled images in, synthetic images or a classifier with a privacy guarantee out."""
+
+
 app.command()(serve.serve)
 app.command()(demo.demo)
 app.command()(train.train)
 app.command()(plan.plan)
 app.command()(predict.predict)
+app.command()(individual_epsilon.individual_epsilon)
+app.command()(prepare.prepare)
+app.command()(audit.audit)
 app.command()(verify.verify)
-for command in (downloads.files, downloads.download, downloads.report):
+for command in (downloads.files, downloads.download, downloads.report, push.push):
     jobs.app.command()(command)
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(audits.app, name="audits")
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(keys.app, name="keys")
 app.add_typer(tenants.app, name="tenants")
+app.add_typer(plugins.app, name="plugins")
 
 
 @app.command()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from datalens_service.cli import notices, options, output
+from datalens_service.cli import names, notices, options, output
 from datalens_service.cli.numbers import parse_number
 from datalens_service.cli.progress import UploadBar
 from datalens_service.cli.service import connect
@@ -40,8 +40,14 @@ def upload(
     classes_per_unit: options.ClassesPerUnit = None,
     unit: options.Unit = None,
     public_test: options.PublicTest = False,
+    public_records: options.PublicRecords = False,
     account: options.Account = None,
     leave_out_constant_images: options.LeaveOutConstantImages = False,
+    prepare_side: options.PrepareSide = None,
+    prepare_fit: options.PrepareFit = None,
+    prepare_colour: options.PrepareColour = None,
+    prepare_window: options.PrepareWindow = None,
+    prepare_frame: options.PrepareFrame = None,
     upload_id: Annotated[
         str | None, typer.Option("--resume", metavar="UPLOAD", help="Go on with an upload that was interrupted, upl_….")
     ] = None,
@@ -49,7 +55,7 @@ def upload(
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Upload a data set and give it its lifetime budget. Large files go in pieces, over interruptions.
+    """Upload a dataset and give it its lifetime budget. Large files are sent in chunks and resume after interruptions.
 
     What was read otherwise than you may expect is said on stderr. It depends on the images: do not pass it on.
     """
@@ -64,8 +70,14 @@ def upload(
             classes_per_unit=classes_per_unit,
             unit=unit,
             public_test=public_test,
-            account=account,
+            public_records=public_records,
+            account=None if account is None else names.dataset_id(client, account),
             leave_out_constant_images=leave_out_constant_images,
+            prepare_side=prepare_side,
+            prepare_fit=prepare_fit,
+            prepare_colour=prepare_colour,
+            prepare_window=prepare_window,
+            prepare_frame=prepare_frame,
             upload_id=upload_id,
             on_bytes=bar.observe,
         )
@@ -95,7 +107,23 @@ def show(
 ) -> None:
     """Show a data set and what is left of its budget."""
     with connect(url, api_key) as client:
-        dataset = client.dataset(dataset_id)
+        dataset = client.dataset(names.dataset_id(client, dataset_id))
+    output.show(dataset, output.format_facts(_describe(dataset)), as_json=as_json)
+
+
+@app.command()
+def label(
+    dataset_id: options.DatasetId,
+    name: options.LabelName = None,
+    tags: options.LabelTags = None,
+    notes: options.LabelNotes = None,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Rename, tag or annotate a data set, to find it again."""
+    with connect(url, api_key) as client:
+        dataset = client.update_dataset(names.dataset_id(client, dataset_id), name=name, tags=tags, notes=notes)
     output.show(dataset, output.format_facts(_describe(dataset)), as_json=as_json)
 
 
@@ -108,7 +136,7 @@ def delete(
 ) -> None:
     """Delete the records of a data set; what was spent on them stays on the books."""
     with connect(url, api_key) as client:
-        receipt = client.delete_dataset(dataset_id)
+        receipt = client.delete_dataset(names.dataset_id(client, dataset_id))
     lines = {
         "data set": f"{receipt.dataset_id} deleted",
         "at": receipt.deleted_at.isoformat(timespec="seconds"),
@@ -128,7 +156,7 @@ def validation(
 ) -> None:
     """Show what came of an upload: counts, or the files that cannot be used. Private: for the owner."""
     with connect(url, api_key) as client:
-        report = client.validation(dataset_id)
+        report = client.validation(names.dataset_id(client, dataset_id))
     lines: dict[str, object] = {"data set": report.dataset_id, "state": report.state}
     if report.joined is not None:
         lines["known records"] = _describe_joined(report.joined)
@@ -154,7 +182,7 @@ def preview(
 ) -> None:
     """Write some of the private records as a PNG. For the owner's eyes; not to be passed on."""
     with connect(url, api_key) as client:
-        client.download_preview(dataset_id, out)
+        client.download_preview(names.dataset_id(client, dataset_id), out)
     out.chmod(0o600)
     output.show({"path": str(out)}, str(out), as_json=as_json)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from datalens_service.cli import options, output
+from datalens_service.cli import names, options, output
 from datalens_service.cli.numbers import build_integer_parser
 from datalens_service.cli.service import connect
 from datalens_service.client import Audience, ClassifierFormat, Format
@@ -46,7 +46,7 @@ def files(
 ) -> None:
     """List the files of a job, and for whom each is."""
     with connect(url, api_key) as client:
-        items = client.files(job_id)
+        items = client.files(names.job_id(client, job_id))
     rows = [(file.name, file.audience, f"{file.size:,}", file.sha256) for file in items]
     output.show(
         {"items": [file.model_dump(mode="json") for file in items]},
@@ -101,8 +101,9 @@ def download(
         _download_classifier(job_id, file_format, out, url, api_key, licence if bundle else None, as_json=as_json)
         return
     path = out or Path(f"{job_id}-{file_format.value}.zip" if bundle else f"{job_id}{_SUFFIX[file_format]}")
-    format_name: Format = _image_format(file_format)
+    format_name: Format = image_format(file_format)
     with connect(url, api_key) as client:
+        job_id = names.job_id(client, job_id)
         if bundle:
             client.download_bundle(job_id, path, format=format_name, n=count, seed=seed, title=title, license=licence)
         else:
@@ -126,6 +127,7 @@ def report(
     audience: Audience = "releasable" if releasable else "owner"
     path = out or Path(f"{job_id}-report.html")
     with connect(url, api_key) as client:
+        job_id = names.job_id(client, job_id)
         if as_json and out is None:
             output.show(client.report(job_id, audience=audience), "", as_json=True)
             return
@@ -133,7 +135,14 @@ def report(
     _show_file(path, "anyone" if releasable else "owner", as_json=as_json)
 
 
-def _image_format(file_format: FileFormat) -> Format:
+def image_format(file_format: FileFormat) -> Format:
+    """The format of images that an option names.
+
+    Raises:
+        InvalidInput: It is a format of classifiers.
+    """
+    if file_format in _OF_CLASSIFIERS:
+        raise InvalidInput(f"{file_format.value} is a format of classifiers.")
     names: dict[FileFormat, Format] = {
         FileFormat.NPZ: "npz",
         FileFormat.PARQUET: "parquet",
@@ -157,12 +166,15 @@ def _download_classifier(
     path = out or Path(f"{job_id}-classifier.{'zip' if bundle else file_format.value}")
     format_name: ClassifierFormat = "archive" if bundle else _OF_CLASSIFIERS[file_format]
     with connect(url, api_key) as client:
-        client.download_classifier(job_id, path, format=format_name, license=bundle_licence or "other")
+        client.download_classifier(
+            names.job_id(client, job_id), path, format=format_name, license=bundle_licence or "other"
+        )
     _show_file(path, "anyone", as_json=as_json)
 
 
 def _download_file(job_id: str, name: str, path: Path, url: str, api_key: str, *, as_json: bool) -> None:
     with connect(url, api_key) as client:
+        job_id = names.job_id(client, job_id)
         audiences = {item.name: item.audience for item in client.files(job_id)}
         client.download_file(job_id, name, path)
     _show_file(path, audiences.get(name, "owner"), as_json=as_json)

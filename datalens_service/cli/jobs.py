@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from datalens_service.cli import options, output
+from datalens_service.cli import names, options, output
 from datalens_service.cli.exits import ExitCode
-from datalens_service.cli.plan import describe_plan
+from datalens_service.cli.plan import describe_expectation, describe_plan
 from datalens_service.cli.progress import PhaseBars
 from datalens_service.cli.service import connect
 from datalens_service.cli.specs import SpecOptions
@@ -28,11 +29,14 @@ def submit(
     delta: options.Delta = None,
     method: options.MethodName = None,
     preset: options.PresetName = None,
+    purpose: options.Purpose = options.PurposeName.LOOK,
     settings: options.Settings = None,
     seed: options.Seed = 0,
     synthetic_images: options.SyntheticImages = 10_000,
     evaluate: options.Evaluate = True,
     device: options.Device = options.DeviceName.AUTO,
+    priority: options.Priority = None,
+    public_data: options.PublicData = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the price and submit nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the job; exit 1 unless it succeeds.")] = False,
     url: options.Url = options.DEFAULT_URL,
@@ -41,14 +45,26 @@ def submit(
 ) -> None:
     """Submit a training job; its budget is reserved at once."""
     spec_options = SpecOptions(
-        epsilon, delta, method, preset, settings or (), seed, synthetic_images, evaluate, device.value
+        epsilon,
+        delta,
+        method,
+        preset,
+        settings or (),
+        seed,
+        synthetic_images,
+        evaluate,
+        device.value,
+        purpose.value,
     )
     with connect(url, api_key) as client:
-        spec = _build_spec(client, dataset_id, spec_options)
+        dataset_id = names.dataset_id(client, dataset_id)
+        if public_data is not None:
+            spec_options = replace(spec_options, public_data=names.dataset_id(client, public_data))
+        spec = build_spec(client, dataset_id, spec_options)
         if dry_run:
             _show_plan(client.plan(dataset_id, spec), as_json=as_json)
             return
-        job = client.submit(dataset_id, spec)
+        job = client.submit(dataset_id, spec, priority=priority)
         if wait:
             job = _follow(client, job.id)
     _show_job(job, as_json=as_json)
@@ -64,7 +80,7 @@ def watch(
 ) -> None:
     """Follow a job until it ends; exit 1 unless it succeeds. Ctrl-C stops watching, not the job."""
     with connect(url, api_key) as client:
-        job = _follow(client, job_id)
+        job = _follow(client, names.job_id(client, job_id))
     _show_job(job, as_json=as_json)
     _exit_if_failed(job)
 
@@ -80,7 +96,7 @@ def _add_command(name: str, call: Callable[[Client, str], Job], description: str
         as_json: options.AsJson = False,
     ) -> None:
         with connect(url, api_key) as client:
-            job = call(client, job_id)
+            job = call(client, names.job_id(client, job_id))
         _show_job(job, as_json=as_json)
 
 
@@ -95,12 +111,36 @@ def list_(
     with connect(url, api_key) as client:
         all_jobs = list(client.jobs())
     rows = [
-        (job.id, job.spec["method"]["name"], job.state, job.phase or "", job.privacy.epsilon_spent, job.dataset_id)
+        (
+            job.id,
+            job.name,
+            job.spec["method"]["name"],
+            job.state,
+            job.phase or "",
+            job.privacy.epsilon_spent,
+            job.dataset_id,
+        )
         for job in all_jobs
     ]
     items = [job.model_dump(mode="json") for job in all_jobs]
-    columns = ("id", "method", "state", "phase", "ε spent", "data set")
+    columns = ("id", "name", "method", "state", "phase", "ε spent", "data set")
     output.show({"items": items}, output.format_table(columns, rows), as_json=as_json)
+
+
+@app.command()
+def label(
+    job_id: options.JobId,
+    name: options.LabelName = None,
+    tags: options.LabelTags = None,
+    notes: options.LabelNotes = None,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Name, tag or annotate a job, to find it again."""
+    with connect(url, api_key) as client:
+        job = client.update_job(names.job_id(client, job_id), name=name, tags=tags, notes=notes)
+    _show_job(job, as_json=as_json)
 
 
 _add_command("cancel", Client.cancel, "Ask a job to stop; what it has charged stays charged.")
@@ -108,8 +148,8 @@ _add_command("pause", Client.pause, "Ask a job to pause; its reservation and wha
 _add_command("resume", Client.resume, "Let a paused job go on.")
 
 
-def _build_spec(client: Client, dataset_id: str, spec_options: SpecOptions) -> TrainingSpec:
-    """Presets depend on the public schema of the data set."""
+def build_spec(client: Client, dataset_id: str, spec_options: SpecOptions) -> TrainingSpec:
+    """The training request for a data set of the service: presets depend on its public schema."""
     from datalens_service.data.dataset import Schema
 
     image_schema = client.dataset(dataset_id).image_schema
@@ -134,7 +174,9 @@ def _exit_if_failed(job: Job) -> None:
 
 
 def _show_plan(plan: PlanInfo, *, as_json: bool) -> None:
-    lines = {**describe_plan(plan.cost.model_dump()), "fits": "yes" if plan.fits else "no: lower --epsilon"}
+    expected = describe_expectation(plan.expectation.model_dump() if plan.expectation else None)
+    fits = {"fits": "yes" if plan.fits else "no: lower --epsilon"}
+    lines = describe_plan(plan.cost.model_dump()) | expected | fits
     output.show(plan, output.format_facts(lines), as_json=as_json)
     if not plan.fits:
         raise typer.Exit(ExitCode.BUDGET_EXCEEDED)

@@ -46,9 +46,11 @@ from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import account_summary
 from workers.job.execute import execute
 from workers.job.observer import ShutdownRequested
+from workers.job.ranks import ReadyRanks
 from workers.process.heartbeat import Heartbeat
 
 PRIVATE: Final = "private"
+_PUBLIC: Final = "public"
 _SYNTHETIC_ARCHIVE: Final = "synthetic.npz"
 _SIGNING_KEY: Final = "signing-key.pem"
 _PARQUET: Final = "synthetic.parquet"
@@ -88,13 +90,34 @@ class LocalRun:
             InvalidInput: The folder belongs to other records.
             InvalidDelta: δ is not below 1/n.
         """
-        existing = datasets.list_datasets(self.database, limit=1).items
+        existing = [one for one in self._list_datasets() if not one.schema.records_are_public]
         if not existing:
             return self._store_dataset(upload, format_name, epsilon, delta)
         stored = load_dataset(Path(existing[0].records_path), existing[0].partition_key or b"")
         if not _has_same_records(stored, upload):
             raise InvalidInput(f"{self.out} belongs to another data set: choose another folder for this one.")
         return existing[0]
+
+    def find_or_create_public(self, public: Upload, format_name: str, name: str, epsilon: float) -> StoredDataset:
+        """Images that are public, stored beside those of this folder; `epsilon` is never spent on them.
+
+        Raises:
+            InvalidDataset: One of them is among the private images of this folder.
+        """
+        public = public._replace(schema=public.schema.model_copy(update={"records_are_public": True}))
+        for stored in self._list_datasets():
+            if stored.schema.records_are_public and _has_same_records(
+                load_dataset(Path(stored.records_path), b""), public
+            ):
+                return stored
+        dataset_id = datasets.new_id()
+        folder = self.settings.data_dir / _PUBLIC / dataset_id
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        try:
+            return self._register(public, folder, format_name, name, epsilon, None)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
     def find_or_create_job(self, dataset: StoredDataset, spec: TrainingSpec) -> Job:
         """The job with this spec: an existing one that has not failed, or a new one with its budget reserved.
@@ -136,7 +159,7 @@ class LocalRun:
             return jobs.get(self.database, job.id)
         try:
             with Heartbeat(self.database, lease):
-                return execute(self.database, self.artifacts, self.settings, lease, observe, process_group)
+                return execute(self.database, self.artifacts, self.settings, lease, observe, ReadyRanks(process_group))
         except (ShutdownRequested, RankLost):
             leases.release(self.database, lease)
             raise
@@ -185,20 +208,29 @@ class LocalRun:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
         dataset_id = datasets.new_id()
-        save_dataset(Dataset(*upload, partition_key=b""), folder / dataset_id)
+        return self._register(upload, folder / dataset_id, format_name, dataset_id, epsilon, delta)
+
+    def _register(
+        self, upload: Upload, folder: Path, format_name: str, name: str, epsilon: float, delta: float | None
+    ) -> StoredDataset:
+        save_dataset(Dataset(*upload, partition_key=b""), folder)
         return datasets.create(
             self.database,
-            dataset_id=dataset_id,
-            name=dataset_id,
+            dataset_id=folder.name,
+            name=name,
             schema=upload.schema,
             images=upload.train.images,
             units=upload.train.units,
             format=format_name,
             has_test=upload.test is not None,
-            records_path=str(folder / dataset_id),
+            records_path=str(folder),
             epsilon=epsilon,
             delta=delta,
         )
+
+    def _list_datasets(self) -> tuple[StoredDataset, ...]:
+        """Oldest first: the private one, and public ones that jobs started from."""
+        return tuple(reversed(datasets.list_datasets(self.database, limit=200).items))
 
     def _cancel_unfinished(self, unfinished: list[Job], units: int, dataset_id: str) -> None:
         """Cancel earlier runs with other settings, if their reservations are needed and suffice for the new one."""

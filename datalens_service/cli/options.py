@@ -10,10 +10,12 @@ import typer
 
 from datalens_service.cli.numbers import build_integer_parser, parse_integer, parse_number
 from datalens_service.client import DEFAULT_URL
+from datalens_service.data.preparation.settings import Colour, Fit
 
 _SPEC = "What to train"
 _SERVICE = "Which service"
 _UNIT = "Whom to protect"
+_PREPARE = "How to prepare images"
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 
@@ -34,14 +36,37 @@ MethodName = Annotated[
     str | None,
     typer.Option(
         "--method",
-        help="datalens or moments; dp_sgd makes a classifier.",
+        help="Of images: datalens, moments, mixture, guided, shapes, rejection, g_pate, gs_wgan, pate_gan or dp_gan. "
+        "Of a classifier: scattering or dp_sgd. See docs/methods.md.",
         rich_help_panel=_SPEC,
     ),
 ]
 PresetName = Annotated[
     str | None,
     typer.Option(
-        "--preset", help="auto, fast, balanced (if nothing is named) or paper; see docs/cli.md.", rich_help_panel=_SPEC
+        "--preset",
+        show_default="auto",
+        help="fast takes seconds; auto seconds to minutes, by size; classifier too; the others minutes to hours: "
+        "balanced, paper, g_pate, gs_wgan, pate_gan, dp_gan. `datalens plan` says more of your data; see docs/cli.md.",
+        rich_help_panel=_SPEC,
+    ),
+]
+
+
+class PurposeName(StrEnum):
+    """What images of the preset auto are for; `datalens_service.presets`, which is not imported for --help."""
+
+    LOOK = "look"
+    TEACH = "teach"
+
+
+Purpose = Annotated[
+    PurposeName,
+    typer.Option(
+        "--purpose",
+        help="Of the preset auto. look: images that look like the private ones; teach: images that classifiers learn "
+        "more from, and that look worse.",
+        rich_help_panel=_SPEC,
     ),
 ]
 Settings = Annotated[
@@ -63,6 +88,15 @@ Seed = Annotated[
         rich_help_panel=_SPEC,
     ),
 ]
+Priority = Annotated[
+    int | None,
+    typer.Option(
+        "--priority",
+        parser=build_integer_parser(0, 9),
+        show_default="5",
+        help="0 to 9; of jobs that wait, higher ones are taken first. A service may allow no more than 5.",
+    ),
+]
 SyntheticImages = Annotated[
     int,
     typer.Option(
@@ -77,7 +111,8 @@ Evaluate = Annotated[
     typer.Option(
         "--evaluation/--no-evaluation",
         "--evaluate/--no-evaluate",
-        help="Measure usefulness on the test split, if there is one; the images are ready before that.",
+        show_default="--evaluation",
+        help="Measure usefulness on the test split, if there is one: minutes. The images are ready before that.",
         rich_help_panel=_SPEC,
     ),
 ]
@@ -134,12 +169,29 @@ PublicTest = Annotated[
     ),
 ]
 
+PublicRecords = Annotated[
+    bool,
+    typer.Option(
+        "--public-records",
+        help="All records are public: jobs may start from them with --public-data. It cannot be changed later.",
+    ),
+]
+PublicData = Annotated[
+    str | None,
+    typer.Option(
+        "--public-data",
+        metavar="DATASET",
+        help="Id or name of a data set that was uploaded with --public-records; training starts from it.",
+        rich_help_panel=_SPEC,
+    ),
+]
+
 Account = Annotated[
     str | None,
     typer.Option(
         "--account",
         metavar="DATASET",
-        help="Id of a data set, ds_…, whose budget pays for this one, too: for data that grows.",
+        help="Data set, by id or name, whose budget pays for this one, too: for data that grows.",
     ),
 ]
 LeaveOutConstantImages = Annotated[
@@ -150,13 +202,48 @@ LeaveOutConstantImages = Annotated[
     ),
 ]
 
+PrepareSide = Annotated[
+    int | None,
+    typer.Option(
+        "--prepare-side",
+        min=4,
+        max=256,
+        help="Bring every image of a zip to this height and width, whatever its size and kind; says what it changed.",
+        rich_help_panel=_PREPARE,
+    ),
+]
+PrepareFit = Annotated[
+    Fit | None,
+    typer.Option("--prepare-fit", help="resize (if left out) or crop.", rich_help_panel=_PREPARE),
+]
+PrepareColour = Annotated[
+    Colour | None,
+    typer.Option("--prepare-colour", help="grey (if left out) or rgb.", rich_help_panel=_PREPARE),
+]
+PrepareWindow = Annotated[
+    tuple[int, int] | None,
+    typer.Option(
+        "--prepare-window",
+        metavar="LOW HIGH",
+        help="Values that become 0 and 255 in images of more than 8 bits; DICOM files bring their own.",
+        rich_help_panel=_PREPARE,
+    ),
+]
+PrepareFrame = Annotated[
+    int | None,
+    typer.Option("--prepare-frame", min=1, help="Frame that is read of files with several.", rich_help_panel=_PREPARE),
+]
+
 Data = Annotated[
     Path,
     typer.Option("--data", help="NPZ with labelled images, or a zip of class folders.", exists=True, dir_okay=False),
 ]
 
-JobId = Annotated[str, typer.Argument(help="Id of the job, job_….")]
-DatasetId = Annotated[str, typer.Argument(help="Id of the data set, ds_….")]
+LabelName = Annotated[str | None, typer.Option("--name", help="What it is called from now on.")]
+LabelTags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; several replace all tags it has.")]
+LabelNotes = Annotated[str | None, typer.Option("--notes", help="Notes of any kind.")]
+JobId = Annotated[str, typer.Argument(help="Id of the job, job_…, or its name.")]
+DatasetId = Annotated[str, typer.Argument(help="Id of the data set, ds_…, or its name.")]
 
 Url = Annotated[
     str, typer.Option("--url", envvar="DATALENS_URL", help="Address of the service.", rich_help_panel=_SERVICE)

@@ -10,11 +10,13 @@ import typer
 from datalens_service.cli import options, output
 from datalens_service.cli.numbers import build_integer_parser
 from datalens_service.cli.specs import SpecOptions, build_unit_declaration
+from datalens_service.clock import duration
 from datalens_service.errors import InvalidSpec
 
 if TYPE_CHECKING:
     from datalens_service.data.privacy_units import UnitDeclaration
-    from datalens_service.spec import PlanSummary, VoteAllowance
+    from datalens_service.expectations import PlanWithExpectation
+    from datalens_service.spec import VoteAllowance
 
 
 def plan(
@@ -26,6 +28,7 @@ def plan(
     ] = None,
     method: options.MethodName = None,
     preset: options.PresetName = None,
+    purpose: options.Purpose = options.PurposeName.LOOK,
     settings: options.Settings = None,
     records_per_unit: options.RecordsPerUnit = None,
     classes_per_unit: options.ClassesPerUnit = None,
@@ -43,15 +46,20 @@ def plan(
     With --top-k and --noise-stddev: how many images DataLens teachers may vote on. With --data: the whole plan of a
     method or preset on that data set.
     """
-    spec_options = SpecOptions(epsilon=epsilon, delta=delta, method=method, preset=preset, settings=settings or ())
+    spec_options = SpecOptions(
+        epsilon=epsilon, delta=delta, method=method, preset=preset, settings=settings or (), purpose=purpose.value
+    )
     if data is None:
         allowance = _compute_allowance(spec_options, top_k, noise_stddev)
         output.show(allowance, output.format_facts(_describe_allowance(allowance)), as_json=as_json)
     elif top_k is not None or noise_stddev is not None:
         raise InvalidSpec("With --data, name parameters by --set, for example --set top_k=200.")
     else:
-        summary = _price_plan(spec_options, data, build_unit_declaration(records_per_unit, classes_per_unit, None))
-        output.show(summary, output.format_facts(describe_plan(summary.model_dump())), as_json=as_json)
+        units = build_unit_declaration(records_per_unit, classes_per_unit, None)
+        summary = _price_plan(spec_options, data, units)
+        expected = summary.expectation
+        facts = describe_plan(summary.model_dump()) | describe_expectation(expected.model_dump() if expected else None)
+        output.show(summary, output.format_facts(facts), as_json=as_json)
 
 
 def describe_plan(cost: dict[str, Any]) -> dict[str, object]:
@@ -61,6 +69,7 @@ def describe_plan(cost: dict[str, Any]) -> dict[str, object]:
         cost: A `PlanSummary` as JSON.
     """
     facts = {
+        "method": cost["method"],
         "images voted on": f"{cost['images']:,}",
         "releases": f"{cost['steps']:,}",
         "μ": cost["mu"],
@@ -68,7 +77,38 @@ def describe_plan(cost: dict[str, Any]) -> dict[str, object]:
         "ε if one unit is replaced": cost["epsilon_replace_one"],
         "δ": cost["delta"],
     }
+    facts |= _describe_sampling(cost["sampling"]) if cost.get("sampling") else {}
+    facts |= {"chosen": cost["rationale"]} if cost.get("rationale") else {}
+    kept = cost.get("kept_bytes", 0)
+    facts |= {"iterates that are kept": f"{kept / 2**20:,.1f} MiB"} if kept else {}
     return facts | ({"warning": " ".join(cost["warnings"])} if cost["warnings"] else {})
+
+
+def describe_expectation(expected: dict[str, Any] | None) -> dict[str, object]:
+    """The lines about what jobs like a planned one reached.
+
+    Args:
+        expected: An `Expectation` as JSON.
+    """
+    if expected is None:
+        return {"expected accuracy": "not measured for such images and settings"}
+    facts: dict[str, object] = {
+        "expected accuracy": f"{expected['accuracy_low']:g} to {expected['accuracy_high']:g} %. {expected['basis']}",
+        "training": f"about {duration(expected['training_seconds'])} on one core of this machine",
+    }
+    return facts | ({"advice": expected["warning"]} if expected["warning"] else {})
+
+
+def _describe_sampling(sampling: dict[str, Any]) -> dict[str, object]:
+    """The lines about sampled batches."""
+    return {
+        "probability of a unit in a batch": f"{sampling['sampling_probability']:.6g}",
+        "noise multiplier": f"{sampling['noise_multiplier']:.4f}",
+        "expected passes": f"{sampling['expected_passes']:.1f}",
+        "spare steps": sampling["spare_steps"],
+        "part of δ that is slack": f"{sampling['slack']:.3g}",
+        "ε of the run alone": sampling["epsilon_alone"],
+    }
 
 
 def _compute_allowance(spec_options: SpecOptions, top_k: int | None, noise_stddev: int | None) -> VoteAllowance:
@@ -76,8 +116,9 @@ def _compute_allowance(spec_options: SpecOptions, top_k: int | None, noise_stdde
 
     if top_k is None or noise_stddev is None or spec_options.delta is None:
         raise InvalidSpec("Name --data, or --top-k, --noise-stddev and --delta.")
-    if spec_options.method is not None or spec_options.preset is not None or spec_options.settings:
-        raise InvalidSpec("--method, --preset and --set need --data.")
+    named = (spec_options.method, spec_options.preset, spec_options.settings or None)
+    if any(option is not None for option in named) or spec_options.purpose != "look":
+        raise InvalidSpec("--method, --preset, --purpose and --set need --data.")
     return vote_allowance(top_k, noise_stddev, spec_options.epsilon, spec_options.delta)
 
 
@@ -90,8 +131,12 @@ def _describe_allowance(allowance: VoteAllowance) -> dict[str, object]:
     }
 
 
-def _price_plan(spec_options: SpecOptions, data: Path, units: UnitDeclaration | None) -> PlanSummary:
+def _price_plan(spec_options: SpecOptions, data: Path, units: UnitDeclaration | None) -> PlanWithExpectation:
+    from datalens_service.calibration import measure_machine
     from datalens_service.data import read_upload
+    from datalens_service.expectations import PlanWithExpectation, expect
 
     schema = read_upload(data, units=units).schema
-    return spec_options.build_spec(schema).price(schema)
+    spec = spec_options.build_spec(schema)
+    expected = expect(spec, schema, measure_machine())
+    return PlanWithExpectation(**spec.price(schema).model_dump(), expectation=expected)

@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from datalens_service.cli import options, output
+from datalens_service.cli import names, options, output
 from datalens_service.cli.service import connect
 from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from datalens_service.client import Client
     from datalens_service.client.models import PredictionsInfo
 
 _LARGEST = 100_000
 _PER_JOB, _PER_CLASSIFIER = "job_", "clf_"
+_FILE = ".safetensors"
 
 
 def predict(
     model: Annotated[
-        str, typer.Argument(help="A classifier.safetensors, or the id of a job or of a classifier on a service.")
+        str, typer.Argument(help="A classifier.safetensors, or a job (id or name) or classifier (id) on a service.")
     ],
     images: Annotated[
         Path,
@@ -32,10 +34,10 @@ def predict(
 ) -> None:
     """Predict the classes of images. Costs no ε, however often: a released classifier is not private.
 
-    With a file, nothing leaves this machine. With an id, the images go to the service, which does not keep them.
+    With a file, nothing leaves this machine. With an id or a name, the images go to the service, which keeps none.
     """
     path = Path(model)
-    if not path.exists() and model.startswith((_PER_JOB, _PER_CLASSIFIER)):
+    if not path.exists() and path.suffix != _FILE:
         answer = _predict_remotely(model, images, url, api_key)
     else:
         answer = _predict_locally(path, images)
@@ -49,9 +51,14 @@ def predict(
 def _predict_remotely(model: str, images: Path, url: str, api_key: str) -> PredictionsInfo:
     if images.is_dir():
         raise InvalidInput("Zip the folder to send it to a service.")
-    classifier_id = model if model.startswith(_PER_CLASSIFIER) else f"{_PER_CLASSIFIER}{model.removeprefix(_PER_JOB)}"
     with connect(url, api_key) as client:
-        return client.predict(classifier_id, images)
+        return client.predict(_classifier_id(client, model), images)
+
+
+def _classifier_id(client: Client, model: str) -> str:
+    if model.startswith(_PER_CLASSIFIER):
+        return model
+    return f"{_PER_CLASSIFIER}{names.job_id(client, model).removeprefix(_PER_JOB)}"
 
 
 def _predict_locally(path: Path, images: Path) -> PredictionsInfo:

@@ -53,7 +53,8 @@ def serve(
 ) -> None:
     """Run the service until Ctrl-C: REST API, and unless Celery is set, the supervisor that runs jobs.
 
-    The first start makes an API key, prints it once, and leaves it in the data folder for commands on this machine.
+    The first start makes an API key and leaves it in the data folder for commands on this machine. It is printed once,
+    on a terminal or with --json, and never into a log.
     Everything else is set by environment variables DATALENS_…, see docs/operations.md. Logs go to stderr.
     """
     settings = load_service_settings(data_dir, host, port)
@@ -91,11 +92,7 @@ def _create_first_key(settings: Settings) -> str | None:
 
     database = start(settings)
     try:
-        if keys.any_key(database):
-            return None
-        _, secret = keys.create(database, "first")
-        _write_secret(settings.data_dir / KEY_FILE, secret)
-        return secret
+        return keys.create_first(database, "first", lambda secret: _write_secret(settings.data_dir / KEY_FILE, secret))
     finally:
         database.dispose()
 
@@ -128,8 +125,10 @@ def _label_facts(service: dict[str, Any]) -> dict[str, object]:
         "jobs run by": "this process tree" if service["executor"] == "local" else "Celery workers",
     }
     if service["api_key"] is not None:
-        lines["API key"] = service["api_key"]
-        lines["shown once, also in"] = service["api_key_file"]
+        # Output that is not a terminal is collected as a log, and kept.
+        if sys.stdout.isatty():
+            lines["API key, shown once"] = service["api_key"]
+        lines["API key in"] = service["api_key_file"]
     return lines
 
 

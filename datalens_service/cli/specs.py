@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from datalens_service.cli.complaints import describe_error
 from datalens_service.errors import InvalidSpec
 from datalens_service.notation import RefusedMember, json_value
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
-
     from datalens_service.data.dataset import Schema
     from datalens_service.data.privacy_units import UnitDeclaration
+    from datalens_service.presets import Purpose
     from datalens_service.spec import TrainingSpec
-
-DEFAULT_PRESET = "balanced"
 
 _EVALUATION = "evaluation."
 
@@ -29,12 +27,14 @@ class SpecOptions:
         epsilon: ε the job may spend.
         delta: δ; None leaves it to the data set.
         method: Name of a method, or None.
-        preset: Name of a preset, or None; without both, `balanced`.
+        preset: Name of a preset, or None; without both, `auto`.
+        purpose: Of the preset `auto`: `look` or `teach`.
         settings: `key=value` parameters of the method, or of the evaluation with `evaluation.` in front.
         seed: Of training randomness.
         synthetic_images: Images packed at the end.
         evaluate: Whether to measure usefulness.
         device: Which kind of worker trains: `auto`, `cpu` or `gpu`.
+        public_data: Id of a public data set to start from, or None.
     """
 
     epsilon: float
@@ -46,6 +46,8 @@ class SpecOptions:
     synthetic_images: int = 10_000
     evaluate: bool = True
     device: str = "auto"
+    purpose: str = "look"
+    public_data: str | None = None
 
     def build_spec(self, schema: Schema) -> TrainingSpec:
         """The training request for a data set with this public schema.
@@ -65,23 +67,27 @@ class SpecOptions:
             "synthetic_images": self.synthetic_images,
             "evaluation": {"enabled": self.evaluate},
             "device": self.device,
+            "public_data": self.public_data,
         }
         for setting in _check_unique(self.settings):
             _assign(request if setting.startswith(_EVALUATION) else request["method"], setting)
         try:
             return TrainingSpec.model_validate(request)
         except ValidationError as error:
-            raise InvalidSpec(_format_error(error)) from error
+            raise InvalidSpec(describe_error(error, TrainingSpec)) from error
 
     def _build_method(self, schema: Schema) -> dict[str, Any]:
         if self.method is not None and self.preset is not None:
             raise InvalidSpec("Name a method or a preset, not both: a preset names its method.")
+        if self.method is not None and self.purpose != "look":
+            raise InvalidSpec(f"--purpose {self.purpose} needs --preset auto.")
         return {"name": self.method} if self.method is not None else self._load_preset(schema)
 
     def _load_preset(self, schema: Schema) -> dict[str, Any]:
-        from datalens_service.presets import preset
+        from datalens_service.presets import DEFAULT_PRESET, preset
 
-        return preset(self.preset or DEFAULT_PRESET, schema, self.epsilon).model_dump(mode="json")
+        name = self.preset or DEFAULT_PRESET
+        return preset(name, schema, self.epsilon, cast("Purpose", self.purpose)).model_dump(mode="json")
 
 
 def build_unit_declaration(records: int | None, classes: int | None, name: str | None) -> UnitDeclaration | None:
@@ -101,7 +107,7 @@ def build_unit_declaration(records: int | None, classes: int | None, name: str |
     try:
         return UnitDeclaration(name=name or "group", records=records, classes=classes)
     except ValidationError as error:
-        raise InvalidSpec(_format_error(error)) from error
+        raise InvalidSpec(describe_error(error)) from error
 
 
 def parse_class_names(text: str | None) -> tuple[str, ...] | None:
@@ -143,11 +149,3 @@ def _parse_value(text: str) -> Any:
         raise InvalidSpec(f"--set: {refused}") from None
     except (ValueError, RecursionError):
         return text
-
-
-def _format_error(error: ValidationError) -> str:
-    """The first complaint, with the location it is about."""
-    first = error.errors(include_url=False)[0]
-    location = ".".join(str(part) for part in first["loc"])
-    message = first["msg"].removeprefix("Value error, ").rstrip(".")
-    return f"{location}: {message}." if location else f"{message}."

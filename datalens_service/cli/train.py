@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
@@ -11,14 +12,18 @@ from datalens_service.cli import options, output
 from datalens_service.cli.exits import ExitCode
 from datalens_service.cli.settings import load_embedded_settings
 from datalens_service.cli.specs import SpecOptions, build_unit_declaration, parse_class_names
-from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 
 if TYPE_CHECKING:
     from datalens_service.cli.local import LocalRun
     from datalens_service.cli.progress import PhaseBars
+    from datalens_service.data.dataset import Schema
     from datalens_service.data.readers.base import Upload
     from datalens_service.store.datasets.datasets import StoredDataset
     from datalens_service.store.jobs.jobs import Job
+
+_NOT_STORED_YET: Final = "public"
+"""Stands for the id of public data until they have one, so that a method without a use for them is refused."""
 
 
 def train(
@@ -35,6 +40,7 @@ def train(
     delta: options.Delta = None,
     method: options.MethodName = None,
     preset: options.PresetName = None,
+    purpose: options.Purpose = options.PurposeName.LOOK,
     settings: options.Settings = None,
     seed: options.Seed = 0,
     synthetic_images: options.SyntheticImages = 10_000,
@@ -45,6 +51,15 @@ def train(
     classes_per_unit: options.ClassesPerUnit = None,
     unit: options.Unit = None,
     public_test: options.PublicTest = False,
+    public_data: Annotated[
+        Path | None,
+        typer.Option(
+            "--public-data",
+            help="Images of the same size that are public, with labels; training starts from them. The guarantee does "
+            "not cover them.",
+            exists=True,
+        ),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Train on a data set of this machine and write the synthetic images, or the classifier.
@@ -63,17 +78,31 @@ def train(
 
     units = build_unit_declaration(records_per_unit, classes_per_unit, unit)
     spec_options = SpecOptions(
-        epsilon, delta, method, preset, settings or (), seed, synthetic_images, evaluate, device.value
+        epsilon,
+        delta,
+        method,
+        preset,
+        settings or (),
+        seed,
+        synthetic_images,
+        evaluate,
+        device.value,
+        purpose.value,
     )
     upload, upload_notices = read_with_notices(data, class_names=parse_class_names(classes), units=units)
     if public_test:
         upload = with_public_test(upload)
-    with join_process_group(load_embedded_settings(out).rank_timeout_seconds) as process_group:
+    public = None if public_data is None else PublicFile.read(public_data)
+    timeout_seconds = load_embedded_settings(out).rank_timeout_seconds
+    with join_process_group(timeout_seconds, read_rendezvous()) as process_group:
         if process_group.rank:
             _follow_leader(process_group, upload)
         else:
             notices.say(upload_notices)
-            train_upload(upload, detect(data), spec_options, out, as_json=as_json, process_group=process_group)
+            format_name = detect(data)
+            train_upload(
+                upload, format_name, spec_options, out, as_json=as_json, process_group=process_group, public=public
+            )
 
 
 def train_upload(
@@ -84,6 +113,7 @@ def train_upload(
     *,
     as_json: bool,
     process_group: ProcessGroup = SINGLE_PROCESS,
+    public: PublicFile | None = None,
 ) -> None:
     """Train in an output folder, with a progress bar, and show what there is afterwards.
 
@@ -94,6 +124,7 @@ def train_upload(
         out: The folder.
         as_json: How to show the outcome.
         process_group: Processes that share the teachers, of which this one leads.
+        public: Images that training starts from.
 
     Raises:
         InvalidSpec: The request does not fit the data set.
@@ -103,11 +134,16 @@ def train_upload(
     from datalens_service.cli.local import open_local_run
     from datalens_service.cli.outcome import build_outcome, render_outcome
 
-    spec = spec_options.build_spec(upload.schema)
     # Refused before a folder is made and records are copied.
+    if public is not None:
+        spec_options = public.check(upload.schema, spec_options)
+    spec = spec_options.build_spec(upload.schema)
     spec.plan(upload.schema)
     with open_local_run(out) as local_run:
         dataset = local_run.find_or_create_dataset(upload, format_name, spec.epsilon, spec.delta)
+        if public is not None:
+            stored = local_run.find_or_create_public(public.upload, public.format_name, public.name, spec.epsilon)
+            spec = replace(spec_options, public_data=stored.id).build_spec(upload.schema)
         job = local_run.find_or_create_job(dataset, spec)
         if job.state.terminal:
             output.say(f"This run has ended before; nothing was spent again. Its results are in {out}.")
@@ -116,6 +152,36 @@ def train_upload(
     output.show(outcome, render_outcome(outcome), as_json=as_json)
     if outcome.error is not None:
         raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+class PublicFile(NamedTuple):
+    """Images of a file that its owner declares public."""
+
+    upload: Upload
+    format_name: str
+    name: str
+
+    @classmethod
+    def read(cls, path: Path) -> PublicFile:
+        """Read a file.
+
+        Raises:
+            InvalidDataset: It is not a usable labelled image set.
+        """
+        from datalens_service.data import detect, read_upload
+
+        return cls(read_upload(path), detect(path), path.name)
+
+    def check(self, schema: Schema, spec_options: SpecOptions) -> SpecOptions:
+        """The options with public data, refused where the images have another size.
+
+        Raises:
+            InvalidSpec: With both sizes.
+        """
+        from datalens_service.methods.public_start import check_same_size
+
+        check_same_size(schema, self.upload.schema)
+        return replace(spec_options, public_data=_NOT_STORED_YET)
 
 
 def _run_job(local_run: LocalRun, dataset: StoredDataset, job: Job, process_group: ProcessGroup) -> Job:

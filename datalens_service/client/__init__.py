@@ -19,6 +19,7 @@ from datalens_service.client._sync.jobs import JobHandle
 from datalens_service.client.address import DEFAULT_URL, is_loopback
 from datalens_service.client.errors import ClientError, ServiceUnreachable
 from datalens_service.client.models import (
+    AuditInfo,
     BadFile,
     Budget,
     ClassifierInfo,
@@ -27,6 +28,7 @@ from datalens_service.client.models import (
     Event,
     FileInfo,
     ImageSchema,
+    IndividualEpsilon,
     Job,
     Joined,
     NoticeInfo,
@@ -45,6 +47,7 @@ __all__ = [
     "AsyncClient",
     "AsyncJobHandle",
     "Audience",
+    "AuditInfo",
     "BadFile",
     "Budget",
     "ClassifierFormat",
@@ -57,6 +60,7 @@ __all__ = [
     "FileInfo",
     "Format",
     "ImageSchema",
+    "IndividualEpsilon",
     "Job",
     "JobHandle",
     "Joined",

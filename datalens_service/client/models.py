@@ -39,6 +39,7 @@ class ImageSchema(ResponseModel):
     unit: str = "record"
     records_per_unit: int = 1
     classes_per_unit: int = 1
+    records_are_public: bool = False
 
 
 class Joined(ResponseModel):
@@ -57,6 +58,8 @@ class DatasetInfo(ResponseModel):
 
     id: str
     name: str
+    tags: tuple[str, ...] = ()
+    notes: str = ""
     state: str
     created_at: datetime
     image_schema: ImageSchema | None = Field(alias="schema")
@@ -148,6 +151,16 @@ class PredictionsInfo(ResponseModel):
     items: tuple[PredictionInfo, ...]
 
 
+class IndividualEpsilon(ResponseModel):
+    """What a job happened to cost one record. For whoever holds the record."""
+
+    epsilon: float
+    epsilon_of_job: float
+    delta: float
+    steps: int
+    meaning: str
+
+
 class FileInfo(ResponseModel):
     """A file that a job made."""
 
@@ -167,6 +180,7 @@ class FileList(ResponseModel):
 class Cost(ResponseModel):
     """What a run costs; known before it starts."""
 
+    method: str = ""
     images: int
     steps: int
     mu: float
@@ -174,16 +188,30 @@ class Cost(ResponseModel):
     epsilon_replace_one: float
     delta: float
     epsilon_limit: float
+    kept_bytes: int = 0
     warnings: tuple[str, ...] = ()
+    rationale: str = ""
+
+
+class Expectation(ResponseModel):
+    """What jobs like one that is planned reached."""
+
+    accuracy_low: float
+    accuracy_high: float
+    training_seconds: float
+    basis: str
+    warning: str
 
 
 class PlanInfo(ResponseModel):
     """What a job would cost, and whether the dataset's account pays for it."""
 
+    spec: dict[str, Any]
     cost: Cost
     fits: bool
     budget: Budget
     budget_after: Budget | None
+    expectation: Expectation | None = None
 
 
 class Progress(ResponseModel):
@@ -222,15 +250,40 @@ class Event(ResponseModel):
         return self.state in ENDED
 
 
+class AuditInfo(ResponseModel):
+    """An audit as it was when it was read. `result` is private: for the owner of the records alone."""
+
+    id: str
+    dataset_id: str
+    state: str
+    target: dict[str, Any]
+    attacks: tuple[str, ...]
+    references: int
+    progress: Progress
+    created_at: datetime
+    finished_at: datetime | None
+    error: dict[str, Any] | None
+    result: dict[str, Any] | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.state in ENDED
+
+
 class Job(ResponseModel):
     """A job as it was when it was read."""
 
     id: str
     dataset_id: str
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    notes: str = ""
     state: str
     phase: str | None
     progress: Progress
     attempts: int
+    priority: int = 5
     spec: dict[str, Any]
     cost: Cost
     privacy: JobPrivacy

@@ -14,10 +14,12 @@ import httpx2
 from pydantic import BaseModel
 
 from datalens_service.client.models import (
+    AuditInfo,
     ClassifierInfo,
     DatasetInfo,
     FileInfo,
     FileList,
+    IndividualEpsilon,
     Job,
     PlanInfo,
     PredictionsInfo,
@@ -30,6 +32,7 @@ from datalens_service.client.responses import parse_model, parse_object
 
 Parsed = TypeVar("Parsed")
 Spec = BaseModel | Mapping[str, Any]
+AuditBody = BaseModel | Mapping[str, Any]
 Format = Literal["npz", "parquet", "imagefolder", "webdataset"]
 ClassifierFormat = Literal["safetensors", "onnx", "archive"]
 Audience = Literal["owner", "releasable"]
@@ -85,6 +88,13 @@ def get_validation(dataset_id: str) -> Request[ValidationInfo]:
     return Request("GET", f"/v1/datasets/{dataset_id}/validation", partial(parse_model, ValidationInfo))
 
 
+def update_dataset(dataset_id: str, labels: Mapping[str, object]) -> Request[DatasetInfo]:
+    """Rename, tag or annotate a dataset."""
+    return Request(
+        "PATCH", f"/v1/datasets/{dataset_id}", partial(parse_model, DatasetInfo), {"json": drop_unset(labels)}
+    )
+
+
 def delete_dataset(dataset_id: str) -> Request[Receipt]:
     """Delete the records."""
     return Request("DELETE", f"/v1/datasets/{dataset_id}", partial(parse_model, Receipt))
@@ -120,9 +130,11 @@ def create_plan(dataset_id: str, spec: Spec) -> Request[PlanInfo]:
     return Request("POST", "/v1/plans", partial(parse_model, PlanInfo), {"json": body})
 
 
-def submit_job(dataset_id: str, spec: Spec, idempotency_key: str | None) -> Request[Job]:
+def submit_job(dataset_id: str, spec: Spec, priority: int | None, idempotency_key: str | None) -> Request[Job]:
     """Submit a job."""
-    body = {"dataset_id": dataset_id, "spec": _encode_spec(spec)}
+    body: dict[str, Any] = {"dataset_id": dataset_id, "spec": _encode_spec(spec)}
+    if priority is not None:
+        body["priority"] = priority
     headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
     return Request("POST", "/v1/jobs", partial(parse_model, Job), {"json": body, "headers": headers})
 
@@ -132,9 +144,31 @@ def get_job(job_id: str) -> Request[Job]:
     return Request("GET", f"/v1/jobs/{job_id}", partial(parse_model, Job))
 
 
+def update_job(job_id: str, labels: Mapping[str, object]) -> Request[Job]:
+    """Name, tag or annotate a job."""
+    return Request("PATCH", f"/v1/jobs/{job_id}", partial(parse_model, Job), {"json": drop_unset(labels)})
+
+
 def control_job(job_id: str, verb: Literal["cancel", "pause", "resume"]) -> Request[Job]:
     """Cancel, pause or resume a job."""
     return Request("POST", f"/v1/jobs/{job_id}:{verb}", partial(parse_model, Job))
+
+
+def submit_audit(request: AuditBody, idempotency_key: str | None) -> Request[AuditInfo]:
+    """Submit an audit."""
+    headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
+    options = {"json": _encode_spec(request), "headers": headers}
+    return Request("POST", "/v1/audits", partial(parse_model, AuditInfo), options)
+
+
+def get_audit(audit_id: str) -> Request[AuditInfo]:
+    """Read one audit."""
+    return Request("GET", f"/v1/audits/{audit_id}", partial(parse_model, AuditInfo))
+
+
+def cancel_audit(audit_id: str) -> Request[AuditInfo]:
+    """Cancel an audit."""
+    return Request("POST", f"/v1/audits/{audit_id}:cancel", partial(parse_model, AuditInfo))
 
 
 def get_report(job_id: str, audience: Audience) -> Request[dict[str, Any]]:
@@ -158,6 +192,12 @@ def create_predictions(classifier_id: str, file: BinaryIO) -> Request[Prediction
     # The file's own name stays here: it may be private.
     form = {"files": {"file": ("upload", file)}, "timeout": UPLOAD_SECONDS}
     return Request("POST", f"/v1/classifiers/{classifier_id}/predictions", partial(parse_model, PredictionsInfo), form)
+
+
+def create_individual_epsilon(job_id: str, file: BinaryIO, label: int) -> Request[IndividualEpsilon]:
+    """Send one record and read what a job cost it."""
+    form = {"files": {"file": ("upload", file)}, "data": {"label": str(label)}, "timeout": UPLOAD_SECONDS}
+    return Request("POST", f"/v1/jobs/{job_id}/individual-epsilon", partial(parse_model, IndividualEpsilon), form)
 
 
 def list_page(path: str, cursor: str | None) -> Request[dict[str, Any]]:

@@ -9,6 +9,7 @@ from datalens_service.data.privacy_units import UnitDeclaration
 from datalens_service.data.readers import READERS, recognised
 from datalens_service.data.readers.base import ClassNames, Reader, Upload
 from datalens_service.data.schema_inference import inspect, without_constant_images
+from datalens_service.data.untrusted.images import STRICT
 from datalens_service.data.untrusted.limits import DEFAULT_LIMITS, Limits
 from datalens_service.data.untrusted.source import Source, open_source
 from datalens_service.errors import InvalidDataset
@@ -90,6 +91,10 @@ def read_source(
         InvalidDataset: With a sentence that says what to change.
     """
     name = recognised(source)
+    if not READERS[name].prepares and source.decoder is not STRICT:
+        raise InvalidDataset(
+            "Arrays of pixels cannot be prepared. Send a zip or tar of images, or leave out prepare_side."
+        )
     upload = READERS[name].read(source, class_names=class_names, units=units)
     if leave_out_constant_images:
         upload = without_constant_images(upload, units, source.notices)

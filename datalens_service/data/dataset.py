@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -38,6 +39,8 @@ class Schema(BaseModel):
     classes_per_unit: Annotated[int, Field(ge=1)] = 1
     test_is_public: bool = False
     """Whether the test split is public: figures measured on it may then be passed on."""
+    records_are_public: bool = Field(default=False, exclude_if=operator.not_)
+    """Whether all records are public: methods may start from them; never changed after the upload."""
 
     @property
     def dimensions(self) -> int:

@@ -25,6 +25,12 @@ class NoticeCode(StrEnum):
     IGNORED_FILES = "ignored_files"
     IGNORED_ARRAYS = "ignored_arrays"
     ORIENTATION_APPLIED = "orientation_applied"
+    RESIZED = "resized"
+    CHANNELS_CONVERTED = "channels_converted"
+    TRANSPARENCY_REMOVED = "transparency_removed"
+    WINDOW_APPLIED = "window_applied"
+    FRAME_SELECTED = "frame_selected"
+    CHANNELS_FIRST = "channels_first"
     CLASSES_RENAMED = "classes_renamed"
     LABELS_RENUMBERED = "labels_renumbered"
     EMPTY_CLASSES = "empty_classes"
@@ -44,6 +50,12 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     NoticeCode.IGNORED_ARRAYS: "Arrays of the NPZ were ignored. Append val_images and val_labels to the training "
     "arrays if they should be trained on.",
     NoticeCode.ORIENTATION_APPLIED: "Images were turned as their EXIF orientation says.",
+    NoticeCode.RESIZED: "Images had another size and were brought to the one you chose.",
+    NoticeCode.CHANNELS_CONVERTED: "Images had other channels and were converted to those you chose.",
+    NoticeCode.TRANSPARENCY_REMOVED: "Images were partly transparent and were laid on white.",
+    NoticeCode.WINDOW_APPLIED: "Images had more than 8 bits; the values of a window became 0 to 255.",
+    NoticeCode.FRAME_SELECTED: "Files had several frames; the one you chose was read.",
+    NoticeCode.CHANNELS_FIRST: "An array of images has its channels before height and width, and was read so.",
     NoticeCode.CLASSES_RENAMED: "The class names were assigned to the folders or labels in sorted order. Check them.",
     NoticeCode.LABELS_RENUMBERED: "Class names that are numbers differ from their labels: labels count the names in "
     "sorted text order (1, 10, 2). The names stay. To change the order, name the classes, or pad numbers (01, 02, 10).",

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from datalens_service.mechanisms.accuracy import DEFAULT_NOISE_STDDEV
+from datalens_service.plugins import EXTRACTORS, list_plugins
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 from datalens_service.strict import Flag, Integer
 
-ExtractorKind = Literal["domain", "inception"]
+BUILT_IN: Final = ("domain", "inception")
+PLUGINS: Final = tuple(entry.name for entry in list_plugins(EXTRACTORS))
+"""Extractors of other packages; their figures are for the owner alone."""
+
+if TYPE_CHECKING:
+    ExtractorKind = str
+else:
+    ExtractorKind = Literal[(*BUILT_IN, *PLUGINS)]
 ReferenceName = Literal["test", "holdout", "training"]
 
 
@@ -44,7 +52,7 @@ class EvaluationSettings(BaseModel):
     )
     fidelity: tuple[ExtractorKind, ...] = Field(
         default=("domain",),
-        max_length=2,
+        max_length=len(BUILT_IN) + len(PLUGINS),
         description="Feature extractors for FID, KID, precision, recall and score: `domain`, a small classifier "
         "trained on half of the reference, and `inception`, trained on ImageNet.",
     )

@@ -2,12 +2,17 @@
 
 from datalens_service.mechanisms.accuracy import AccuracyCount
 from datalens_service.mechanisms.base import Account, Mechanism
+from datalens_service.mechanisms.clipped_rows import ClippedRows, ClippedRowsParameters
 from datalens_service.mechanisms.count_sketch import CountSketch, CountSketchParameters
 from datalens_service.mechanisms.cross_product import CrossProductSum
 from datalens_service.mechanisms.gradient_sum import GradientChunk, GradientSum
+from datalens_service.mechanisms.histogram import Histogram, HistogramParameters
+from datalens_service.mechanisms.individual_histogram import IndividualHistogram
 from datalens_service.mechanisms.klevel import KLevel, KLevelParameters
+from datalens_service.mechanisms.label_scores import LabelScores, LabelScoresParameters
 from datalens_service.mechanisms.moments import BoundedSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.topagg import TopAgg, TopAggParameters
+from datalens_service.mechanisms.von_mises_fisher import VonMisesFisherSum
 from datalens_service.mechanisms.votes import (
     DistributedGradients,
     PartialGradients,
@@ -17,10 +22,22 @@ from datalens_service.mechanisms.votes import (
 )
 
 AnyMechanism = (
-    TopAgg | KLevel | CountSketch | VectorSum | OuterProductSum | CrossProductSum | GradientSum | AccuracyCount
+    TopAgg
+    | KLevel
+    | CountSketch
+    | Histogram
+    | ClippedRows
+    | LabelScores
+    | VectorSum
+    | OuterProductSum
+    | CrossProductSum
+    | GradientSum
+    | AccuracyCount
+    | IndividualHistogram
+    | VonMisesFisherSum
 )
 
-AnyVotes = TopAggParameters | KLevelParameters | CountSketchParameters
+AnyVotes = TopAggParameters | KLevelParameters | CountSketchParameters | HistogramParameters | ClippedRowsParameters
 """Ways to vote, with the parameters that each has; told apart by `name`."""
 
 __all__ = [
@@ -29,14 +46,21 @@ __all__ = [
     "AnyMechanism",
     "AnyVotes",
     "BoundedSum",
+    "ClippedRows",
+    "ClippedRowsParameters",
     "CountSketch",
     "CountSketchParameters",
     "CrossProductSum",
     "DistributedGradients",
     "GradientChunk",
     "GradientSum",
+    "Histogram",
+    "HistogramParameters",
+    "IndividualHistogram",
     "KLevel",
     "KLevelParameters",
+    "LabelScores",
+    "LabelScoresParameters",
     "Mechanism",
     "OuterProductSum",
     "PartialGradients",
@@ -44,6 +68,7 @@ __all__ = [
     "TopAgg",
     "TopAggParameters",
     "VectorSum",
+    "VonMisesFisherSum",
     "VoteMechanism",
     "VoteParameters",
 ]

@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Generic, Protocol, TypeVar, final
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, NeighboringRelation, cost_units
-from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, Integers, NoiseSource
+from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, Charge, NeighboringRelation, cost_units
+from datalens_service.privacy.blocks import Block
+from datalens_service.privacy.poisson_sampling import continuous_multiplier
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, Booleans, Integers, NoiseSource
 
 Contributions = TypeVar("Contributions")
 Released = TypeVar("Released")
@@ -36,8 +40,34 @@ class Account(Protocol):
             StaleLease: Another worker holds the job; nothing was booked.
         """
 
+    def charge_draw(self, step: int, label: str, block: Block) -> int:
+        """Book a draw of a block durably: all of its units and its slack with the first, nothing with the others.
+
+        Returns:
+            How many draws were booked before, those that a crash lost included.
+
+        Raises:
+            BudgetExceeded: The reservation does not cover the block, or all of its draws are made.
+            StaleLease: Another worker holds the job; nothing was booked.
+        """
+
     def store(self, step: int, noisy: Integers) -> None:
         """Keep the noisy sum durably under `step`; at most one is ever accepted."""
+
+    def advance(self, step: int, state: dict[str, NDArray[Any]], iterates: NDArray[np.float32] | None = None) -> None:
+        """Keep a function of all sums before `step` in the place of these sums; they are dropped.
+
+        Args:
+            step: The next one.
+            state: Released numbers alone.
+            iterates: (steps, weights) of a job that keeps them: the weights at which the dropped sums were taken.
+        """
+
+    def latest(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
+        """What `advance` was given last, or None."""
+
+    def iterates(self) -> list[NDArray[np.float32]]:
+        """All that `advance` was given, in order; until the job has ended."""
 
 
 @dataclass(frozen=True)
@@ -108,15 +138,46 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         """Synthetic images that teachers vote on in one release; 0 for statistics."""
         return 0
 
+    def block(self) -> Block | None:
+        """How batches are drawn, if they are: then all releases are charged as one block."""
+        return None
+
+    def noisy_sum(self, contributions: Contributions, batch: Booleans, noise: NoiseSource) -> Integers:
+        """Draw of a block: the exact sum with discrete Gaussian noise of `noise_stddev` on every coordinate.
+
+        Only a mechanism whose noise is part of each contribution, and which proves its own price, has another.
+
+        Args:
+            contributions: Private, of the units in `batch`.
+            batch: bool (num_units,).
+            noise: From OS entropy.
+        """
+        exact = self.exact_sum(contributions)
+        return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
+
     @final
     def cost(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> int:
-        """Ledger units of one release under `relation`."""
-        return cost_units(self.sensitivity_squared(relation), self.noise_stddev, self.queries_per_unit(relation))
+        """Ledger units of one release under `relation`; of the whole block where batches are sampled."""
+        return self.price(1, relation).units
+
+    @final
+    def price(self, count: int, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> Charge:
+        """What `count` releases cost under `relation`; a block costs the same however few of its draws are made."""
+        block = self.block()
+        if block is not None:
+            return block.charge(relation)
+        queries = self.queries_per_unit(relation)
+        return Charge(count * cost_units(self.sensitivity_squared(relation), self.noise_stddev, queries))
+
+    @final
+    def noise_multiplier(self) -> float:
+        """σ/C of the continuous noise, rounded down; C is the largest contribution of a unit."""
+        return continuous_multiplier(self.sensitivity_squared(NeighboringRelation.ZERO_OUT), self.noise_stddev)
 
     @final
     def release(
         self,
-        contributions: Callable[[], Contributions],
+        contributions: Callable[..., Contributions],
         *,
         step: int,
         account: Account,
@@ -124,24 +185,40 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
     ) -> Released:
         """Charge, draw, store, hand out; or hand out again what is already stored under `step`.
 
-        Guarantee: `cost(relation)` units of μ², for every value the contributions may take.
+        Guarantee: `cost(relation)` units of μ², for every value the contributions may take. All releases of a block
+        together: `block().charge(relation)`.
 
         Args:
-            contributions: Called only if the step has to be computed; reads private records.
+            contributions: Called only if the step has to be computed; reads private records. Where there are batches
+                it is given one, bool (num_units,), and answers for the units that are in it.
             step: Number of this release within its job.
             account: The job's account at the data set's ledger.
-            noise: Exact noise from OS entropy.
+            noise: From OS entropy.
 
         Raises:
             BudgetExceeded: The budget does not cover this release; nothing was drawn.
         """
         noisy = account.replay(step)
         if noisy is None:
-            exact = self.exact_sum(contributions())
-            account.charge(step, self.label(), self.cost())
-            noisy = exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
+            noisy = self._charge_and_draw(contributions, step, account, noise)
             account.store(step, noisy)
         return self.decode(noisy)
+
+    @final
+    def _charge_and_draw(
+        self, contributions: Callable[..., Contributions], step: int, account: Account, noise: NoiseSource
+    ) -> Integers:
+        """The noisy sum of a step that is paid."""
+        block = self.block()
+        if block is None:
+            exact = self.exact_sum(contributions())
+            account.charge(step, self.label(), self.cost())
+            return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
+        block.check_price(self.noise_multiplier())
+        draw = account.charge_draw(step, self.label(), block)
+        # Coins are privacy randomness, like noise: nobody sees them, and they end with this call.
+        batch = block.batch_of(draw, noise)
+        return self.noisy_sum(contributions(batch), batch, noise)
 
     @final
     def describe(self) -> dict[str, Any]:

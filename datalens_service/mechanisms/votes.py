@@ -1,8 +1,9 @@
 """What all votes have in common: teachers' rows of integers, a guard in exact integers, and their sum.
 
 A vote mechanism turns the gradient of one teacher for one image into a row of integers whose squared L2 norm
-is at most `row_bound_squared`. Two such rows are at most twice their length apart, which is the whole proof of
-the sensitivity (docs/mechanisms/topagg.md, klevel.md, count_sketch.md).
+is at most `row_bound_squared`. Two such rows are at most twice their length apart, and less if no entry is
+negative, which is the whole proof of the sensitivity (docs/mechanisms/topagg.md, klevel.md, count_sketch.md,
+histogram.md).
 """
 
 from __future__ import annotations
@@ -73,8 +74,13 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
     Formal guarantee: a unit lives in the shard of one teacher (of one teacher per class it has records of), whose
     rows may change arbitrarily. Rows are at most √row_bound_squared long, and an image has at most one teacher of
     the unit, so the sum for one image moves by at most Δ = 2·√row_bound_squared, under zero-out and under
-    replace-one. A release is μ-GDP with μ² = queries_per_unit · Δ² / (σ² − 9).
+    replace-one. Rows v, v' without negative entries have v·v' ≥ 0, so Δ² = ‖v‖² + ‖v'‖² = 2·row_bound_squared; and
+    Δ² = row_bound_squared where a row is one number.
+    A release is μ-GDP with μ² = queries_per_unit · Δ² / (σ² − 9).
     """
+
+    reads_scores: ClassVar[bool] = False
+    """Whether teachers hand over a number per image instead of a gradient."""
 
     example_tightness: ClassVar[Fraction] = Fraction(1)
     """Less where no gradient attains the bound."""
@@ -142,14 +148,29 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         return self.images
 
     @property
+    def non_negative(self) -> bool:
+        """Whether rows with a negative entry are dropped, which lowers Δ²."""
+        return False
+
+    @property
+    def teachers_per_image(self) -> int:
+        """Teachers that vote on one image."""
+        return max(1, self.num_teachers // self.classes_voted_apart)
+
+    @property
     def images_per_teacher(self) -> int:
         """Images of a step that one teacher may vote on."""
         return -(-self.images // self.classes_voted_apart)
 
     @final
     def sensitivity_squared(self, relation: NeighboringRelation) -> Fraction:
-        """Δ² = 4·row_bound_squared, for every teacher that may change; attained by a row and its negative."""
-        return Fraction(4 * self.row_bound_squared)
+        """Δ² = 4·row_bound_squared, for every teacher that may change; attained by a row and its negative.
+
+        Half of it for rows without negative entries, attained by two rows that are nowhere both positive; a quarter of
+        it if they have one entry only.
+        """
+        factor = 4 if not self.non_negative else 2 if self.coordinates > 1 else 1
+        return Fraction(factor * self.row_bound_squared)
 
     @final
     def queries_per_unit(self, relation: NeighboringRelation) -> int:
@@ -212,7 +233,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
 
     @final
     def zero_out_of_bound_rows(self, votes: torch.Tensor) -> torch.Tensor:
-        """Zero every row that is too long, and every teacher that votes on too many images.
+        """Zero every row that is too long, or negative where none may be, and teachers that vote on too many images.
 
         The proved bound thus holds even if `encode` were wrong.
 
@@ -228,6 +249,8 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         squared = torch.linalg.vecdot(wide, wide)
         few_images = (squared > 0).sum(dim=1, keepdim=True) <= self.images_per_teacher
         inside = (squared <= self.row_bound_squared) & few_images
+        if self.non_negative:
+            inside &= (votes >= 0).all(dim=-1)
         guarded: torch.Tensor = votes * inside[..., None]
         return guarded
 

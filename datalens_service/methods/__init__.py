@@ -2,25 +2,37 @@
 
 from datalens_service.methods.base import ExecutionOptions, Method, Plan, TrainingRun
 from datalens_service.methods.datalens.method import DataLens
+from datalens_service.methods.dp_gan import DpGan
 from datalens_service.methods.dp_sgd import DpSgd
+from datalens_service.methods.g_pate import GPate
+from datalens_service.methods.gs_wgan import GsWgan
 from datalens_service.methods.guided import Guided
 from datalens_service.methods.mixture import Mixture
 from datalens_service.methods.moments import Moments
+from datalens_service.methods.pate_gan import PateGan
+from datalens_service.methods.rejection import Rejection
 from datalens_service.methods.scattering import Scattering
 from datalens_service.methods.shapes import Shapes
 
-AnyMethod = DataLens | Moments | Mixture | Guided | DpSgd | Scattering | Shapes
+AnyMethod = (
+    DataLens | Moments | Mixture | Guided | DpSgd | Scattering | Shapes | Rejection | GPate | GsWgan | PateGan | DpGan
+)
 
 __all__ = [
     "AnyMethod",
     "DataLens",
+    "DpGan",
     "DpSgd",
     "ExecutionOptions",
+    "GPate",
+    "GsWgan",
     "Guided",
     "Method",
     "Mixture",
     "Moments",
+    "PateGan",
     "Plan",
+    "Rejection",
     "Scattering",
     "Shapes",
     "TrainingRun",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms import Account, AnyMechanism
-from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.mechanisms.individual_histogram import IndividualFigures
+from datalens_service.privacy.accounting import Charge, NeighboringRelation, limit_units
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from datalens_service.data.dataset import Dataset
     from datalens_service.models.generators.generator import Generator
-    from datalens_service.models.released import ReleasedModel
+    from datalens_service.models.released import ReleasedFile, ReleasedModel
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,12 @@ class PlannedRelease(BaseModel):
 
     def units(self, relation: NeighboringRelation) -> int:
         """Ledger units of all of them: what the mechanism itself will charge."""
-        return self.count * self.mechanism.cost(relation)
+        return self.mechanism.price(self.count, relation).units
+
+    @property
+    def slack(self) -> int:
+        """What is charged beside the units, in 1e-18 of δ; 0 unless batches are sampled."""
+        return self.mechanism.price(self.count).slack
 
 
 class Plan(BaseModel):
@@ -73,6 +79,27 @@ class Plan(BaseModel):
         """Ledger units of the whole run; those under zero-out are reserved and charged."""
         return sum(release.units(relation) for release in self.releases)
 
+    @property
+    def slack(self) -> int:
+        """Beside the units, in 1e-18 of δ."""
+        return sum(release.slack for release in self.releases)
+
+    def charge(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> Charge:
+        """Units and slack of the whole run."""
+        return Charge(self.units(relation), self.slack)
+
+
+class Extras(NamedTuple):
+    """What a run releases beside its model.
+
+    Attributes:
+        files: Each of which anybody may get.
+        individual: Statistics about individual ε, if they were released.
+    """
+
+    files: tuple[ReleasedFile, ...] = ()
+    individual: IndividualFigures | None = None
+
 
 class TrainingRun(Protocol):
     """A run in progress. Its state is private until `result` hands out the released part."""
@@ -93,6 +120,14 @@ class TrainingRun(Protocol):
     def initial_generator(self) -> Generator | None:
         """The released model that training started from; None without a warm start."""
 
+    def extras(self, epsilon: float, delta: float) -> Extras:
+        """What is released beside the model, after the last step.
+
+        Args:
+            epsilon: What the plan costs.
+            delta: At this δ.
+        """
+
     def state(self) -> dict[str, np.ndarray]:
         """Everything the next step needs; private, may be empty if replaying is cheap."""
 
@@ -110,9 +145,11 @@ class Method(BaseModel, ABC):
 
     Attributes:
         result: Kind of released model that it makes: "generator" or "classifier".
+        starts_from_public_data: Whether its runs have `start_from`, for images that were declared public.
     """
 
     result: ClassVar[str] = "generator"
+    starts_from_public_data: ClassVar[bool] = False
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -125,9 +162,34 @@ class Method(BaseModel, ABC):
             InvalidSpec: The parameters do not fit the schema.
         """
 
+    def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
+        """The releases that fit into (ε, δ).
+
+        Raises:
+            InfeasiblePlan: The budget does not pay for one step.
+            InvalidSpec: The parameters do not fit the schema.
+        """
+        return self.plan(schema, limit_units(epsilon, delta))
+
+    def rationale(self) -> str:
+        """What its images are made for, and why it makes them so, in one sentence; empty if there is no such choice."""
+        return ""
+
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """What whoever pays for the plan should know before; from public numbers."""
         return ()
+
+    def refusal_of_public_data(self) -> str:
+        """Why these parameters do not go with public data, where the method does; empty if they do."""
+        return ""
+
+    def kept_bytes(self, plan: Plan) -> int:
+        """What a job of this plan keeps beside its model and its figures."""
+        return 0
+
+    def max_ranks(self, schema: Schema) -> int:
+        """Processes among which a run shares its work out at most; 1: it does not."""
+        return 1
 
     @abstractmethod
     def create_run(

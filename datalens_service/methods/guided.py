@@ -85,6 +85,19 @@ class Guided(Method):
         gradient = calibrated(mechanism, (units - start.units()) / self.steps)
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
+    def rationale(self) -> str:
+        """They are to be learnt from, unless nothing widens or changes them."""
+        if self.poses or self.surfaces or self.spread > 1:
+            return (
+                "Images are made to teach classifiers: they vary more than the private ones, in pose and texture too, "
+                "and a privately trained classifier labels them, so models learn more from them than people see in "
+                "them."
+            )
+        return (
+            "Images are made to look like the private ones: they vary as much as those do, and only those are handed "
+            "out in which a privately trained classifier sees their class."
+        )
+
     def create_run(
         self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> GuidedRun:

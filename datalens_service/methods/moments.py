@@ -72,6 +72,13 @@ class Moments(Method):
             )
         )
 
+    def rationale(self) -> str:
+        """They are to be cheap."""
+        return (
+            "Images are drawn from one Gaussian per class, measured with noise: the little that a small budget or a "
+            "short wait pays for, so they are soft."
+        )
+
     def create_run(
         self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> MomentsRun:

@@ -12,7 +12,7 @@ from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.mechanisms import CrossProductSum, GradientSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.methods.base import Plan, PlannedRelease
+from datalens_service.methods.base import Extras, Plan, PlannedRelease
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
@@ -116,6 +116,10 @@ class StatelessRun:
     def initial_generator(self) -> Generator | None:
         """There is no start before the releases."""
         return None
+
+    def extras(self, epsilon: float, delta: float) -> Extras:
+        """Nothing beside the model."""
+        return Extras()
 
     def state(self) -> dict[str, np.ndarray]:
         """Empty: stored sums are replayed."""

@@ -3,6 +3,8 @@
     moments → samples → a basis of features and first weights (post-processing);
     then, `steps` times, one noisy gradient of the linear layer over all records.
 
+Public images, if a job names some, are seen beside the samples.
+
 Tramèr and Boneh 2021, "Differentially private learning needs better features (or much more data)", train linear layers
 on scattering features with DP-SGD. Here released samples also say along which directions features vary: with a basis
 that evens these out in part, the descent needs fewer steps, and noise falls on fewer weights.
@@ -17,14 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Dataset, Images, Labels, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, CrossProductSum
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.methods.base import ExecutionOptions, Method, Plan, PlannedRelease, named
 from datalens_service.methods.guided import fit_linear_classifier, softmax_errors
-from datalens_service.methods.moments import Moments
+from datalens_service.methods.moments import Moments, MomentsRun
+from datalens_service.methods.public_start import check_same_size, spread_over
 from datalens_service.methods.record_sums import StatelessRun, calibrated
+from datalens_service.methods.shapes import Shapes, ShapesRun
 from datalens_service.models.classifiers.sizes import num_features
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.privacy.accounting import NeighboringRelation, mu_of_units
@@ -46,13 +50,15 @@ _RATE_PER_EVIDENCE: Final = 0.019
 _HIGHEST_RATE: Final = 300.0
 
 
-class Scattering(Method):
-    """Parameters; the defaults were chosen on a part of MNIST's training images (docs/classifiers.md)."""
+class ScatteringGradients(Method):
+    """Parameters of noisy gradients of a linear layer on scattering features, after a method whose samples it sees.
 
-    result: ClassVar[str] = "classifier"
+    The defaults were chosen on a part of MNIST's training images (docs/classifiers.md).
+    """
 
-    name: Literal["scattering"] = "scattering"
-    warm_start: Annotated[Moments, BeforeValidator(named)] = Moments()
+    starts_from_public_data: ClassVar[bool] = True
+
+    warm_start: Moments | Shapes
     gradient_share: Number = Field(default=0.6, gt=0, lt=1, description="Share of μ² for the gradients.")
     steps: Integer = Field(default=60, ge=1, le=1000, description="Gradients, each over all records.")
     learning_rate: Number | None = Field(
@@ -90,6 +96,15 @@ class Scattering(Method):
         """Features of one record; small images have fewer."""
         return min(self.dimensions, num_features(schema), self.samples)
 
+
+class Scattering(ScatteringGradients):
+    """Parameters of a classifier on its own, started from moments."""
+
+    result: ClassVar[str] = "classifier"
+
+    name: Literal["scattering"] = "scattering"
+    warm_start: Annotated[Moments, BeforeValidator(named)] = Moments()
+
     def create_run(
         self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> ScatteringRun:
@@ -97,7 +112,7 @@ class Scattering(Method):
         return ScatteringRun(self, plan, dataset, randomness, options)
 
 
-class ScatteringRun(StatelessRun):
+class ScatteringGradientsRun(StatelessRun):
     """The releases of the warm start, then the gradients of a linear layer.
 
     Private: the records' features. Released: the weights, which follow noisy gradients only.
@@ -105,7 +120,7 @@ class ScatteringRun(StatelessRun):
 
     def __init__(
         self,
-        parameters: Scattering,
+        parameters: ScatteringGradients,
         plan: Plan,
         dataset: Dataset,
         randomness: TrainingRandomness,
@@ -114,7 +129,7 @@ class ScatteringRun(StatelessRun):
         self._parameters, self._dataset, self._randomness = parameters, dataset, randomness
         self._device = options.device
         start = Plan(releases=plan.releases[:-1])
-        self._warm = parameters.warm_start.create_run(start, dataset, randomness, options)
+        self._warm: MomentsRun | ShapesRun = parameters.warm_start.create_run(start, dataset, randomness, options)
         gradients = plan.releases[-1]
         if not isinstance(gradients.mechanism, CrossProductSum):
             raise TypeError("the last release of a scattering plan is a gradient")
@@ -122,6 +137,16 @@ class ScatteringRun(StatelessRun):
         self._learning_rate = parameters.learning_rate or learning_rate_for(dataset.schema, gradients)
         self._basis: FeatureBasis | None = None
         self._features: Floats | None = None
+        self._public: Dataset | None = None
+
+    def start_from(self, public: Dataset) -> None:
+        """Fit the basis to public images beside the samples, and the first weights where classes are the same.
+
+        Raises:
+            InvalidSpec: The images have another size.
+        """
+        check_same_size(self._dataset.schema, public.schema)
+        self._public = public
 
     @property
     def steps(self) -> int:
@@ -141,7 +166,7 @@ class ScatteringRun(StatelessRun):
         released = self._gradients.release(self._factors, step=step, account=account, noise=noise)
         self._apply_gradient(released)
 
-    def result(self) -> Classifier:
+    def _classifier(self) -> Classifier:
         """The classifier with the average of its weights so far."""
         from datalens_service.models.classifiers.scattering_features import as_classifier
 
@@ -154,13 +179,24 @@ class ScatteringRun(StatelessRun):
         if self._basis is None:
             parameters, schema = self._parameters, self._dataset.schema
             images, labels = self._warm.result().sample(parameters.samples, seed=self._randomness.seed("samples"))
+            seen, shown = self._beside_public(images, labels)
             dimensions = parameters.feature_dimensions(schema)
             seed = self._randomness.seed("basis")
-            self._basis = FeatureBasis.fit(schema, images, dimensions, parameters.evenness, seed, self._device)
-            features = self._basis.features(images)
-            self._weights = fit_linear_classifier(features, labels, schema.num_classes)
+            self._basis = FeatureBasis.fit(schema, seen, dimensions, parameters.evenness, seed, self._device)
+            # Public images of other classes are last, and without a label here.
+            features = self._basis.features(seen[: len(shown)])
+            self._weights = fit_linear_classifier(features, shown, schema.num_classes)
             self._average, self._velocity = self._weights, np.zeros_like(self._weights)
         return self._basis
+
+    def _beside_public(self, images: Images, labels: Labels) -> tuple[Images, Labels]:
+        """Samples and as many public images, and labels of those whose classes are the private ones."""
+        if self._public is None:
+            return images, labels
+        public = spread_over(self._public.train, len(images))
+        seen = np.concatenate([images, public.images])
+        same = self._public.schema.class_names == self._dataset.schema.class_names
+        return seen, np.concatenate([labels, public.labels]) if same else labels
 
     def _factors(self) -> OuterProductFactors:
         """Private: per record its features, with a 1 for the bias, and the error of its scores."""
@@ -180,6 +216,14 @@ class ScatteringRun(StatelessRun):
         self._weights = self._weights - np.float32(self._learning_rate) * self._velocity
         share = np.float32(parameters.averaging)
         self._average = share * self._average + (1 - share) * self._weights
+
+
+class ScatteringRun(ScatteringGradientsRun):
+    """Hands out the classifier."""
+
+    def result(self) -> Classifier:
+        """The classifier with the average of its weights so far."""
+        return self._classifier()
 
 
 def learning_rate_for(schema: Schema, gradients: PlannedRelease) -> float:

@@ -2,8 +2,8 @@
 
 Three releases: counts and sums of vectors per class → means; Σ r·rᵀ pooled, of the distances from the class means →
 what all classes share; Σ r·rᵀ per class in the subspace of that → how each class departs from it. The vector of a
-record is a function of its image alone (models/generators/level_sets.py). Whatever follows a release is
-post-processing.
+record is a function of its image alone (models/generators/level_sets.py). Before them, unless the client says what
+images show, one noisy count of drawings decides. Whatever follows a release is post-processing.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Dataset, Images, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods.base import ExecutionOptions, Method, Plan
 from datalens_service.methods.record_sums import COUNT_WEIGHT, StatelessRun, calibrated, list_sums
 from datalens_service.models.exact_products import exact_products, on_grid
+from datalens_service.models.generators.content import are_drawings
 from datalens_service.models.generators.hierarchical_gaussian import HierarchicalFit
 from datalens_service.models.generators.level_sets import Content, LevelSets
+from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Integer, Number
 
@@ -36,15 +38,18 @@ Floats = NDArray[np.float64]
 _VECTOR_NORMS: Final[dict[str, float]] = {"drawings": 28.0, "objects": 104.0}
 _RESIDUAL_NORMS: Final[dict[str, float]] = {"drawings": 18.0, "objects": 61.0}
 
+# Of μ², for the count of drawings. Of 60,000 records at ε = 1 its noise is that of 40.
+_COUNT_SHARE: Final = 0.01
+
 
 class Shapes(Method):
     """Parameters of the shapes method; constants were chosen on MNIST and Fashion-MNIST (docs/methods.md)."""
 
     name: Literal["shapes"] = "shapes"
-    content: Content = Field(
-        default="drawings",
-        description="What images show on a dark ground, as you know without looking: `drawings` are bright strokes, "
-        "`objects` have grey values inside their outline.",
+    content: Content | Literal["measured"] = Field(
+        default="measured",
+        description="What images show on a dark ground: `drawings` are bright strokes, `objects` have grey values "
+        "inside their outline; `measured`: what most images show by a noisy count, for 1 % of μ².",
     )
     subspace_dimensions: Integer = Field(default=60, ge=1, le=512, description="In which classes differ in width.")
     means_share: Number = Field(default=0.15, gt=0, lt=1, description="Share of μ² for class counts and means.")
@@ -55,7 +60,7 @@ class Shapes(Method):
     )
 
     def plan(self, schema: Schema, units: int) -> Plan:
-        """The three releases, calibrated so that together they cost at most `units`.
+        """The three releases, calibrated so that together they cost at most `units`; before them the count, if any.
 
         Raises:
             InfeasiblePlan: The noise would have to be larger than the sampler can draw.
@@ -64,67 +69,102 @@ class Shapes(Method):
         rest = 1 - self.means_share - self.shared_share
         if rest <= 0:
             raise InvalidSpec("means_share and shared_share must leave something for the classes.")
-        dimensions = LevelSets(schema, self.content).dimensions
-        rank = min(self.subspace_dimensions, dimensions)
         common = {"records_per_unit": schema.records_per_unit, "noise_stddev": MAXIMUM_NOISE_STDDEV}
+        counts = []
+        if self.content == "measured":
+            count = VectorSum(num_groups=1, dimensions=1, **common)
+            counts = [calibrated(count, _COUNT_SHARE * units)]
+            units -= counts[0].units(NeighboringRelation.ZERO_OUT)
+        dimensions = self.dimensions(schema)
+        rank = min(self.subspace_dimensions, dimensions)
         means = VectorSum(num_groups=schema.num_classes, dimensions=dimensions, count_weight=COUNT_WEIGHT, **common)
         shared = OuterProductSum(num_groups=1, dimensions=dimensions, **common)
         classes = OuterProductSum(num_groups=schema.num_classes, dimensions=rank, **common)
         return Plan(
             releases=(
+                *counts,
                 calibrated(means, self.means_share * units),
                 calibrated(shared, self.shared_share * units),
                 calibrated(classes, rest * units),
             )
         )
 
+    def rationale(self) -> str:
+        """They are to be looked at."""
+        return (
+            "Images are made to look like the private ones: outlines are modelled instead of pixels, so that they are "
+            "sharp, and the sharpest are handed out."
+        )
+
+    def dimensions(self, schema: Schema) -> int:
+        """Length of the summed vectors; before the content is known, that of the longest."""
+        contents: list[Content] = ["drawings", "objects"] if self.content == "measured" else [self.content]
+        return max(LevelSets(schema, content).dimensions for content in contents)
+
     def create_run(
         self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> ShapesRun:
-        """A run of the three releases; beside noise, only the samples that set the tolerance are random: public."""
+        """A run of the releases; beside noise, only the samples that set the tolerance are random: public."""
         return ShapesRun(self, plan, dataset, randomness)
 
 
 class ShapesRun(StatelessRun):
-    """The three releases of a run."""
+    """The releases of a run: vectors are padded with zeros where the content leaves them shorter than planned."""
 
     def __init__(self, parameters: Shapes, plan: Plan, dataset: Dataset, randomness: TrainingRandomness) -> None:
         self._parameters = parameters
         self._mechanisms = list_sums(plan)
         self._schema = dataset.schema
         self._data = dataset.train
-        self._codec = LevelSets(dataset.schema, parameters.content)
-        self._vector_norm = _VECTOR_NORMS[parameters.content]
-        self._residual_norm = _RESIDUAL_NORMS[parameters.content]
+        self._dimensions = parameters.dimensions(dataset.schema)
         self._seed = randomness.seed("shapes.tolerances")
         self._encoded: Floats | None = None
         self._fit = HierarchicalFit()
+        self._first_sum = 0
+        if parameters.content == "measured":
+            self._first_sum = 1
+        else:
+            self._choose_content(parameters.content)
 
     @property
     def steps(self) -> int:
-        """Three."""
+        """Three, and one for the count."""
         return len(self._mechanisms)
 
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """Make release `step` and keep what it says."""
-        mechanism = self._mechanisms[step]
-        contributions = (self._means, self._shared, self._classes)[step]
+        number, mechanism = step - self._first_sum, self._mechanisms[step]
+        contributions = self._drawings if number < 0 else (self._means, self._shared, self._classes)[number]
         released = mechanism.release(contributions, step=step, account=account, noise=noise)
+        self._learn(number, released)
+
+    def _learn(self, number: int, released: Floats) -> None:
+        """From the count (-1), the means (0), what classes share (1) or what each adds (2)."""
+        if number < 0:
+            self._choose_content("drawings" if released[0, 1] > 0 else "objects")
+            return
+        mechanism, used = self._mechanisms[number + self._first_sum], self._codec.dimensions
         stddev, scale = mechanism.noise_stddev / mechanism.grid**2, self._residual_norm**2
-        if step == 0:
+        if number == 0:
             sum_stddev = mechanism.noise_stddev / mechanism.grid * self._vector_norm
-            self._fit.estimate_means(released[:, 0], released[:, 1:] * self._vector_norm, sum_stddev)
-        elif step == 1:
-            self._fit.estimate_shared(released[0] * scale, stddev * scale, self._mechanisms[2].dimensions)
+            self._fit.estimate_means(released[:, 0], released[:, 1 : used + 1] * self._vector_norm, sum_stddev)
+        elif number == 1:
+            rank = self._mechanisms[-1].dimensions
+            self._fit.estimate_shared(released[0, :used, :used] * scale, stddev * scale, rank)
         else:
-            self._fit.estimate_classes(released * scale, stddev * scale)
+            rank = self._fit.basis.shape[1]
+            self._fit.estimate_classes(released[:, :rank, :rank] * scale, stddev * scale)
+
+    def _choose_content(self, content: Content) -> None:
+        self._codec = LevelSets(self._schema, content)
+        self._vector_norm, self._residual_norm = _VECTOR_NORMS[content], _RESIDUAL_NORMS[content]
 
     def result(self) -> Generator:
         """The class-conditional Gaussian over signed distances."""
         from datalens_service.models.generators import shapes
         from datalens_service.models.generators.generator import Generator
 
-        settings: dict[str, Any] = {"content": self._parameters.content, "spread": self._parameters.spread}
+        settings: dict[str, Any] = {"content": self._codec.content, "spread": self._parameters.spread}
         parts = {
             "basis": self._fit.basis,
             "means": self._fit.means + self._codec.origin(),
@@ -134,14 +174,32 @@ class ShapesRun(StatelessRun):
         limits = shapes.tolerances(tensors, settings, self._schema, self._parameters.accepted, self._seed)
         return Generator("shapes", self._schema, settings, tensors | {"tolerances": limits})
 
-    def _vectors(self) -> Floats:
-        """Private (n, dimensions): records as vectors around the origin, in units of their largest length."""
+    @property
+    def ink_level(self) -> float:
+        """Brightness of ink, of the released content."""
+        return self._codec.ink_level
+
+    def redrawn_records(self) -> Images:
+        """Private: each record, encoded and decoded again, as samples are."""
+        return self._codec.decode_records(self._encoded_records())
+
+    def _drawings(self) -> GroupedVectors:
+        """Private: 1 of a record that is a drawing, -1 of another one; above 0, most are."""
+        values = np.where(are_drawings(self._data.images), 1.0, -1.0)[:, None]
+        return GroupedVectors(values, np.zeros(len(self._data), dtype=np.int64), self._data.unit_ids)
+
+    def _encoded_records(self) -> Floats:
+        """Private (n, dimensions): vectors of records, of any length."""
         if self._encoded is None:
-            self._encoded = on_grid((self._codec.encode(self._data.images) - self._codec.origin()) / self._vector_norm)
+            self._encoded = self._codec.encode(self._data.images)
         return self._encoded
 
+    def _vectors(self) -> Floats:
+        """Private (n, dimensions): records as vectors around the origin, in units of their largest length."""
+        return on_grid((self._encoded_records() - self._codec.origin()) / self._vector_norm)
+
     def _means(self) -> GroupedVectors:
-        return GroupedVectors(self._vectors(), self._data.labels, self._data.unit_ids)
+        return GroupedVectors(self._padded(self._vectors(), 0), self._data.labels, self._data.unit_ids)
 
     def _residuals(self) -> Floats:
         """Private (n, dimensions): distances from the released class means, in units of their largest length."""
@@ -149,8 +207,14 @@ class ShapesRun(StatelessRun):
         return on_grid(away / self._residual_norm)
 
     def _shared(self) -> GroupedVectors:
-        return GroupedVectors(self._residuals(), np.zeros(len(self._data), dtype=np.int64), self._data.unit_ids)
+        groups = np.zeros(len(self._data), dtype=np.int64)
+        return GroupedVectors(self._padded(self._residuals(), 1), groups, self._data.unit_ids)
 
     def _classes(self) -> GroupedVectors:
         values = exact_products(self._residuals(), self._fit.basis)
-        return GroupedVectors(values, self._data.labels, self._data.unit_ids)
+        return GroupedVectors(self._padded(values, 2), self._data.labels, self._data.unit_ids)
+
+    def _padded(self, values: Floats, number: int) -> Floats:
+        """As wide as the mechanism sums them."""
+        missing = self._mechanisms[number + self._first_sum].dimensions - values.shape[1]
+        return np.pad(values, ((0, 0), (0, missing))) if missing else values

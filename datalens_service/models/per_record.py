@@ -7,6 +7,7 @@ refused. A row is then a function of its own record and of the weights, to the l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from datalens_service.errors import InvalidSpec
+
+_CHUNK_BYTES: Final = 2**25
+"""Of the rows of a chunk. Larger blocks are handed back to the operating system after each chunk, and their pages
+have to be cleared anew: on a processor that costs more than the gradients."""
 
 Parameters = dict[str, Tensor]
 Loss = Callable[..., Tensor]
@@ -27,17 +32,17 @@ class PerRecordGradients:
     Args:
         network: Called with the first input of a record; its weights are read at each call of `chunks`.
         loss: Of one record.
-        chunk_size: Records that are differentiated together.
+        chunk_size: Records that are differentiated together; left out, the power of two whose rows fill 32 MiB.
 
     Raises:
         InvalidSpec: A layer of the network looks across the records of a batch, or is random.
     """
 
-    def __init__(self, network: nn.Module, loss: Loss, chunk_size: int = 256) -> None:
+    def __init__(self, network: nn.Module, loss: Loss, chunk_size: int | None = None) -> None:
         _check_layers(network)
         self._network = network
         self._loss = loss
-        self._chunk_size = chunk_size
+        self._chunk_size = chunk_size or _chunk_size(self.dimensions)
         self._differentiate = vmap(grad(self._loss_of_one), in_dims=(None, None, 0))
 
     @property
@@ -75,6 +80,10 @@ class BytesToNumbers(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """float32, of the same shape."""
         return images.to(torch.float32) / 255
+
+
+def _chunk_size(dimensions: int) -> int:
+    return 2 ** min(9, (_CHUNK_BYTES // (4 * dimensions)).bit_length() - 1) if 4 * dimensions < _CHUNK_BYTES else 1
 
 
 def _padded(values: Tensor, size: int) -> Tensor:

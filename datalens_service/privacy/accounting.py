@@ -18,12 +18,14 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 from fractions import Fraction
+from typing import NamedTuple
 
 from scipy.special import log_ndtr
 
-from datalens_service.errors import InfeasiblePlan, InvalidDelta, InvalidSpec
+from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidDelta, InvalidSpec
 
 UNITS_PER_MU_SQUARED = 10**15
+SLACK_UNITS_PER_DELTA = 10**18
 SMOOTHING_VARIANCE = 9
 MINIMUM_NOISE_STDDEV = 100
 DEFAULT_DELTA_CEILING = 1e-5
@@ -76,6 +78,9 @@ def epsilon_for_mu(mu: float, delta: float) -> float:
         low, high = high, 2 * high
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
+        # No number lies between them: every further step would leave both as they are.
+        if middle in (low, high):
+            break
         low, high = (middle, high) if gaussian_delta(mu, middle) > delta else (low, middle)
     return high
 
@@ -99,6 +104,8 @@ def mu_for_epsilon(epsilon: float, delta: float) -> float:
         low, high = high, 2 * high
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
+        if middle in (low, high):
+            break
         low, high = (middle, high) if gaussian_delta(middle, epsilon) <= delta else (low, middle)
     return low
 
@@ -180,3 +187,58 @@ def smallest_noise_stddev(sensitivity_squared: int | Fraction, queries: int, uni
     variance = math.ceil(Fraction(sensitivity_squared) * UNITS_PER_MU_SQUARED / each) + SMOOTHING_VARIANCE
     root = math.isqrt(variance)
     return max(MINIMUM_NOISE_STDDEV, root if root * root == variance else root + 1)
+
+
+class Charge(NamedTuple):
+    """What is booked for a release, or for a block of them.
+
+    Attributes:
+        units: 1e-15 of μ².
+        slack: 1e-18 of δ, beside what the units stand for (docs/mechanisms/poisson_sampling.md); 0 for Gaussian
+            releases.
+    """
+
+    units: int
+    slack: int = 0
+
+
+def delta_beside(slack: int, delta: float) -> float:
+    """δ − slack, rounded down: at which the units of an account are converted to ε.
+
+    Args:
+        slack: In 1e-18 of δ, at least 0.
+        delta: Of the account.
+
+    Returns:
+        0 or less where the slack leaves nothing.
+    """
+    if slack == 0:
+        return delta
+    return math.nextafter(float(Fraction(delta) - Fraction(slack, SLACK_UNITS_PER_DELTA)), -math.inf)
+
+
+def epsilon_of_charge(charge: Charge, delta: float) -> float:
+    """ε at δ of everything charged so far, slack included, rounded up; infinite where the slack leaves no δ."""
+    beside = delta_beside(charge.slack, delta)
+    return epsilon_of_units(charge.units, beside) if beside > 0 else math.inf
+
+
+def slack_for(delta: float, share: float) -> int:
+    """A share of δ in units of slack, rounded down."""
+    return math.floor(Fraction(delta) * Fraction(share) * SLACK_UNITS_PER_DELTA)
+
+
+def units_held_for_slack(slack: int, epsilon: float, delta: float) -> int:
+    """Ledger units by which a slack lowers what the budget (ε, δ) holds, rounded up.
+
+    Raises:
+        BudgetExceeded: The slack is more than half of δ.
+    """
+    if slack == 0:
+        return 0
+    if 2 * Fraction(slack, SLACK_UNITS_PER_DELTA) > Fraction(delta):
+        raise BudgetExceeded(
+            "Sampled runs of this account would take more than half of its delta: train without sampling, or with a "
+            "smaller slack."
+        )
+    return max(1, limit_units(epsilon, delta) - limit_units(epsilon, delta_beside(slack, delta)))

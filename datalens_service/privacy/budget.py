@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.errors import BudgetExceeded, StateConflict
+from datalens_service.privacy.accounting import units_held_for_slack
+from datalens_service.privacy.blocks import Block
 
 
 @final
@@ -19,12 +21,19 @@ class MemoryAccount:
 
     Args:
         limit_units: Ledger units that may be charged.
+        budget: The ε and δ that they stand for. Without it a sampled run has the account for itself: what its slack
+            takes from other releases cannot be told.
     """
 
-    def __init__(self, limit_units: int) -> None:
+    def __init__(self, limit_units: int, budget: tuple[float, float] | None = None) -> None:
         self.limit_units = limit_units
         self.charges: list[tuple[int, str, int]] = []
+        self.slack = 0
+        self._budget = budget
+        self._blocks: dict[str, Block] = {}
         self._stored: dict[int, NDArray[np.int64]] = {}
+        self._latest: tuple[int, dict[str, NDArray[Any]]] | None = None
+        self._iterates: list[NDArray[np.float32]] = []
 
     @property
     def charged_units(self) -> int:
@@ -41,9 +50,36 @@ class MemoryAccount:
         Raises:
             BudgetExceeded: The limit would be passed; nothing was booked.
         """
-        if self.charged_units + units > self.limit_units:
-            raise BudgetExceeded("The next release would exceed the budget of this run.")
+        self._check(units, self.slack)
         self.charges.append((step, label, units))
+
+    def charge_draw(self, step: int, label: str, block: Block) -> int:
+        """Book a draw of a block: all units and the slack with the first.
+
+        Returns:
+            How many draws were booked before.
+
+        Raises:
+            BudgetExceeded: The limit would be passed, or all draws are made; nothing was booked.
+            StateConflict: Another block was charged under the same label.
+        """
+        drawn = sum(booked == label for _, booked, _ in self.charges)
+        if self._blocks.get(label, block) != block:
+            raise StateConflict("Another block of sampled releases was charged to this run.")
+        if drawn >= block.draws:
+            raise BudgetExceeded("All sampled draws that were paid for are made.")
+        units = 0 if drawn else block.charge().units
+        slack = self.slack if drawn else self.slack + block.slack
+        self._check(units, slack)
+        self._blocks[label], self.slack = block, slack
+        self.charges.append((step, label, units))
+        return drawn
+
+    def _check(self, units: int, slack: int) -> None:
+        alone = self._budget is not None or not slack or len({label for _, label, _ in self.charges}) <= (units == 0)
+        held = units_held_for_slack(slack, *self._budget) if self._budget is not None else 0
+        if not alone or self.charged_units + units > self.limit_units - held:
+            raise BudgetExceeded("The next release would exceed the budget of this run.")
 
     def store(self, step: int, noisy: NDArray[np.int64]) -> None:
         """Keep a noisy sum.
@@ -54,6 +90,20 @@ class MemoryAccount:
         if step in self._stored:
             raise StateConflict(f"Step {step} already has an aggregate.")
         self._stored[step] = noisy
+
+    def advance(self, step: int, state: dict[str, NDArray[Any]], iterates: NDArray[np.float32] | None = None) -> None:
+        """Keep `state` and `iterates` in the place of the sums before `step`."""
+        self._latest = step, state
+        self._iterates += [] if iterates is None else [iterates]
+        self._stored = {number: noisy for number, noisy in self._stored.items() if number >= step}
+
+    def latest(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
+        """What `advance` was given last, or None."""
+        return self._latest
+
+    def iterates(self) -> list[NDArray[np.float32]]:
+        """All that `advance` was given, in order."""
+        return list(self._iterates)
 
 
 @final
@@ -71,5 +121,20 @@ class UnchargedAccount:
     def charge(self, step: int, label: str, units: int) -> None:
         """Nothing is booked."""
 
+    def charge_draw(self, step: int, label: str, block: Block) -> int:
+        """Nothing is booked; a run that ends with its process draws each step once."""
+        return step
+
     def store(self, step: int, noisy: NDArray[np.int64]) -> None:
         """Nothing is kept."""
+
+    def advance(self, step: int, state: dict[str, NDArray[Any]], iterates: NDArray[np.float32] | None = None) -> None:
+        """Nothing is kept."""
+
+    def latest(self) -> None:
+        """Nothing is kept."""
+        return
+
+    def iterates(self) -> list[NDArray[np.float32]]:
+        """Nothing is kept."""
+        return []

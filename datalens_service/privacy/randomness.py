@@ -1,8 +1,8 @@
 """Two sources of randomness of two types that cannot be exchanged.
 
-`NoiseSource` is for privacy: discrete Gaussian noise, and the secret coins of Poisson sampling, exact, from the
-operating system's entropy. It has no seed, no state and therefore nothing to copy on fork, to store in a checkpoint
-or to repeat on resume.
+`NoiseSource` is for privacy: discrete Gaussian noise and the secret coins of Poisson sampling, exact, and noisy
+directions in float64, all from the operating system's entropy. It has no seed, no state and therefore nothing to copy
+on fork, to store in a checkpoint or to repeat on resume.
 
 `TrainingRandomness` is for everything the guarantee does not rest on (initial weights, batches, stochastic
 rounding): seeded, addressed by purpose and step, so that a resumed run repeats it without stored state.
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.errors import InvalidSpec
+from datalens_service.privacy.von_mises_fisher import Floats, draw_directions
 
 # 2·K·σ² must stay below 2^63 in every round K of Algorithm 1; rounds beyond 2^8 have probability below 1e-500.
 MAXIMUM_NOISE_STDDEV: Final = 2**26
@@ -39,7 +40,7 @@ Booleans = NDArray[np.bool_]
 
 @final
 class NoiseSource:
-    """Exact discrete Gaussian noise from OS entropy; the only noise a mechanism may add."""
+    """Noise from OS entropy; the only noise a mechanism may add."""
 
     def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> Integers:
         """Independent draws from N_Z(0, noise_stddev²), one for every coordinate of `shape`.
@@ -81,6 +82,21 @@ class NoiseSource:
         if not 0 <= numerator <= 2**COIN_BITS:
             raise InvalidSpec("The probability of a coin must lie between 0 and 1.")
         return (_words(count) >> np.uint64(64 - COIN_BITS)) < np.uint64(numerator)
+
+    def directions(self, means: Floats, kappa: float) -> Floats:
+        """Independent draws from von Mises-Fisher laws, exact in real arithmetic only.
+
+        Args:
+            means: (rows, d) float64 mean directions of length 1; a row of zeros stands for the uniform law.
+            kappa: Concentration, at least 0.
+
+        Returns:
+            float64 (rows, d), of length 1.
+
+        Raises:
+            InvalidInput: Another type, shape or length.
+        """
+        return draw_directions(means, kappa, _uniforms)
 
 
 def _discrete_gaussian(size: int, stddev: int) -> Integers:
@@ -162,6 +178,11 @@ def _uniform_below(bound: int, size: int) -> Integers:
     while (rejected := np.flatnonzero(words > limit)).size:
         words[rejected] = _words(rejected.size)
     return (words % np.uint64(bound)).astype(np.int64)
+
+
+def _uniforms(size: int) -> Floats:
+    """Centers of 2^52 equal parts of (0, 1): neither end is ever drawn."""
+    return ((_words(size) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def _words(size: int) -> NDArray[np.uint64]:

@@ -8,6 +8,7 @@ was in a batch. Shuffled batches are not Poisson samples: counting them as such 
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ _RELATIONS: Final = {
 }
 
 
+@functools.lru_cache(maxsize=1024)
 def poisson_sampled_epsilon(
     noise_multiplier: float,
     sampling_probability: float,

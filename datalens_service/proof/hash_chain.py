@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -21,7 +22,8 @@ from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from datalens_service.errors import LedgerCorrupt
+from datalens_service.errors import DatalensError, LedgerCorrupt
+from datalens_service.privacy.accounting import units_held_for_slack
 
 GENESIS = "0" * 64
 _LABEL = re.compile(r"epsilon=([0-9.e+-]+) delta=([0-9.e+-]+)")
@@ -61,6 +63,13 @@ class Entry(BaseModel):
     step: int | None = None
     label: str = ""
     units: int = Field(default=0, ge=0)
+    slack: int = Field(
+        default=0,
+        ge=0,
+        # Left out where it is 0: journals without one keep their hashes.
+        exclude_if=operator.not_,
+        description="Beside the units, in 1e-18 of δ; 0 unless batches are sampled.",
+    )
     lease_token: int | None = None
     at: AwareDatetime
     recovers: str | None = Field(default=None, description="Hash of the lost entry that this one books again.")
@@ -89,6 +98,8 @@ class Balance:
         limit: Units the account holds.
         reserved: Units set aside and not spent, per job; 0 after a job is settled.
         charged: Units spent, per job; recovered charges of unknown jobs count under their id as well.
+        reserved_slack: Slack set aside and not spent, per job, in 1e-18 of δ.
+        charged_slack: Slack spent, per job.
         head_seq: Number of the last entry.
         head_hash: Its hash.
         budget: ε and δ as the first entry or the last raise names them.
@@ -97,6 +108,8 @@ class Balance:
     limit: int = 0
     reserved: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     charged: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    reserved_slack: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    charged_slack: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     head_seq: int = 0
     head_hash: str = GENESIS
     budget: str = ""
@@ -111,6 +124,20 @@ class Balance:
         """Units spent by all jobs."""
         return sum(self.charged.values())
 
+    @property
+    def total_slack(self) -> int:
+        """Slack spent by all jobs and set aside for them."""
+        return sum(self.reserved_slack.values()) + sum(self.charged_slack.values())
+
+    @property
+    def held_for_slack(self) -> int:
+        """Units by which the slack lowers what the budget holds.
+
+        Raises:
+            BudgetExceeded: The slack is more than half of δ.
+        """
+        return units_held_for_slack(self.total_slack, *_budget(self.budget)) if self.total_slack else 0
+
     def add(self, entry: Entry) -> None:
         """Follow one entry.
 
@@ -120,10 +147,18 @@ class Balance:
         self._check_link(entry)
         self.head_seq, self.head_hash = entry.seq, entry.hash
         self._book(entry)
-        if any(units < 0 for units in self.reserved.values()):
+        # An entry books one job; the others were looked at with theirs, and there may be thousands.
+        job = entry.job_id or ""
+        if self.reserved.get(job, 0) < 0 or self.reserved_slack.get(job, 0) < 0:
             raise broken(entry.account_id, entry.seq, "spends or returns more than its job reserved")
-        if self.total_reserved + self.total_charged > self.limit:
+        if self.total_reserved + self.total_charged > self.limit - self._held(entry):
             raise broken(entry.account_id, entry.seq, "exceeds the limit of the account")
+
+    def _held(self, entry: Entry) -> int:
+        try:
+            return self.held_for_slack
+        except DatalensError as error:
+            raise broken(entry.account_id, entry.seq, "takes more than half of δ for sampled batches") from error
 
     def _check_link(self, entry: Entry) -> None:
         if entry.seq != self.head_seq + 1:
@@ -144,18 +179,26 @@ class Balance:
                 self._raise_limit(entry)
             case EntryKind.RESERVE:
                 self.reserved[job] += entry.units
+                self.reserved_slack[job] += entry.slack
             case EntryKind.CHARGE:
-                self.reserved[job] -= entry.units
-                self.charged[job] += entry.units
+                self._spend(job, entry, entry.units, entry.slack)
             case EntryKind.RECOVERED:
-                self.reserved[job] -= min(entry.units, self.reserved[job])
-                self.charged[job] += entry.units
+                reserved = min(entry.units, self.reserved[job]), min(entry.slack, self.reserved_slack[job])
+                self._spend(job, entry, *reserved)
             case EntryKind.SETTLE:
                 self.reserved[job] -= entry.units
+                self.reserved_slack[job] -= entry.slack
             case EntryKind.JOIN | EntryKind.DELETE:
                 pass
             case _:
                 raise broken(entry.account_id, entry.seq, "is of an unknown kind")
+
+    def _spend(self, job: str, entry: Entry, reserved_units: int, reserved_slack: int) -> None:
+        """Book a charge, of which so much was reserved."""
+        self.reserved[job] -= reserved_units
+        self.reserved_slack[job] -= reserved_slack
+        self.charged[job] += entry.units
+        self.charged_slack[job] += entry.slack
 
     def _raise_limit(self, entry: Entry) -> None:
         """A raise adds something, names a larger ε, and leaves δ as it is."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 from collections.abc import Iterable, Sequence
 from datetime import UTC
 from typing import Any, Final, Literal, Self
@@ -40,6 +41,9 @@ class Charge(BaseModel):
     step: int | None = Field(description="Of the plan.")
     label: str = Field(description="Of the mechanism.")
     units: int = Field(ge=0, le=LARGEST_UNITS, description="In 1e-15 of μ².")
+    slack: int = Field(
+        default=0, ge=0, le=LARGEST_UNITS, exclude_if=operator.not_, description="Beside the units, in 1e-18 of δ."
+    )
     minute: AwareDatetime = Field(description="When it was booked; never finer.")
     previous_hash: str
     hash: str
@@ -103,6 +107,7 @@ def _charge(entry: Entry, number: int, previous_hash: str) -> Charge:
         step=entry.step,
         label=entry.label,
         units=entry.units,
+        slack=entry.slack,
         minute=entry.at.replace(second=0, microsecond=0),
         previous_hash=previous_hash,
     )

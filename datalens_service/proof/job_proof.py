@@ -9,6 +9,7 @@ No database here: the journal is handed in, and `bundle_verification.py` reads n
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
@@ -17,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from datalens_service.evaluation.report.build import Product, Report
 from datalens_service.evaluation.report.card import Card
 from datalens_service.evaluation.report.privacy_statement import Release
-from datalens_service.privacy.accounting import epsilon_of_units, round_up
+from datalens_service.privacy.accounting import Charge as AccountCharge
+from datalens_service.privacy.accounting import epsilon_of_charge, round_up
 from datalens_service.proof.hash_chain import Balance, Entry, follow
 from datalens_service.proof.job_charges import LARGEST_UNITS, SPENDS, Charge, chain_charges
 from datalens_service.signatures import Signature
@@ -40,12 +42,14 @@ class Payment(NamedTuple):
         step: Of the plan.
         label: Of the mechanism.
         units: In 1e-15 of μ².
+        slack: In 1e-18 of δ.
     """
 
     name: str
     step: int | None
     label: str
     units: int
+    slack: int
 
 
 class _Recomputable(_Frozen):
@@ -82,7 +86,7 @@ class JobProof(_Recomputable):
     @property
     def payments(self) -> tuple[Payment, ...]:
         """Of the job, in order."""
-        return tuple(Payment(f"Charge {one.number}", one.step, one.label, one.units) for one in self.charges)
+        return tuple(Payment(f"Charge {one.number}", one.step, one.label, one.units, one.slack) for one in self.charges)
 
 
 class Head(_Frozen):
@@ -102,19 +106,28 @@ class AccountFacts(_Frozen):
     limit_units: int = Field(ge=0, le=LARGEST_UNITS)
     reserved_units: int = Field(ge=0, le=LARGEST_UNITS)
     charged_units: int = Field(ge=0, le=LARGEST_UNITS)
+    reserved_slack: int = Field(default=0, ge=0, le=LARGEST_UNITS, exclude_if=operator.not_)
+    charged_slack: int = Field(
+        default=0, ge=0, le=LARGEST_UNITS, exclude_if=operator.not_, description="Of sampled batches, in 1e-18 of δ."
+    )
     head: Head
 
     @classmethod
     def of(cls, account_id: str, epsilon: float, delta: float, balance: Balance) -> AccountFacts:
         """The account at the end of its journal."""
+        reserved_slack, charged_slack = (
+            sum(slack.values()) for slack in (balance.reserved_slack, balance.charged_slack)
+        )
         return cls(
             id=account_id,
             epsilon=epsilon,
             delta=delta,
-            epsilon_spent=round_up(epsilon_of_units(balance.total_charged, delta)),
+            epsilon_spent=round_up(epsilon_of_charge(AccountCharge(balance.total_charged, charged_slack), delta)),
             limit_units=balance.limit,
             reserved_units=balance.total_reserved,
             charged_units=balance.total_charged,
+            reserved_slack=reserved_slack,
+            charged_slack=charged_slack,
             head=Head(seq=balance.head_seq, hash=balance.head_hash),
         )
 
@@ -130,7 +143,9 @@ class AccountProof(_Recomputable):
     def payments(self) -> tuple[Payment, ...]:
         """Of the job, in order."""
         spends = (entry for entry in self.entries if entry.job_id == self.job_id and entry.kind in SPENDS)
-        return tuple(Payment(f"Entry {entry.seq}", entry.step, entry.label, entry.units) for entry in spends)
+        return tuple(
+            Payment(f"Entry {entry.seq}", entry.step, entry.label, entry.units, entry.slack) for entry in spends
+        )
 
 
 Proof = JobProof | AccountProof

@@ -7,18 +7,22 @@ read; what is about the job is checked by the same lines in either.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from datalens_service.errors import InvalidInput, LedgerCorrupt
 from datalens_service.evaluation.report.card import CardMechanism
 from datalens_service.evaluation.report.privacy_statement import Release, classify_epsilon, first_releases
-from datalens_service.mechanisms import AnyMechanism
-from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.mechanisms import AnyMechanism, IndividualHistogram
+from datalens_service.mechanisms.individual_histogram import IndividualFigures
+from datalens_service.plugins import PluginOrigin
+from datalens_service.privacy.accounting import NeighboringRelation, delta_beside
 from datalens_service.privacy.recomputation import (
     LARGEST_EPSILON,
     RESOLUTION,
@@ -97,7 +101,21 @@ def verify(content: bytes, key: PublicKey | None = None) -> Verdict:
         holds=holds,
         contradiction=None if holds else f"{last.check}: {last.finding}",
         lines=(*lines, *(Line(check=check, status="not checked", finding="") for check in unreached)),
-        not_verified=kind.not_verified,
+        not_verified=(*_of_plugin(lines, file.content), *kind.not_verified),
+    )
+
+
+def _of_plugin(lines: list[Line], content: bytes) -> tuple[str, ...]:
+    """What rests on the package of a plug-in, of a proof that could be read."""
+    if lines[0].status != "holds":
+        return ()
+    card = json.loads(content)["card"]
+    if not card.get("plugin"):
+        return ()
+    origin = PluginOrigin.model_validate(card["plugin"])
+    return (
+        f"That the method {card['method']}, a plug-in of {origin}, lets a unit move nothing of what other units "
+        "contribute.",
     )
 
 
@@ -164,6 +182,9 @@ def _totals(proof: AccountProof) -> str:
         "reserved": (account.reserved_units, balance.total_reserved),
         "charged": (account.charged_units, balance.total_charged),
     }
+    slack = sum(balance.reserved_slack.values()), sum(balance.charged_slack.values())
+    if (account.reserved_slack, account.charged_slack) != slack:
+        raise LedgerCorrupt("The account states another slack than its entries add up to.")
     for name, (stated, added) in totals.items():
         if stated != added:
             raise LedgerCorrupt(f"The account states {stated:,} units as {name}; its entries add up to {added:,}.")
@@ -179,6 +200,9 @@ def _card(proof: Proof) -> str:
         raise LedgerCorrupt("The card names another product or version than the proof.")
     if privacy.units != charged:
         raise LedgerCorrupt(f"The card states {privacy.units:,} units; {charged:,} were charged to the job.")
+    slack = sum(paid.slack for paid in proof.payments)
+    if privacy.slack != slack:
+        raise LedgerCorrupt(f"The card states a slack of {privacy.slack:,}; {slack:,} was charged to the job.")
     made = first_releases(proof.plan, _steps_made(proof))
     if privacy.mechanisms != tuple(CardMechanism.of(release) for release in made):
         raise LedgerCorrupt("The mechanisms on the card are not the first ones of the plan.")
@@ -190,7 +214,27 @@ def _card(proof: Proof) -> str:
         raise LedgerCorrupt(f"The card states μ = {privacy.mu:g}, which is not the root of its units.")
     if privacy.tier != classify_epsilon(privacy.epsilon):
         raise LedgerCorrupt(f"An ε of {privacy.epsilon:g} is not in the tier {privacy.tier!r}.")
-    return f"{_steps_made(proof):,} releases by mechanisms of the plan; {charged:,} units; μ = {privacy.mu:g}."
+    individual = _individual(proof, [release.mechanism for release in made])
+    return (
+        f"{_steps_made(proof):,} releases by mechanisms of the plan; {charged:,} units; μ = {privacy.mu:g}.{individual}"
+    )
+
+
+def _individual(proof: Proof, made: Sequence[AnyMechanism]) -> str:
+    """Mean and quantiles of individual ε follow from noisy counts that were planned and paid for."""
+    figures = proof.card.privacy.individual
+    histogram = next((mechanism for mechanism in made if isinstance(mechanism, IndividualHistogram)), None)
+    if histogram is None or figures is None:
+        if histogram is not None or figures is not None:
+            raise LedgerCorrupt("The card has figures of individual ε without a release of them, or the other way.")
+        return ""
+    public = (histogram.num_units, histogram.delta, histogram.bins)
+    if public != (proof.card.privacy.num_units, proof.card.privacy.delta, len(figures.noisy_counts)):
+        raise LedgerCorrupt("The histogram of individual ε has other units, another δ or other bins than the card.")
+    recomputed = IndividualFigures.of(histogram, np.array(figures.noisy_counts, dtype=np.int64))
+    if not recomputed.agrees_with(figures):
+        raise LedgerCorrupt("Mean and quantiles of individual ε do not follow from their noisy counts.")
+    return f" Mean individual ε = {figures.mean:g}, from {histogram.bins} noisy counts."
 
 
 def _charges(proof: Proof) -> str:
@@ -199,12 +243,16 @@ def _charges(proof: Proof) -> str:
         mechanism = _planned(proof, payment).mechanism
         if payment.label != mechanism.label():
             raise LedgerCorrupt(f"{payment.name} pays for {payment.label}; the plan has {mechanism.label()} there.")
+        if mechanism.block() is not None:
+            continue
         cost = _gaussian(mechanism, _ZERO_OUT, 1).mu_squared
         if payment.units * _UNIT < cost:
             raise LedgerCorrupt(
                 f"{payment.name} is of {payment.units:,} units for step {payment.step}; its mechanism costs "
                 f"{float(cost / _UNIT):,.0f}."
             )
+    for release in proof.plan:
+        _check_block(proof, release)
     paid = {payment.step for payment in proof.payments}
     unpaid = next((step for step in range(_steps_made(proof)) if step not in paid), None)
     if unpaid is not None:
@@ -212,22 +260,43 @@ def _charges(proof: Proof) -> str:
     return f"{len(proof.payments):,} charges, none below what σ and Δ of its mechanism cost."
 
 
+def _check_block(proof: Proof, release: Release) -> None:
+    """Sampled draws: the price is that of q, σ, their number and slack; the first paid all; there are no more."""
+    block = release.mechanism.block()
+    payments = [payment for payment in proof.payments if _planned(proof, payment) == release]
+    if block is None or not payments:
+        return
+    block.recompute_price(release.mechanism.noise_multiplier())
+    if block.num_units != proof.card.privacy.num_units:
+        raise LedgerCorrupt(f"Batches are drawn from {block.num_units:,} units, not those of the card.")
+    if not release.count <= block.draws or len(payments) > block.draws:
+        raise LedgerCorrupt(f"{len(payments):,} sampled draws were booked; {block.draws:,} were paid for.")
+    first = payments[0]
+    if (first.units, first.slack) != block.charge():
+        raise LedgerCorrupt(f"{first.name} opens sampled draws and does not pay for all of them.")
+    again = next((payment for payment in payments[1:] if payment.units or payment.slack), None)
+    if again is not None:
+        raise LedgerCorrupt(f"{again.name} pays once more for sampled draws.")
+
+
 def _job_epsilon(proof: Proof) -> str:
     privacy = proof.card.privacy
-    return _recomputed("the job", _releases(proof, _ZERO_OUT), privacy.delta, privacy.epsilon)
+    delta = delta_beside(privacy.slack, privacy.delta)
+    return _recomputed("the job", _releases(proof, _ZERO_OUT), delta, privacy.epsilon)
 
 
 def _replace_one_epsilon(proof: Proof) -> str:
     # A charge whose release was lost counts there at the worst factor of any mechanism: more is no contradiction.
     privacy = proof.card.privacy
-    releases = _releases(proof, _REPLACE_ONE)
-    return _recomputed("replacing a unit", releases, privacy.delta, privacy.epsilon_replace_one, exactly=False)
+    releases, delta = _releases(proof, _REPLACE_ONE), delta_beside(privacy.slack, privacy.delta)
+    return _recomputed("replacing a unit", releases, delta, privacy.epsilon_replace_one, exactly=False)
 
 
 def _lifetime_epsilon(proof: AccountProof) -> str:
     account = proof.account
     spent = [GaussianReleases(1 / (account.charged_units * _UNIT), 1)] if account.charged_units else []
-    return _recomputed("the account", spent, account.delta, account.epsilon_spent)
+    delta = delta_beside(account.charged_slack, account.delta)
+    return _recomputed("the account", spent, delta, account.epsilon_spent)
 
 
 def _recomputed(
@@ -264,6 +333,10 @@ def _releases(proof: Proof, relation: NeighboringRelation) -> list[GaussianRelea
 
 
 def _gaussian(mechanism: AnyMechanism, relation: NeighboringRelation, count: int) -> GaussianReleases:
+    block = mechanism.block()
+    if block is not None:
+        # The Gaussian that its draws are a post-processing of, up to the slack (docs/mechanisms/poisson_sampling.md).
+        return GaussianReleases(1 / (block.charge(relation).units * _UNIT), 1)
     queries = count * mechanism.queries_per_unit(relation)
     return discrete_releases(mechanism.sensitivity_squared(relation), mechanism.noise_stddev, queries)
 

@@ -30,17 +30,17 @@ def signature_line(content: bytes, key: PublicKey | None) -> Line:
         key: That has to have signed it; None accepts any, and none.
     """
     try:
-        found = signer(content)
+        signing_key = signer(content)
     except SignatureInvalid as error:
         return Line(check=SIGNATURE, status="contradiction", finding=str(error))
-    if found is None and key is None:
+    if signing_key is None and key is None:
         return Line(check=SIGNATURE, status="not checked", finding="Not signed: anybody may have made it.")
-    if found is None:
+    if signing_key is None:
         return Line(check=SIGNATURE, status="contradiction", finding="Not signed, though a key was given.")
     if key is None:
-        finding = f"Signed by key {found.key_id}, whose owner you must know from elsewhere (--key)."
+        finding = f"Signed by key {signing_key.key_id}, whose owner you must know from elsewhere (--key)."
         return Line(check=SIGNATURE, status="holds", finding=finding)
-    if key != found:
-        finding = f"Signed by key {found.key_id}, not by the given one, {key.key_id}."
+    if key != signing_key:
+        finding = f"Signed by key {signing_key.key_id}, not by the given one, {key.key_id}."
         return Line(check=SIGNATURE, status="contradiction", finding=finding)
     return Line(check=SIGNATURE, status="holds", finding=f"Signed by the given key, {key.key_id}.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
+from datalens_service.data.dataset import MAXIMUM_SIDE
+from datalens_service.data.preparation.settings import Colour, Fit, PrepareSettings
 from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, NAME_PATTERN, UnitDeclaration
 from datalens_service.data.readers.base import check_class_names
 from datalens_service.errors import InvalidDataset
@@ -24,7 +26,7 @@ class DatasetForm(BaseModel):
         default=None,
         gt=0,
         le=100,
-        description="ε of the data set's whole lifetime. Left out only for records that were uploaded before: "
+        description="ε of the dataset's whole lifetime. Left out only for records that were uploaded before: "
         "they keep the budget they have.",
     )
     delta: Number | None = Field(
@@ -64,18 +66,62 @@ class DatasetForm(BaseModel):
         description="Whether the test split is public; left out, it is not. Figures measured on it may "
         "then be passed on; otherwise they are for the owner alone. Refused if it holds a training image.",
     )
+    public_records: Flag | None = Field(
+        default=None,
+        description="Whether all records are public, so that jobs may start from them (`public_data`); left out, they "
+        "are private. Refused if one of them was uploaded as private. It cannot be changed later.",
+    )
     account: str | None = Field(
         default=None,
         max_length=64,
         pattern=IDENTIFIER,
-        description="Id of a data set whose budget pays for this one, too, for ever: for data that grows, so that the "
+        description="Id of a dataset whose budget pays for this one, too, for ever: for data that grows, so that the "
         "parts can be trained on together. Leave out `epsilon` and `delta` then.",
     )
     leave_out_constant_images: Flag | None = Field(
         default=None,
-        description="Whether training images of a single colour are left out, which would tie the data set to others "
+        description="Whether training images of a single colour are left out, which would tie the dataset to others "
         "that contain the same ones; left out, they stay.",
     )
+
+    prepare_side: Integer | None = Field(
+        default=None,
+        ge=4,
+        le=MAXIMUM_SIDE,
+        description="Height and width to which every image is brought; left out, images are taken as they are and have "
+        "one size. With it, images have any size, more kinds of files are read, and `notices` say what was changed.",
+    )
+    prepare_fit: Literal["resize", "crop"] | None = Field(
+        default=None, description="`resize` the whole image (if left out), or scale the shorter side and `crop`."
+    )
+    prepare_colour: Literal["grey", "rgb"] | None = Field(
+        default=None, description="Channels of all prepared images: `grey` (if left out) or `rgb`."
+    )
+    prepare_window: str | None = Field(
+        default=None,
+        pattern=r"^-?\d{1,9} -?\d{1,9}$",
+        description="Lowest and highest value that become 0 and 255 in images of more than 8 bits, with a blank "
+        "between. Left out, DICOM files bring their own and 16-bit images are refused.",
+    )
+    prepare_frame: Integer | None = Field(
+        default=None, ge=1, description="Which frame is read of files with several; left out, they are refused."
+    )
+
+    @property
+    def preparation(self) -> PrepareSettings | None:
+        """How each image is brought to one size and mode, if that was asked."""
+        if self.prepare_side is None:
+            return None
+        window = None if self.prepare_window is None else tuple(map(int, self.prepare_window.split()))
+        return PrepareSettings.model_validate(
+            {
+                "side": self.prepare_side,
+                "fit": self.prepare_fit or Fit.RESIZE,
+                "colour": self.prepare_colour or Colour.GREY,
+                "window": window,
+                "frame": self.prepare_frame,
+            }
+        )
 
     @property
     def units(self) -> UnitDeclaration | None:
@@ -88,6 +134,16 @@ class DatasetForm(BaseModel):
     def _units_are_whole(self) -> Self:
         if self.records_per_unit is None and (self.unit, self.classes_per_unit) != (None, None):
             raise ValueError("unit and classes_per_unit need records_per_unit.")
+        return self
+
+    @model_validator(mode="after")
+    def _preparation_is_whole(self) -> Self:
+        options = (self.prepare_fit, self.prepare_colour, self.prepare_window, self.prepare_frame)
+        if self.prepare_side is None and any(option is not None for option in options):
+            raise ValueError("prepare_fit, prepare_colour, prepare_window and prepare_frame need prepare_side.")
+        low, high = map(int, (self.prepare_window or "0 1").split())
+        if low >= high:
+            raise ValueError("The first value of prepare_window must be below its second.")
         return self
 
     @field_validator("name")

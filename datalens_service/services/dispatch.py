@@ -1,6 +1,6 @@
 """Telling workers that there is a job. The database is the truth: a lost message costs time, a double one nothing.
 
-Workers look for jobs whose message was lost themselves (`workers/process/requeue.py`), so nothing is repeated here.
+Workers look into the database themselves (`workers/process/job_loop.py`), so nothing is repeated here.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,6 +22,7 @@ from datalens_service.store.datasets import datasets, joining, validations, view
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.joining import Joined
+from datalens_service.store.datasets.record_store import RecordStore
 from datalens_service.store.datasets.upload_sessions import partial_files
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.disk import translated
@@ -58,7 +60,8 @@ def register(
 
     Args:
         database: Where it is registered.
-        settings: The records go to the folder `datasets` of data_dir; limits of the process that reads the file.
+        settings: The records go to the folder `datasets` of data_dir, or to an object store; limits of the process
+            that reads the file.
         path: The file; contents decide the format.
         form: Budget, name and classes.
         tenant_id: Whose records they are.
@@ -74,7 +77,7 @@ def register(
         StoreUnavailable: Disk or database did not take it, or the service stops.
     """
     dataset_id = dataset_id or datasets.new_id()
-    folder = records_folder(settings.data_dir) / dataset_id
+    folder, records = records_folder(settings.data_dir) / dataset_id, RecordStore(settings)
     with translated(_NOT_KEPT), _locked(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
         try:
             confinement = Confinement(settings.decode_memory_bytes, settings.decode_seconds)
@@ -86,14 +89,18 @@ def register(
                 units=form.units,
                 public_test=bool(form.public_test),
                 leave_out_constant_images=bool(form.leave_out_constant_images),
+                preparation=form.preparation,
                 stopping=stopping,
             )
             decoded.records.rename(folder)
             links = Notices()
-            dataset = _registered(database, dataset_id, folder, decoded, form, tenant_id, links)
+            records_path = records.keep(folder)
+            dataset = _registered(database, dataset_id, records_path, decoded, form, tenant_id, links)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            records.discard(folder)
             raise
+        if records_path != str(folder):
+            shutil.rmtree(folder, ignore_errors=True)
     notices = (*decoded.notices, *links.collected())
     return Registered(dataset, decoded.counts, notices, joining.joined(database, dataset.id, dataset.known_records))
 
@@ -103,7 +110,7 @@ def records_folder(data_dir: Path) -> Path:
     return data_dir.absolute() / "datasets"
 
 
-def remove(database: Database, artifacts: ArtifactStore, data_dir: Path, dataset_id: str) -> DatasetView:
+def remove(database: Database, artifacts: ArtifactStore, settings: Settings, dataset_id: str) -> DatasetView:
     """Delete a data set, its records, its report and what its jobs made for the owner alone. Repeatable.
 
     What was spent on the records stays spent, and what was released stays released. An upload that is being read,
@@ -120,33 +127,34 @@ def remove(database: Database, artifacts: ArtifactStore, data_dir: Path, dataset
         dataset = None
     validation = validations.delete(database, dataset_id)
     if dataset is not None:
-        remove_records(dataset)
+        remove_records(settings, dataset)
         artifacts.delete_private(dataset_id)
     elif validation is None:
         raise NotFound("There is no such data set.")
     if validation is not None and validation.upload_id is not None:
-        (partial_files(data_dir) / validation.upload_id).unlink(missing_ok=True)
+        (partial_files(settings.data_dir) / validation.upload_id).unlink(missing_ok=True)
     return views.get(database, dataset_id)
 
 
-def remove_records(dataset: StoredDataset) -> None:
+def remove_records(settings: Settings, dataset: StoredDataset) -> None:
     """Remove the records of a data set that was deleted. Repeatable."""
-    shutil.rmtree(dataset.records_path, ignore_errors=True)
+    RecordStore(settings).remove(dataset.records_path)
 
 
-def remove_leftovers(database: Database, artifacts: ArtifactStore, data_dir: Path) -> None:
+def remove_leftovers(database: Database, artifacts: ArtifactStore, settings: Settings) -> None:
     """Remove private files that a killed process left: registered never, or deleted already.
 
     Leaves records alone while any process is registering an upload.
     """
     for dataset_id in datasets.deleted(database):
         artifacts.delete_private(dataset_id)
-    folder = records_folder(data_dir)
+    folder = records_folder(settings.data_dir)
     with suppress(BlockingIOError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
         for path in folder.iterdir():
             # An unfinished folder is named `.ds_…-…` until it is complete.
-            if path.name.startswith((".ds_", "ds_")) and not _in_use(database, path):
+            if path.name.startswith((".ds_", "ds_")) and not _in_use(database, path.name):
                 shutil.rmtree(path, ignore_errors=True)
+        RecordStore(settings).remove_leftovers(partial(_in_use, database))
 
 
 @contextmanager
@@ -157,9 +165,9 @@ def _locked(folder: Path, kind: int) -> Iterator[None]:
         yield
 
 
-def _in_use(database: Database, path: Path) -> bool:
+def _in_use(database: Database, dataset_id: str) -> bool:
     try:
-        return datasets.get(database, path.name).state is DatasetState.READY
+        return datasets.get(database, dataset_id).state is DatasetState.READY
     except NotFound:
         return False
 
@@ -174,7 +182,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
 def _registered(
     database: Database,
     dataset_id: str,
-    folder: Path,
+    records_path: str,
     decoded: Decoded,
     form: DatasetForm,
     tenant_id: str,
@@ -182,16 +190,17 @@ def _registered(
 ) -> StoredDataset:
     # The partition key is drawn by the store and never written beside the records.
     dataset = decoded.dataset
+    schema = dataset.schema.model_copy(update={"records_are_public": bool(form.public_records)})
     return datasets.create(
         database,
         dataset_id=dataset_id,
         name=form.name or dataset_id,
-        schema=dataset.schema,
+        schema=schema,
         images=dataset.train.images,
         units=dataset.train.units,
         format=decoded.format,
         has_test=dataset.test is not None,
-        records_path=str(folder),
+        records_path=records_path,
         epsilon=form.epsilon,
         delta=form.delta,
         account=form.account,

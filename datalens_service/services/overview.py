@@ -104,5 +104,5 @@ def _charges_of_minute(session: Session, moment: datetime) -> int:
 
 def _statements(session: Session, accounts: Sequence[AccountRow]) -> dict[str, AccountSummary]:
     statements = {account.id: of_account(account) for account in accounts}
-    kept = select(DatasetRow.id, DatasetRow.account_id).where(DatasetRow.state == "ready").order_by(DatasetRow.id)
-    return {dataset_id: statements[account_id] for dataset_id, account_id in session.execute(kept)}
+    ready = select(DatasetRow.id, DatasetRow.account_id).where(DatasetRow.state == "ready").order_by(DatasetRow.id)
+    return {dataset_id: statements[account_id] for dataset_id, account_id in session.execute(ready)}

@@ -55,10 +55,13 @@ class Predictions:
 
     Args:
         settings: Limits of the process that reads images; they lie in the folder `predictions` of data_dir meanwhile.
+
+    Attributes:
+        confinement: Limits of that process.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._confinement = Confinement(settings.decode_memory_bytes, min(settings.decode_seconds, _SECONDS))
+        self.confinement = Confinement(settings.decode_memory_bytes, min(settings.decode_seconds, _SECONDS))
         self._folder = settings.data_dir.absolute() / "predictions"
         self._slots = threading.BoundedSemaphore(_AT_ONCE)
 
@@ -77,8 +80,8 @@ class Predictions:
         """
         if upload.stat().st_size > MOST_BYTES:
             raise InvalidInput(f"The file is larger than {MOST_BYTES // 2**20} MiB. Send fewer images at once.")
-        with self._scratch() as folder:
-            images, names = decode_images(upload, folder, self._confinement, most_images(schema))
+        with self.scratch() as folder:
+            images, names = decode_images(upload, folder, self.confinement, most_images(schema))
             return Predicted(self._predicted(classifier, schema, images, folder), names)
 
     def of_images(self, classifier: Path, schema: Schema, images: Images) -> Predicted:
@@ -90,7 +93,7 @@ class Predictions:
         """
         if len(images) > most_images(schema):
             raise InvalidInput(f"Send at most {most_images(schema):,} images at once.")
-        with self._scratch() as folder:
+        with self.scratch() as folder:
             path = folder / "images.npy"
             np.save(path, images)
             return Predicted(self._predicted(classifier, schema, path, folder), ())
@@ -102,22 +105,35 @@ class Predictions:
                 shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
-    def _scratch(self) -> Iterator[Path]:
+    def scratch(self) -> Iterator[Path]:
+        """A folder for the time of one request."""
         with translated("The images could not be read; free the disk of data_dir."):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=self._folder, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
 
-    def _predicted(self, classifier: Path, schema: Schema, images: Path, folder: Path) -> NDArray[np.float32]:
-        _check_size(np.load(images, mmap_mode="r", allow_pickle=False), schema)
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """One of the processes that may run at once.
+
+        Raises:
+            WorkerUnavailable: Others are busy for too long.
+        """
         if not self._slots.acquire(timeout=_WAIT_SECONDS):
-            raise WorkerUnavailable("Other images are being predicted; repeat the request later.")
+            raise WorkerUnavailable("Other images are being read; repeat the request later.")
         try:
-            out = folder / "probabilities.npy"
-            _run([sys.executable, "-P", "-m", "datalens_service.prediction", str(classifier), str(images), str(out)])
-            return np.asarray(np.load(out, allow_pickle=False))
+            yield
         finally:
             self._slots.release()
+
+    def _predicted(self, classifier: Path, schema: Schema, images: Path, folder: Path) -> NDArray[np.float32]:
+        check_size(np.load(images, mmap_mode="r", allow_pickle=False), schema)
+        with self.slot():
+            out = folder / "probabilities.npy"
+            run_process(
+                [sys.executable, "-P", "-m", "datalens_service.prediction", str(classifier), str(images), str(out)]
+            )
+            return np.asarray(np.load(out, allow_pickle=False))
 
 
 def most_images(schema: Schema) -> int:
@@ -125,7 +141,12 @@ def most_images(schema: Schema) -> int:
     return max(1, min(MOST_IMAGES, _MOST_PROBABILITIES // schema.num_classes))
 
 
-def _check_size(images: Images, schema: Schema) -> None:
+def check_size(images: Images, schema: Schema) -> None:
+    """Refuse images that the classifier does not take.
+
+    Raises:
+        InvalidInput: They have another size or other channels, or there is none.
+    """
     expected = (schema.height, schema.width, schema.channels)
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != expected or not len(images):
         colour = "grey" if schema.channels == 1 else "RGB"
@@ -135,8 +156,8 @@ def _check_size(images: Images, schema: Schema) -> None:
         )
 
 
-def _run(command: list[str]) -> None:
-    """Run a predicting process.
+def run_process(command: list[str]) -> None:
+    """Run a process that reads what somebody sent.
 
     Raises:
         WorkerUnavailable: It lacks something, was killed or took too long.
@@ -148,12 +169,12 @@ def _run(command: list[str]) -> None:
             command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise WorkerUnavailable("Predicting took too long; send fewer images at once.") from None
+        raise WorkerUnavailable("Computing took too long; send fewer images at once.") from None
     if done.returncode == EXIT_UNAVAILABLE:
         raise WorkerUnavailable(done.stderr.decode(errors="replace").strip())
     if done.returncode == EXIT_UNFIT:
         raise InvalidInput(done.stderr.decode(errors="replace").strip())
     if done.returncode < 0:
-        raise WorkerUnavailable("Predicting was ended by the machine, likely for lack of memory; send fewer images.")
+        raise WorkerUnavailable("The computation was ended by the machine, likely for lack of memory; send less.")
     if done.returncode != 0:
-        raise ChildProcessError(f"Predicting ended with status {done.returncode}.")
+        raise ChildProcessError(f"The computation ended with status {done.returncode}.")

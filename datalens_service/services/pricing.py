@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidDelta, StateConflict
 from datalens_service.methods import Plan
+from datalens_service.requested_spec import RequestedSpec
+from datalens_service.services import public_data
 from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
@@ -26,25 +28,27 @@ class Quote:
         plan: What will be reserved, and run.
         cost: Of the whole plan.
         account: As it was when the price was found.
+        schema: Of the data set.
     """
 
     spec: TrainingSpec
     plan: Plan
     cost: PlanSummary
     account: AccountSummary
+    schema: Schema
 
     @property
     def fits(self) -> bool:
         """Whether the remaining budget covers the plan."""
-        return self.cost.units <= self.account.remaining_units
+        return self.account.covers(self.plan.charge())
 
     @property
     def account_after(self) -> AccountSummary:
         """The account once the plan is reserved."""
-        return replace(self.account, reserved_units=self.account.reserved_units + self.cost.units)
+        return self.account.with_reserved(self.plan.charge())
 
 
-def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpec) -> Quote:
+def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpec | RequestedSpec) -> Quote:
     """Price a training request; nothing is reserved.
 
     Raises:
@@ -61,15 +65,20 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
         raise StateConflict("The data set was deleted; upload it again to train on it.")
     if spec.evaluation.enabled and spec.evaluation.holdout is not None:
         datasets.check_holdout(database, dataset_id, spec.evaluation.holdout)
-    asked = _with_delta(spec, account.delta)
-    plan = _plan(asked, dataset.schema)
-    return Quote(asked, plan, asked.summarize(plan, dataset.schema), account)
+    public = spec.public_data and public_data.check(database, tenant_id, spec.public_data, dataset)
+    named = spec.resolve(dataset.schema) if isinstance(spec, RequestedSpec) else spec
+    asked = _with_delta(named, account.delta)
+    plan, cost = _price(asked, dataset.schema)
+    if public:
+        cost = cost.model_copy(update={"warnings": [*cost.warnings, public_data.sentence(public)]})
+    return Quote(asked, plan, cost, account, dataset.schema)
 
 
 @functools.lru_cache(maxsize=256)
-def _plan(spec: TrainingSpec, schema: Schema) -> Plan:
+def _price(spec: TrainingSpec, schema: Schema) -> tuple[Plan, PlanSummary]:
     """Of public numbers only; who submits a job has mostly asked for its price a moment before."""
-    return spec.plan(schema)
+    plan = spec.plan(schema)
+    return plan, spec.summarize(plan, schema)
 
 
 def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
+import structlog
 from sqlalchemy import make_url
 
-from datalens_service.settings import Settings
+from datalens_service.settings import Settings, find_unknown_variables
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.private_modes import keep_to_oneself, private_folder, tighten, tighten_all
 from datalens_service.store.disk import check_writable
 from datalens_service.store.ledger.recovery import check_against_log
+
+_log = structlog.get_logger("datalens.startup")
 
 
 def start(settings: Settings) -> Database:
@@ -63,6 +67,12 @@ def check_disks(settings: Settings) -> None:
         check_writable(Path(url.database).parent, "the database")
 
 
+def warn_of_unknown_variables() -> None:
+    """Log which variables set nothing, once per process and by name only: a value may be a password."""
+    for name in find_unknown_variables(os.environ):
+        _log.warning("unknown variable, ignored", variable=name)
+
+
 def _database(settings: Settings) -> Database:
     """The database, after its files were made private: they need not lie in the data folder."""
     tighten(settings.ledger_log_path)
@@ -72,4 +82,4 @@ def _database(settings: Settings) -> Database:
             Path(path).touch(0o600)
         for name in (path, f"{path}-wal", f"{path}-shm"):
             tighten(Path(name))
-    return Database(settings.url, ChargeLog(settings.ledger_log_path))
+    return Database(settings.url, ChargeLog(settings.ledger_log_path), settings.database_connections)

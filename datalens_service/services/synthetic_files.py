@@ -21,13 +21,14 @@ from datalens_service.data.dataset import Schema
 from datalens_service.data.export.model_archive import write_model_archive
 from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.errors import InvalidInput, NotFound, WorkerUnavailable
+from datalens_service.methods.iterates import ITERATES_FILE
 from datalens_service.proof.job_proof import PROOF_FILE
 from datalens_service.sampling import EXIT_UNAVAILABLE, write_prefix
 from datalens_service.signatures import SigningKey
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job
 
-STOCK: Final = "synthetic.npz"
+PREGENERATED: Final = "synthetic.npz"
 GENERATOR: Final = "generator.safetensors"
 CARD: Final = "card.json"
 MAXIMUM_IMAGES: Final = 1_000_000
@@ -38,7 +39,7 @@ _WAIT_SECONDS: Final = 60
 _DRAW_SECONDS: Final = 1800
 
 
-_PARTS: Final = (STOCK, GENERATOR, CARD)
+_PARTS: Final = (PREGENERATED, GENERATOR, CARD)
 _KEY_LENGTH: Final = 16
 
 
@@ -108,8 +109,8 @@ class SyntheticFiles:
         _check_size(n, schema)
         from_stock = seed is None and n <= packed
         if from_stock and n == packed and format == "npz":
-            stock = self._artifacts.releasable(job.id, STOCK)
-            return SyntheticFile(stock.path, stock.sha256)
+            pregenerated = self._artifacts.releasable(job.id, PREGENERATED)
+            return SyntheticFile(pregenerated.path, pregenerated.sha256)
         card = self._artifacts.releasable(job.id, CARD).sha256[:_KEY_LENGTH]
         key = f"{job.id}-{n}-{'packed' if from_stock else seed or 0}-{card}"
         if from_stock:
@@ -182,7 +183,9 @@ class SyntheticFiles:
         Raises:
             NotFound: The job has no proof to go with its model.
         """
-        public = [file for file in self._artifacts.list_artifacts(job.id) if file.releasable]
+        # Iterates are for whoever wants their individual epsilon: far larger than everything else, and no part of it.
+        listed = self._artifacts.list_artifacts(job.id)
+        public = [file for file in listed if file.releasable and file.name != ITERATES_FILE]
         files = {file.name.replace("-releasable", ""): file for file in public}
         if PROOF_FILE not in files:
             raise NotFound("The job left no proof that may be published.")
@@ -219,7 +222,7 @@ class SyntheticFiles:
 
     def _slice(self, job_id: str, schema: Schema, n: int, format: str, out: Path) -> None:
         card = json.loads(self._artifacts.releasable(job_id, CARD).path.read_text())
-        write_prefix(self._artifacts.releasable(job_id, STOCK).path, schema, card, n, format, out)
+        write_prefix(self._artifacts.releasable(job_id, PREGENERATED).path, schema, card, n, format, out)
 
     def _draw(self, job_id: str, n: int, format: str, seed: int, out: Path) -> None:
         generator = self._artifacts.releasable(job_id, GENERATOR).path

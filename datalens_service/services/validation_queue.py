@@ -113,7 +113,7 @@ class Validator:
     def _undo(self, dataset_id: str) -> None:
         """It was deleted while it was read."""
         with suppress(NotFound):
-            registering.remove_records(datasets.delete(self._database, dataset_id))
+            registering.remove_records(self._settings, datasets.delete(self._database, dataset_id))
 
     def _path(self, waiting: Validation) -> Path:
         return partial_files(self._settings.data_dir) / (waiting.upload_id or "")

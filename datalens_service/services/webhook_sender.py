@@ -27,6 +27,7 @@ from standardwebhooks.webhooks import Webhook
 from datalens_service import logs
 from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput, StoreUnavailable
+from datalens_service.services import mail_sender
 from datalens_service.settings import Settings
 from datalens_service.store.access import webhooks
 from datalens_service.store.access.webhooks import Claimed
@@ -48,13 +49,13 @@ class WebhookSender:
 
     Args:
         database: With the messages.
-        settings: Whether private addresses are allowed.
+        settings: Whether private addresses are allowed; mail server.
         stopping: Set to have the thread end.
     """
 
     def __init__(self, database: Database, settings: Settings, stopping: threading.Event) -> None:
         self._database = database
-        self._allow_private = settings.webhooks_to_private_addresses
+        self._settings = settings
         self._stopping = stopping
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
 
@@ -85,10 +86,25 @@ class WebhookSender:
         return bool(claimed)
 
     def _deliver(self, message: Claimed) -> None:
-        status, error = attempt(message, allow_private=self._allow_private)
+        if message.url.startswith(mail_sender.SCHEME):
+            status, error = mail_sender.attempt_mail(message, self._settings)
+        else:
+            status, error = attempt(message, allow_private=self._settings.webhooks_to_private_addresses)
         webhooks.settle(self._database, message.delivery.id, status=status, error=error)
         if error is not None:
             _log.warning("webhook not delivered", delivery_id=message.delivery.id, error=error)
+
+
+def check_target(url: str, settings: Settings) -> None:
+    """Refuse what no message can go to.
+
+    Raises:
+        InvalidInput: Neither a usable address nor a person who may get mail; the sentence says what to change.
+    """
+    if url.startswith(mail_sender.SCHEME):
+        mail_sender.check_recipient(url, settings)
+    else:
+        check_address(url, allow_private=settings.webhooks_to_private_addresses)
 
 
 def attempt(message: Claimed, *, allow_private: bool) -> tuple[int | None, str | None]:

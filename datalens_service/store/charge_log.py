@@ -47,6 +47,7 @@ class LogLine(BaseModel):
     step: int
     label: str
     units: int
+    slack: int = 0
     lease_token: int
     seq: int
     hash: str
@@ -58,7 +59,8 @@ class LogLine(BaseModel):
 
     def encoded(self) -> bytes:
         """As it stands in the file."""
-        return self.model_dump_json().encode() + b"\n"
+        # A slack of 0 is left out: lines of charges without one are as they always were.
+        return self.model_dump_json(exclude_defaults=True).encode() + b"\n"
 
 
 class LogSlice(NamedTuple):

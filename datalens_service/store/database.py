@@ -22,6 +22,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -29,10 +30,14 @@ import migrations
 from datalens_service.errors import InsufficientStorage, InvalidInput, StoreUnavailable
 from datalens_service.store.charge_log import ChargeLog
 
+DEFAULT_CONNECTIONS = 15
 _BUSY_SECONDS = 30
-_SQLITE_CONNECTIONS = 40
+_POOL_SECONDS = 30
+_SQLITE_CONNECTIONS = 60
 # A process that is frozen in the middle of a transaction must not hold the row locks of an account for ever.
 _POSTGRESQL_OPTIONS = "-c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
+_CONNECT_SECONDS = 10
+_UNANSWERED_MILLISECONDS = 30_000
 _MIGRATION_LOCK = 0x646C_6D69
 _BEGIN = "datalens_begin"
 _DISK_FULL = "53100"
@@ -45,11 +50,14 @@ TRIGGERS = frozenset(
         "accounts_no_delete",
         "accounts_no_refund",
         "accounts_no_lowering",
+        "accounts_no_slack_refund",
         "audit_entries_no_update",
         "audit_entries_no_delete",
         "record_fingerprints_no_update",
         "record_fingerprints_no_delete",
         "aggregates_no_update",
+        "reservations_no_delete",
+        "reservations_no_refund",
     }
 )
 
@@ -60,15 +68,16 @@ class Database:
     Args:
         url: SQLAlchemy URL of an SQLite file or a PostgreSQL database.
         log: Where every charge is written before it is committed; None keeps no second record.
+        connections: Most connections that this process opens to PostgreSQL.
 
     Raises:
         InvalidInput: Another database, or an SQLite database in memory.
     """
 
-    def __init__(self, url: str, log: ChargeLog | None = None) -> None:
+    def __init__(self, url: str, log: ChargeLog | None = None, connections: int = DEFAULT_CONNECTIONS) -> None:
         self.url = url
         self.log = log
-        self._engine = _engine(_checked(url), "BEGIN IMMEDIATE", "OFF")
+        self._engine = _engine(_checked(url), "BEGIN IMMEDIATE", "OFF", connections)
         self._reader = self._reading()
         # SQLite has one writer. Threads that queue up here are woken in turn; in SQLite they would sleep and try again.
         self._turn = threading.Lock() if self.dialect == "sqlite" else None
@@ -123,7 +132,7 @@ class Database:
 
     def migrate(self) -> None:
         """Bring the schema up to date; safe to call from several processes at once."""
-        with _translated(), self._engine.begin() as connection:
+        with _translated(), self._migrating() as connection:
             if self.dialect == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
             alembic.command.upgrade(_alembic_config(connection), "head")
@@ -150,10 +159,26 @@ class Database:
         self._reader.dispose()
         self._engine.dispose()
 
+    @contextmanager
+    def _migrating(self) -> Generator[Connection]:
+        """A transaction in which SQLite may rebuild a table that others refer to."""
+        if self.dialect != "sqlite":
+            with self._engine.begin() as connection:
+                yield connection
+            return
+        # SQLite ignores this pragma within a transaction, and deletes of a dropped table count as violations.
+        engine = _engine(make_url(self.url), "BEGIN IMMEDIATE", "OFF", 1)
+        event.listen(engine, "connect", _ignore_references)
+        try:
+            with engine.begin() as connection:
+                yield connection
+        finally:
+            engine.dispose()
+
     def _reading(self) -> Engine:
         """Connections that cannot write; on SQLite they are others, told so once and not before every read."""
         if self.dialect == "sqlite":
-            return _engine(make_url(self.url), "BEGIN", "ON")
+            return _engine(make_url(self.url), "BEGIN", "ON", _SQLITE_CONNECTIONS)
         return self._engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
@@ -161,6 +186,10 @@ class Database:
 def _translated() -> Generator[None]:
     try:
         yield
+    except PoolTimeout as error:
+        raise StoreUnavailable(
+            f"All connections to the database were in use for {_POOL_SECONDS} seconds, so nothing happened; repeat."
+        ) from error
     except DBAPIError as error:
         # PostgreSQL reports a session that it ended for idling in a transaction (25P03) as an internal error.
         if error.connection_invalidated:
@@ -197,15 +226,26 @@ def _checked(url: str) -> URL:
     return parsed
 
 
-def _engine(url: URL, begin: str, query_only: str) -> Engine:
-    """The last two are SQLite's: how a transaction begins, and whether it must not write."""
+def _engine(url: URL, begin: str, query_only: str, connections: int) -> Engine:
+    """`begin` and `query_only` are SQLite's: how a transaction begins, and whether it must not write."""
     if url.drivername != "sqlite":
-        return create_engine(url, pool_pre_ping=True, connect_args={"options": _POSTGRESQL_OPTIONS})
-    # As many as the API has threads: a connection that is opened for one request costs more than the request.
+        # Opened when they are needed and kept; whoever finds all in use waits for one.
+        pool = {"pool_size": connections, "max_overflow": 0, "pool_timeout": _POOL_SECONDS}
+        return create_engine(url, pool_pre_ping=True, connect_args=_postgresql_arguments(), **pool)
+    # More than the API has threads: a connection that is opened for one request costs more than the request.
     engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=_SQLITE_CONNECTIONS)
     event.listen(engine, "connect", functools.partial(_prepare_sqlite, query_only))
-    event.listen(engine, "begin", functools.partial(_begin_sqlite, begin))
+    event.listen(engine, "begin", _begin_reading if query_only == "ON" else functools.partial(_begin_sqlite, begin))
     return engine
+
+
+def _postgresql_arguments() -> dict[str, str | int]:
+    """A server that is gone without a word must not hold up whoever asks: workers are alive while their loop turns."""
+    return {
+        "options": _POSTGRESQL_OPTIONS,
+        "connect_timeout": _CONNECT_SECONDS,
+        "tcp_user_timeout": _UNANSWERED_MILLISECONDS,
+    }
 
 
 def _prepare_sqlite(query_only: str, connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
@@ -217,6 +257,19 @@ def _prepare_sqlite(query_only: str, connection: DBAPIConnection, _record: Conne
     cursor.execute("PRAGMA fullfsync=ON")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.execute(f"PRAGMA query_only={query_only}")
+    cursor.close()
+
+
+def _ignore_references(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA foreign_keys=OFF")
+    cursor.close()
+
+
+def _begin_reading(connection: Connection) -> None:
+    # By the driver itself, at a third of the cost: this statement takes no lock and cannot fail.
+    cursor = connection.connection.cursor()
+    cursor.execute("BEGIN")
     cursor.close()
 
 

@@ -1,8 +1,9 @@
 """The tables. Types and constraints only; what may change when is in the modules beside this one.
 
-`accounts` is the privacy budget of a set of records, `ledger_entries` its append-only journal, and
-`record_fingerprints` ties every record ever uploaded to exactly one account. Triggers (see `migrations/`)
-refuse to change or delete journal rows, to delete data sets, accounts and fingerprints, and to lower a spend.
+`accounts` is the privacy budget of a set of records, `reservations` what it holds for jobs and measurements,
+`ledger_entries` its append-only journal, and `record_fingerprints` ties every record ever uploaded to exactly one
+account. Triggers (see `migrations/`) refuse to change or delete journal rows, to delete data sets, accounts,
+reservations and fingerprints, and to lower a spend.
 
 All numbers of privacy are BIGINT ledger units (1e-15 of μ²).
 """
@@ -23,15 +24,18 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     String,
+    Text,
     TypeDecorator,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, foreign, mapped_column, relationship
 
 ID_LENGTH = 40
 HASH_LENGTH = 64
 LARGEST_UNITS = 2**63 - 1
 DEFAULT_TENANT = "default"
 """Whom everything belongs to that names nobody else."""
+DEFAULT_PRIORITY = 5
+"""Of a job that names none."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -69,6 +73,7 @@ class Base(DeclarativeBase):
         datetime: UtcDateTime(),
         int: BigInteger(),
         dict[str, Any]: JSON(none_as_null=True),
+        list[str]: JSON(none_as_null=True),
         bytes: LargeBinary(),
     }
 
@@ -96,6 +101,12 @@ class AccountRow(Base):
         CheckConstraint(
             "reserved_units >= 0 AND reserved_units <= limit_units - charged_units", name="reserved_within_limit"
         ),
+        CheckConstraint(
+            "reserved_slack >= 0 AND charged_slack >= 0 AND held_for_slack >= 0 "
+            "AND (held_for_slack > 0 OR (reserved_slack = 0 AND charged_slack = 0)) "
+            "AND reserved_units <= limit_units - charged_units - held_for_slack",
+            name="slack_is_held",
+        ),
         CheckConstraint("head_seq >= 0", name="head_not_negative"),
     )
 
@@ -105,6 +116,11 @@ class AccountRow(Base):
     limit_units: Mapped[int]
     reserved_units: Mapped[int] = mapped_column(default=0)
     charged_units: Mapped[int] = mapped_column(default=0)
+    reserved_slack: Mapped[int] = mapped_column(default=0)
+    """Of jobs with sampled batches, in 1e-18 of δ."""
+    charged_slack: Mapped[int] = mapped_column(default=0)
+    held_for_slack: Mapped[int] = mapped_column(default=0)
+    """Units by which reserved and charged slack lower what the limit holds."""
     head_seq: Mapped[int] = mapped_column(default=0)
     head_hash: Mapped[str] = mapped_column(String(HASH_LENGTH))
     frozen_reason: Mapped[str | None]
@@ -137,6 +153,8 @@ class DatasetRow(Base):
     has_test: Mapped[bool]
     records_path: Mapped[str]
     partition_key: Mapped[bytes | None]
+    tags: Mapped[list[str]] = mapped_column(default=list, server_default="[]")
+    notes: Mapped[str] = mapped_column(Text, default="", server_default="")
     created_at: Mapped[datetime]
     deleted_at: Mapped[datetime | None]
 
@@ -189,10 +207,36 @@ class RecordFingerprintRow(Base):
     unit_print: Mapped[bytes | None]
 
 
-class JobRow(Base):
-    """A training job: what was asked, what is reserved and charged for it, and who runs it.
+class ReservationRow(Base):
+    """What an account holds for one job or measurement, and what was charged to it.
 
-    With `measured_job_id` it is what that job pays for a figure on a data set that was set aside.
+    `id` is the `job_id` of its journal entries.
+    """
+
+    __tablename__ = "reservations"
+    __table_args__ = (
+        CheckConstraint("owner_kind IN ('job', 'measurement')", name="owner_kind_known"),
+        CheckConstraint("reserved_units >= 0 AND charged_units >= 0", name="units_not_negative"),
+        CheckConstraint("NOT settled OR reserved_units = 0", name="settled_holds_nothing"),
+        Index(None, "account_id"),
+    )
+
+    id: Mapped[str] = mapped_column(String(ID_LENGTH), primary_key=True)
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
+    owner_kind: Mapped[str] = mapped_column(String(16))
+    owner_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), unique=True)
+    reserved_units: Mapped[int] = mapped_column(default=0)
+    charged_units: Mapped[int] = mapped_column(default=0)
+    settled: Mapped[bool] = mapped_column(default=False)
+    created_at: Mapped[datetime]
+
+
+class JobRow(Base):
+    """A training job: what was asked and who runs it. Its budget is in its reservation.
+
+    With `measured_job_id` it is what that job pays for a figure on a data set that was set aside. With `is_audit` it is
+    an attack for the owner of the data set: it releases nothing, so its reservation is empty and settled from the start
+    (`store/jobs/audits.py`).
     """
 
     __tablename__ = "jobs"
@@ -200,8 +244,7 @@ class JobRow(Base):
         CheckConstraint(
             "state IN ('queued', 'running', 'paused', 'succeeded', 'failed', 'cancelled')", name="state_known"
         ),
-        CheckConstraint("reserved_units >= 0 AND charged_units >= 0", name="units_not_negative"),
-        CheckConstraint("NOT settled OR reserved_units = 0", name="settled_holds_nothing"),
+        CheckConstraint("priority BETWEEN 0 AND 9", name="priority_in_range"),
         Index(None, "account_id"),
         Index(None, "dataset_id"),
         Index(None, "measured_job_id"),
@@ -215,6 +258,9 @@ class JobRow(Base):
     account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"))
     state: Mapped[str] = mapped_column(String(16))
+    name: Mapped[str] = mapped_column(String(200), default="", server_default="")
+    tags: Mapped[list[str]] = mapped_column(default=list, server_default="[]")
+    notes: Mapped[str] = mapped_column(Text, default="", server_default="")
     spec: Mapped[dict[str, Any]]
     plan: Mapped[dict[str, Any]]
     """The price, as it is shown."""
@@ -223,15 +269,14 @@ class JobRow(Base):
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
     request_fingerprint: Mapped[str] = mapped_column(String(HASH_LENGTH))
     measured_job_id: Mapped[str | None] = mapped_column(String(ID_LENGTH))
-    reserved_units: Mapped[int] = mapped_column(default=0)
-    charged_units: Mapped[int] = mapped_column(default=0)
-    settled: Mapped[bool] = mapped_column(default=False)
+    is_audit: Mapped[bool] = mapped_column(default=False)
     lease_token: Mapped[int] = mapped_column(default=0)
     lease_owner: Mapped[str | None]
     lease_until: Mapped[datetime | None]
     attempts: Mapped[int] = mapped_column(default=0)
     max_attempts: Mapped[int]
     queue: Mapped[str | None] = mapped_column(String(64))
+    priority: Mapped[int] = mapped_column(default=DEFAULT_PRIORITY)
     cancel_requested: Mapped[bool] = mapped_column(default=False)
     pause_requested: Mapped[bool] = mapped_column(default=False)
     phase: Mapped[str | None] = mapped_column(String(64))
@@ -244,6 +289,33 @@ class JobRow(Base):
     started_at: Mapped[datetime | None]
     released_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    reservation: Mapped[ReservationRow] = relationship(
+        primaryjoin=lambda: JobRow.id == foreign(ReservationRow.owner_id), lazy="joined", innerjoin=True
+    )
+
+    @property
+    def reserved_units(self) -> int:
+        """What its reservation still holds."""
+        return self.reservation.reserved_units
+
+    @property
+    def charged_units(self) -> int:
+        """What was charged to its reservation."""
+        return self.reservation.charged_units
+
+
+class PrivacyAuditRow(Base):
+    """What attacks found, for the owner of the data set alone; `result` goes with the data.
+
+    Apart from `jobs`, so that nothing that reads a job can show it.
+    """
+
+    __tablename__ = "privacy_audits"
+    __table_args__ = (Index(None, "attacked_job_id"),)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    attacked_job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"))
+    result: Mapped[dict[str, Any] | None]
 
 
 class LedgerEntryRow(Base):
@@ -253,7 +325,11 @@ class LedgerEntryRow(Base):
     """
 
     __tablename__ = "ledger_entries"
-    __table_args__ = (CheckConstraint("units >= 0", name="units_not_negative"), Index(None, "job_id", "step"))
+    __table_args__ = (
+        CheckConstraint("units >= 0", name="units_not_negative"),
+        CheckConstraint("slack >= 0", name="slack_not_negative"),
+        Index(None, "job_id", "step"),
+    )
 
     account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"), primary_key=True)
     seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -263,6 +339,7 @@ class LedgerEntryRow(Base):
     step: Mapped[int | None]
     label: Mapped[str]
     units: Mapped[int]
+    slack: Mapped[int] = mapped_column(default=0)
     lease_token: Mapped[int | None]
     at: Mapped[datetime]
     recovers: Mapped[str | None] = mapped_column(String(HASH_LENGTH))
@@ -279,6 +356,34 @@ class AggregateRow(Base):
     step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     lease_token: Mapped[int]
     encoding: Mapped[str] = mapped_column(String(16))
+    payload: Mapped[bytes]
+    sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))
+    created_at: Mapped[datetime]
+
+
+class ReleasedStateRow(Base):
+    """A function of all sums of a job before `step`, kept in their place: released, so public."""
+
+    __tablename__ = "released_states"
+    __table_args__ = (CheckConstraint("step > 0", name="step_positive"),)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    step: Mapped[int]
+    lease_token: Mapped[int]
+    payload: Mapped[bytes]
+    sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))
+    created_at: Mapped[datetime]
+
+
+class ReleasedIteratesRow(Base):
+    """Weights at which the sums before `step` were taken, of a job that keeps them until it has ended; released."""
+
+    __tablename__ = "released_iterates"
+    __table_args__ = (CheckConstraint("step > 0", name="step_positive"),)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    step: Mapped[int] = mapped_column(primary_key=True)
+    lease_token: Mapped[int]
     payload: Mapped[bytes]
     sha256: Mapped[str] = mapped_column(String(HASH_LENGTH))
     created_at: Mapped[datetime]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from api.deps import Services
+from datalens_service.audits.audit import AttackResult, AuditResult
+from datalens_service.audits.membership import measure
 from datalens_service.data.export import WRITERS
 from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.models.generators.generator import Generator
@@ -20,6 +23,11 @@ from datalens_service.store.jobs.released_models import CLASSIFIER
 from tests.evaluation.conftest import report as finished_report
 
 CONFUSION = {"class_names": ["0", "1"], "counts": [[718, 2], [3, 719]], "reference": "the owner's test images"}
+REHEARSAL = {
+    "target": {"kind": "unprotected", "dataset_id": "ds_any", "passes": 1},
+    "attacks": ["loss_threshold"],
+}
+"""What an audit was asked for, as its row has it."""
 NUM_RECORDS = 200
 NUM_CLASSES = 4
 SIDE = 8
@@ -31,6 +39,15 @@ def arrays(seed: int = 0) -> dict[str, np.ndarray]:
         "images": rng.integers(0, 256, (NUM_RECORDS, SIDE, SIDE), dtype=np.uint8),
         "labels": np.arange(NUM_RECORDS, dtype=np.int64) % NUM_CLASSES,
     }
+
+
+def found_by_attacks(members: int) -> dict[str, Any]:
+    """The result of an audit with a number that nothing else has."""
+    scores = np.linspace(0, 1, 60)
+    figures = measure(scores, scores, 0.3).model_copy(update={"members": members})
+    attack = AttackResult(attack="loss_threshold", source="Yeom et al. 2018", figures=figures)
+    result = AuditResult(result="generator", mu=0.3, units_per_model=50, references=0, attacks=(attack,), classes=())
+    return result.model_dump(mode="json")
 
 
 def npz(**replaced: np.ndarray | None) -> bytes:
@@ -115,6 +132,7 @@ def succeed_classifier(services: Services, job_id: str) -> None:
     leases.finish(services.database, lease, JobState.SUCCEEDED)
 
 
+@functools.cache
 def report(view: str) -> bytes:
     """A complete report of some job."""
     make = {"owner": owner_view, "releasable": releasable_view}[view]

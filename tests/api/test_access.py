@@ -142,7 +142,7 @@ def test_without_the_note_there_is_no_answer(client: TestClient, monkeypatch: py
     def fail(*_: Any, **__: Any) -> None:
         raise OSError
 
-    monkeypatch.setattr(access_log, "note", fail)
+    monkeypatch.setattr(access_log, "note_all", fail)
     reply = client.post("/v1/api-keys", json={"name": "partner", "role": "consumer"})
     assert reply.status_code == 500
     assert "dlk_" not in reply.text

@@ -152,3 +152,21 @@ def test_files_of_a_new_kind_of_model_are_downloadable(
     assert client.get(files["mean.txt"]["url"]).text == "127"
     for path in ("/v1/generators", "/v1/classifiers"):
         assert client.get(path).json()["items"] == []
+
+
+def test_a_classifier_from_noisy_directions_is_planned_made_and_verified(
+    client: TestClient, services: Services, data: Upload, tmp_path: Path
+) -> None:
+    dataset_id = uploaded(client, data)
+    directions = {"noise": "von_mises_fisher", "sampling": "partition", "batch": 100, "steps": 4}
+    spec = {"method": {"name": "dp_sgd", "architecture": "linear", **directions}, "epsilon": 4.0}
+    plan = client.post("/v1/plans", json={"dataset_id": dataset_id, "spec": spec}).json()["cost"]
+    assert plan["directions"]["passes"] == 1
+    assert plan["directions"]["pure_epsilon_replace_one"] > 2 * plan["directions"]["kappa"] - 1e-3
+    job = done(client, services, dataset_id, spec)
+    assert 3.99 < job["privacy"]["epsilon_spent"] <= 4.0
+    report = client.get(f"/v1/jobs/{job['id']}/report").json()
+    assert "real arithmetic" in json.dumps(report["privacy"]["assumptions"])
+    assert "Von Mises-Fisher" in report["privacy"]["noise"]
+    verdict = release_verification.verify_path(saved(client, job["links"]["archive"], tmp_path / "release.zip"))
+    assert verdict.holds, verdict.contradiction

@@ -40,7 +40,7 @@ def _classifier_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
         np.save(out, Brightness(SCHEMA).predict(np.load(images)))
 
     monkeypatch.setattr(Moments, "result", "classifier")
-    monkeypatch.setattr(predictions, "_run", run)
+    monkeypatch.setattr(predictions, "run_process", run)
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_a_machine_that_cannot_predict_says_so(
     def refuse(_command: list[str]) -> None:
         raise WorkerUnavailable("Predicting needs torch.")
 
-    monkeypatch.setattr(predictions, "_run", refuse)
+    monkeypatch.setattr(predictions, "run_process", refuse)
     reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", files={"file": alone(images=IMAGES)})
     assert (reply.status_code, reply.json()["detail"]) == (503, "Predicting needs torch.")
 

@@ -14,6 +14,7 @@ import httpx2
 import numpy as np
 import pytest
 from api_builders import npz, succeed, training
+from event_loops import run_alone
 from test_server import Service
 
 from api.openapi.examples import ANSWERS
@@ -124,7 +125,8 @@ def test_an_error_says_where_it_comes_from(service: Service) -> None:
 def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) -> None:
     with Client(service.url, service.key) as client:
         dataset = client.upload_dataset(file, epsilon=10)
-        job = client.submit(dataset.id, {**SPEC, "synthetic_images": 20})
+        job = client.submit(dataset.id, {**SPEC, "synthetic_images": 20}, priority=1)
+        assert job.priority == 1
         succeed(service.services, job.id, tmp_path, ANSWERS["getJobBundle"]["card"])
         events = list(job.events())
         assert (events[0].type, events[-1].type) == ("job.created", "job.succeeded")
@@ -160,7 +162,7 @@ def test_lists_are_fetched_page_by_page(service: Service, file: Path, monkeypatc
     with Client(service.url, service.key) as client:
         uploaded = [client.upload_dataset(file, epsilon=10).id for _ in range(3)]
         assert [dataset.id for dataset in client.datasets()] == uploaded[::-1]
-    assert asyncio.run(list_ids()) == uploaded[::-1]
+    assert run_alone(list_ids()) == uploaded[::-1]
 
 
 def test_events_bridge_a_broken_connection(
@@ -206,7 +208,7 @@ def test_the_same_for_asyncio(service: Service, file: Path, tmp_path: Path) -> N
             assert (await client.delete_dataset(dataset.id)).entry
             return events
 
-    assert asyncio.run(everything())[-1] == "job.succeeded"
+    assert run_alone(everything())[-1] == "job.succeeded"
 
 
 def test_retries_end(monkeypatch: pytest.MonkeyPatch, file: Path, service: Service) -> None:
@@ -215,7 +217,7 @@ def test_retries_end(monkeypatch: pytest.MonkeyPatch, file: Path, service: Servi
 
     monkeypatch.setattr("datalens_service.client.retry_policy._MAX_DELAY", 0.01)
     monkeypatch.setattr("datalens_service.client.retry_policy.RetryPolicy.__init__.__defaults__", (0.2, 0.01))
-    monkeypatch.setattr("api.routes.uploads.tus.Piece", unavailable)
+    monkeypatch.setattr("api.routes.uploads.tus.Chunk", unavailable)
     with Client(service.url, service.key) as client, pytest.raises(ClientError) as caught:
         client.upload(file)
     assert caught.value.slug == "store-unavailable"

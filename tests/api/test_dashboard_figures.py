@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -9,9 +11,10 @@ from typing import Any
 import pytest
 
 from api.dashboard import budget_breakdown, formatting, journal, phases
-from datalens_service.privacy.accounting import epsilon_of_units, limit_units
-from datalens_service.proof.hash_chain import Entry
+from datalens_service.privacy.accounting import Charge, epsilon_of_charge, epsilon_of_units, limit_units, round_up
+from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
+from datalens_service.store.ledger.journal_pages import JournalLine, JournalSlice
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DELTA = 1e-5
@@ -77,7 +80,7 @@ def test_equal_releases_are_one_row_and_the_total_runs() -> None:
     entries = [entry(1, "open", limit), entry(2, "reserve", 500, "a")]
     entries += [entry(seq, "charge", 100, "a", "votes") for seq in (3, 4, 5)]
     entries += [entry(6, "charge", 50, "a", "means"), entry(7, "settle", 150, "a"), entry(8, "settle", 0, "b")]
-    rows = journal.rows(entries, DELTA)
+    rows = table(entries, spent=350).rows
     assert [(row.first, row.last, row.count) for row in rows] == [
         (8, 8, 1),
         (7, 7, 1),
@@ -95,7 +98,55 @@ def test_equal_releases_are_one_row_and_the_total_runs() -> None:
 
 
 def test_an_empty_journal_is_an_empty_table() -> None:
-    assert journal.rows([], DELTA) == []
+    assert table([], spent=0) == journal.Table((), None)
+
+
+@pytest.mark.parametrize("portion", [7, 60, 1000])
+def test_pages_of_a_journal_join_without_a_gap_and_the_total_runs_through_them(portion: int) -> None:
+    """Two jobs that take turns, then one whose releases are all alike."""
+    entries = [entry(1, "open", limit_units(10.0, DELTA))]
+    entries += [entry(seq, "charge", 10, "ab"[seq % 2], "votes") for seq in range(2, 202)]
+    entries += [entry(seq, "charge", 10, "a", "means") for seq in range(202, 502)]
+    rows, before, pages = [], len(entries) + 1, 0
+    while before is not None:
+        older = entries[: before - 1]
+        page = table(older[-portion:], spent=10 * (len(older) - 1))
+        rows, before, pages = [*rows, *page.rows], page.older, pages + 1
+        assert len(page.rows) <= 50
+    assert pages >= 201 // 50
+    assert [row.last for row in rows[1:]] == [row.first - 1 for row in rows[:-1]]
+    assert (rows[0].last, rows[-1].first) == (len(entries), 1)
+    assert sum(row.count for row in rows) == len(entries)
+    for row in rows[:-1]:
+        assert row.epsilon_after == pytest.approx(epsilon_of_units(10 * (row.last - 1), DELTA), abs=1e-4)
+
+
+def test_a_job_of_more_releases_than_a_page_reads_is_on_the_first_page() -> None:
+    entries = [entry(seq, "charge", 10, "a", "votes") for seq in range(2, 102)] + [entry(102, "settle", 5, "a")]
+    page = table(entries, spent=1000)
+    assert [(row.first, row.last, row.count) for row in page.rows] == [(102, 102, 1), (2, 101, 100)]
+    assert page.older == 2
+
+
+def test_spent_epsilon_of_a_page_has_the_slack_of_sampled_batches_in_it() -> None:
+    entries = [entry(1, "open", limit_units(10.0, DELTA))]
+    entries += [entry(seq, "charge", 100, "a", f"batch {seq}").model_copy(update={"slack": 10**11}) for seq in (2, 3)]
+    lines = [journal_line(one) for one in reversed(entries)]
+    portion = JournalSlice(lines, Charge(200, 2 * 10**11), limit_units(10.0, DELTA))
+    after = [row.epsilon_after for row in journal.build_table(portion, DELTA).rows]
+    charges = [Charge(200, 2 * 10**11), Charge(100, 10**11), Charge(0)]
+    assert after == [round_up(epsilon_of_charge(charge, DELTA)) for charge in charges]
+
+
+def journal_line(one: Entry) -> JournalLine:
+    values = {field.name: getattr(one, field.name) for field in dataclasses.fields(JournalLine)}
+    return JournalLine(**values | {"kind": EntryKind(one.kind)})
+
+
+def table(entries: Sequence[Entry], spent: int) -> journal.Table:
+    """Of the oldest entries, or of some behind them."""
+    lines = [journal_line(one) for one in reversed(entries)]
+    return journal.build_table(JournalSlice(lines, Charge(spent), limit_units(10.0, DELTA)), DELTA)
 
 
 def test_shares_never_leave_the_gauge() -> None:
@@ -120,9 +171,9 @@ def test_shares_never_leave_the_gauge() -> None:
     ],
 )
 def test_a_job_is_in_one_stage(found: Job, expected: list[str]) -> None:
-    assert [stage.state for stage in phases.stages(found)] == expected
+    assert [stage.state for stage in phases.job_phases(found)] == expected
 
 
 def test_a_job_that_measures_nothing_has_no_stage_for_it() -> None:
     found = replace(job(JobState.RUNNING, "packaging", 1, 4), spec={"evaluation": {"enabled": False}})
-    assert [stage.title for stage in phases.stages(found)] == ["Waiting", "Training", "Packing"]
+    assert [stage.title for stage in phases.job_phases(found)] == ["Waiting", "Training", "Packing"]

@@ -89,7 +89,7 @@ def test_the_process_that_reads_files_blames_the_disk_and_not_the_file(
     """Even where there is no room for its answer."""
     monkeypatch.setattr(Path, "write_text", no_room)
     monkeypatch.setattr(decoding, "confine", lambda *_, **__: None)
-    monkeypatch.setattr(decoding, "_read", lambda _: decoding.Outcome())
+    monkeypatch.setattr(decoding, "_read", lambda *_: decoding.Outcome())
     monkeypatch.setattr(decoding.sys, "stdin", io.TextIOWrapper(io.BytesIO(REQUEST)))
     with pytest.raises(SystemExit) as ended:
         decoding.main()
@@ -97,7 +97,7 @@ def test_the_process_that_reads_files_blames_the_disk_and_not_the_file(
 
 
 REQUEST = b"""{"path": "/x", "folder": "/x", "class_names": null, "units": null, "public_test": false,
-"leave_out_constant_images": false,
+"leave_out_constant_images": false, "preparation": null,
 "memory_bytes": 1, "cpu_seconds": 1}"""
 
 

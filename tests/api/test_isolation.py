@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import a_classifier, npz, succeed, training
+from api_builders import REHEARSAL, a_classifier, npz, succeed, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -21,7 +21,7 @@ from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import SCOPES, Role, Scope
 from datalens_service.store.datasets import fingerprints
 from datalens_service.store.datasets.datasets import get as stored_dataset
-from datalens_service.store.jobs import released_models
+from datalens_service.store.jobs import audits, released_models
 
 # Of paths, beside those that `tenants.OWNED` knows: names within an object that is looked at already.
 WITHIN = {"name": "generator.safetensors"}
@@ -75,7 +75,9 @@ def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Pat
     delivery = webhooks.list_deliveries(services.database, hook.id).items[0]
     key, _ = keys.create(services.database, "second")
     upload = client.post("/v1/uploads", headers={"Upload-Length": "8", "Tus-Resumable": "1.0.0"})
+    audit = audits.create(services.database, dataset_id=dataset_id, request=REHEARSAL, attacked_job_id=job_id)
     ids = {
+        "audit_id": audit.job.id,
         "dataset_id": dataset_id,
         "upload_id": upload.json()["id"],
         "job_id": job_id,

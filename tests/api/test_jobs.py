@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from api_builders import training
+from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan
+from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units
-from datalens_service.spec import TrainingSpec, summarize
+from datalens_service.services import pricing
+from datalens_service.spec import TrainingSpec
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger import ledger
@@ -21,7 +28,8 @@ def test_plan_prices_what_the_job_will_charge(client: TestClient, dataset_id: st
     plan = client.post("/v1/plans", json=training(dataset_id, epsilon=2)).json()
     schema = Schema.model_validate(dataset["schema"])
     spec = TrainingSpec(method="moments", epsilon=2, delta=dataset["privacy"]["delta"])
-    assert plan["cost"] == summarize(spec.plan(schema), 2, dataset["privacy"]["delta"]).model_dump(mode="json")
+    assert plan["cost"] == spec.price(schema).model_dump(mode="json")
+    assert plan["spec"] == spec.model_dump(mode="json")
     assert plan["fits"] is True
     assert plan["cost"]["epsilon_at_plan"] <= 2
     assert client.get(f"/v1/datasets/{dataset_id}").json()["privacy"] == dataset["privacy"] == plan["budget"]
@@ -115,6 +123,75 @@ def test_idempotency_key_names_one_job(client: TestClient, services: Services, d
     assert len(jobs.list_jobs(services.database).items) == 1
     other = client.post("/v1/jobs", json=training(dataset_id, epsilon=2), headers=headers)
     assert (other.status_code, other.json()["code"]) == (409, "state-conflict")
+
+
+def test_priority_decides_which_job_is_next_and_changes_no_price(
+    client: TestClient, services: Services, dataset_id: str
+) -> None:
+    bodies = [{**training(dataset_id), "priority": priority} for priority in (0, 5, 3)]
+    prices = [client.post("/v1/plans", json=body).json()["cost"] for body in bodies]
+    low, usual, middle = (client.post("/v1/jobs", json=body).json() for body in bodies)
+    assert [job["priority"] for job in (low, usual, middle)] == [0, 5, 3]
+    assert prices == [low["cost"]] * 3
+    assert leases.next_queued(services.database, 3) == (usual["id"], middle["id"], low["id"])
+    copies = [client.post(f"/v1/jobs/{low['id']}:clone", json=changes).json() for changes in ({}, {"priority": 4})]
+    assert [copy["priority"] for copy in copies] == [0, 4]
+    assert low["spec"] == copies[1]["spec"]
+
+
+def test_no_job_pushes_in_front_unless_the_operator_allows_it(
+    client: TestClient, services: Services, dataset_id: str
+) -> None:
+    urgent = {**training(dataset_id), "priority": 9}
+    refused = client.post("/v1/jobs", json=urgent)
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid-input")
+    assert "from 0 to 5" in refused.json()["detail"]
+    object.__setattr__(services, "settings", services.settings.model_copy(update={"highest_priority": 9}))
+    assert client.post("/v1/jobs", json=urgent).json()["priority"] == 9
+    assert client.post("/v1/jobs", json={**urgent, "priority": 10}).status_code == 422
+
+
+def test_price_and_account_are_not_computed_again_until_they_change(
+    client: TestClient, dataset_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*arguments: Any) -> Any:
+            calls.append(name)
+            return function(*arguments)
+
+        return count
+
+    monkeypatch.setattr(TrainingSpec, "summarize", counting("price", TrainingSpec.summarize))
+    monkeypatch.setattr(accounting, "epsilon_of_charge", counting("epsilon", accounting.epsilon_of_charge))
+    monkeypatch.setattr(pricing, "_price", functools.lru_cache(pricing._price.__wrapped__))
+    body = training(dataset_id, epsilon=0.7)
+    first = client.post("/v1/plans", json=body).json()
+    assert "price" in calls
+    calls.clear()
+    assert client.post("/v1/plans", json=body).json() == first
+    assert calls == []
+    client.post("/v1/jobs", json=body)
+    changed = client.post("/v1/plans", json=body).json()
+    assert changed["budget"] == first["budget_after"]
+    assert changed["budget"]["epsilon_reserved"] > first["budget"]["epsilon_reserved"]
+
+
+def test_list_of_jobs_reads_no_plan_of_releases(client: TestClient, services: Services, dataset_id: str) -> None:
+    client.post("/v1/jobs", json=training(dataset_id))
+    statements: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        assert client.get("/v1/jobs").json()["items"]
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert any("FROM jobs" in statement for statement in statements)
+    assert not any("release_plan" in statement for statement in statements)
 
 
 def test_delta_of_the_account_may_be_named(client: TestClient, dataset_id: str) -> None:

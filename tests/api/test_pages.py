@@ -6,7 +6,6 @@ import html
 import json
 import re
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,19 @@ from api_builders import journal, npz, succeed, training
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
-from api.dashboard.journal import _MEANINGS, rows
+from api.dashboard.journal import _MEANINGS, build_table
 from api.deps import Services
 from api.openapi.examples import ANSWERS
 from api.security.browser_sessions import FORM_TOKEN_HEADER
-from datalens_service.proof.hash_chain import Entry, EntryKind
+from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger.journal_pages import read_slice
 from datalens_service.store.tables import ArtifactRow
 
-AT = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTILE = '<script>alert("x")</script> & "name"'
 
 
@@ -105,6 +104,20 @@ def test_the_price_is_the_api_s_and_the_button_sends_what_was_priced(visitor: Te
     assert first.json()["id"] == second.json()["id"]
     assert body["spec"]["epsilon"] == 2
     assert body["spec"]["evaluation"]["enabled"] is False
+
+
+def test_a_price_says_what_was_chosen_and_why(visitor: TestClient, dataset_id: str) -> None:
+    body = json.loads(html.unescape(re.search(r'data-body="([^"]+)"', plan(visitor, dataset_id))[1]))
+    sentence = visitor.post("/v1/plans", json=body).json()["cost"]["rationale"]
+    assert sentence
+    assert sentence in text_of(plan(visitor, dataset_id))
+
+
+def test_images_that_teach_are_a_choice_of_their_own(visitor: TestClient, dataset_id: str) -> None:
+    page = visitor.get(f"/datasets/{dataset_id}/new-job").text
+    assert "Made to teach" in page
+    assert not re.search(r'value="teach"[^>]* checked', page)
+    assert "data-body" in plan(visitor, dataset_id, preset="teach")
 
 
 def test_a_price_above_the_budget_cannot_be_submitted(visitor: TestClient, dataset_id: str) -> None:
@@ -210,12 +223,36 @@ def test_an_owner_raises_the_budget_with_what_the_form_sends(visitor: TestClient
     assert wanted["reason"] in visitor.get("/v1/audit").text
 
 
-def test_a_raised_ledger_has_shares_of_the_new_limit() -> None:
-    opened = Entry.sealed(account_id="a", seq=1, kind="open", units=300, at=AT, previous_hash="")
-    raised = Entry.sealed(account_id="a", seq=2, kind="raise", units=100, at=AT, previous_hash=opened.hash)
-    shown = rows([opened, raised], 1e-5)
-    assert [(row.kind, row.share) for row in shown] == [("raise", 25.0), ("open", 75.0)]
+def test_a_raised_ledger_has_shares_of_the_new_limit(visitor: TestClient, services: Services, dataset_id: str) -> None:
+    wanted = {"epsilon": 20, "reason": "Second study, agreed with the data protection officer."}
+    assert visitor.post(f"/v1/datasets/{dataset_id}/privacy:raise", json=wanted).status_code == 200
+    with services.database.session() as session:
+        table = build_table(read_slice(session, dataset_id, None, 10), 1e-5)
+    assert [row.kind for row in table.rows] == ["raise", "open"]
+    assert sum(row.share for row in table.rows) == pytest.approx(100)
     assert {kind for kind in EntryKind if kind not in _MEANINGS} == set()
+
+
+def test_a_long_ledger_comes_in_pages_with_the_receipt_on_each(
+    visitor: TestClient, services: Services, dataset_id: str
+) -> None:
+    for _ in range(30):
+        visitor.post(f"/v1/jobs/{submit(visitor, dataset_id)}:cancel")
+    assert visitor.delete(f"/v1/datasets/{dataset_id}").status_code in (200, 204)
+    newest = visitor.get(f"/datasets/{dataset_id}").text
+    link = re.search(rf'href="(/datasets/{dataset_id}\?before=\d+)#journal">Older entries', newest)
+    assert link is not None
+    oldest = visitor.get(link[1]).text
+    assert "Budget opened" not in text_of(newest)
+    assert "Budget opened" in text_of(oldest)
+    assert "Older entries" not in oldest
+    tables = [page.partition('id="journal"')[2] for page in (newest, oldest)]
+    numbers = [int(number) for table in tables for number in re.findall(r">(\d+)</td>\s*<th", table)]
+    assert numbers == list(range(len(journal(visitor, dataset_id)), 0, -1))
+    for page in (newest, oldest):
+        assert journal(visitor, dataset_id)[-1]["hash"] in page, "the receipt names the entry of the deletion"
+    for before in ("0", "-1", "x", str(2**63)):
+        assert visitor.get(f"/datasets/{dataset_id}?before={before}").status_code == 404
 
 
 def test_a_deleted_data_set_shows_its_receipt(visitor: TestClient, dataset_id: str) -> None:
@@ -343,6 +380,16 @@ def test_the_page_of_a_data_set_says_to_its_owner_whose_budget_it_shares(
         page = visitor.get(f"/datasets/{shown}").text
         assert 'id="joined"' not in page
         assert "Shares this budget with" not in page
+
+
+def test_a_shared_budget_is_on_the_first_page_once(visitor: TestClient, services: Services, dataset_id: str) -> None:
+    visitor.post("/v1/datasets", files={"file": npz()}, data={"name": "Once more"})
+    page = visitor.get("/").text
+    assert text_of(page).count("ε available") == 1
+    assert "Shares the budget of Once more" in page
+    _, plain = keys.create(services.database, KeyRequest("hands", role=Role.OPERATOR))
+    visitor.post("/sign-in", data={"key": plain})
+    assert "Shares the budget" not in visitor.get("/").text
 
 
 def test_errors_are_pages_with_a_way_back(visitor: TestClient) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import a_classifier, npz, succeed, training
+from api_builders import REHEARSAL, a_classifier, found_by_attacks, npz, succeed, training
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 from test_isolation import OPERATIONS, call
@@ -27,7 +27,8 @@ from datalens_service.evaluation.report.private_reads import PRIVATE_READS
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import SCOPES, Role
-from datalens_service.store.jobs import released_models
+from datalens_service.store.jobs import audits, leases, released_models
+from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.tables import IntakeRow
 
 REGISTERED = {name for read in PRIVATE_READS for name in read.operations}
@@ -76,6 +77,11 @@ def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Pat
     job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
     succeed(services, job_id, tmp_path)
     classifier = a_classifier(client, services, dataset_id)
+    audit = audits.create(services.database, dataset_id=dataset_id, request=REHEARSAL, attacked_job_id=job_id)
+    lease = leases.claim(services.database, audit.job.id, "worker", 60)
+    assert lease is not None
+    audits.store_result(services.database, lease, found_by_attacks(COUNT))
+    leases.finish(services.database, lease, JobState.SUCCEEDED)
     with services.database.transaction() as session:
         row = session.get_one(IntakeRow, dataset_id)
         row.report = {"counts": {"train": COUNT, "test": 0, "classes": {"0": COUNT}, "duplicates": COUNT}}
@@ -84,7 +90,12 @@ def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Pat
     assert private
     paths = (str(services.settings.data_dir / "datasets"), *(str(one.path) for one in private))
     canaries = (str(COUNT), f"{COUNT:,}", *(one.sha256 for one in private))
-    ids = {"dataset_id": dataset_id, "job_id": job_id, "generator_id": released_models.id_of(job_id)}
+    ids = {
+        "audit_id": audit.job.id,
+        "dataset_id": dataset_id,
+        "job_id": job_id,
+        "generator_id": released_models.id_of(job_id),
+    }
     ids["classifier_id"] = released_models.id_of(classifier, released_models.CLASSIFIER)
     return House(ids, paths, canaries)
 
@@ -180,7 +191,7 @@ def test_a_page_that_embeds_a_private_address_is_registered(
         if method == "get" and name.startswith("show")
         if any(one in asked(visitor, name, path, method, house.ids) for one in addresses)
     }
-    assert embedding == {"showDataset"}
+    assert embedding == {"showDataset", "showJob"}
     assert embedding <= FOR_OWNERS
     other = browser(client, services, Role.OPERATOR)
     assert not any(one in other.get(f"/datasets/{house.ids['dataset_id']}").text for one in addresses)

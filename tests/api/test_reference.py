@@ -18,7 +18,7 @@ from datalens_service.settings import Settings
 
 DOCUMENT: dict[str, Any] = create_app(Settings(data_dir=Path("never-opened"))).openapi()
 SECTIONS = [tag["name"] for tag in DOCUMENT["tags"]]
-LARGEST_PAGE = 150_000
+LARGEST_PAGE = 200_000
 
 
 class Reading(HTMLParser):

@@ -177,13 +177,13 @@ def test_an_interrupted_piece(
 
     monkeypatch.setattr("api.routes.uploads.ClientDisconnect", HungUp)
     monkeypatch.setattr("api.http.middleware.ClientDisconnect", HungUp)
-    take = tus.Piece.write
+    take = tus.Chunk.write
 
-    def then_hang_up(self: tus.Piece, data: bytes) -> None:
+    def then_hang_up(self: tus.Chunk, data: bytes) -> None:
         take(self, data[:700])
         raise HungUp
 
-    monkeypatch.setattr(tus.Piece, "write", then_hang_up)
+    monkeypatch.setattr(tus.Chunk, "write", then_hang_up)
     with pytest.raises(AssertionError, match="response"):
         client.patch(place, headers=piece(0, checksum), content=CONTENT)
     monkeypatch.undo()
@@ -217,14 +217,14 @@ def test_a_full_disk_keeps_what_was_there(
     if where == "fsync":
         monkeypatch.setattr(os, "fsync", full)
     else:
-        write = tus.Piece.write
+        write = tus.Chunk.write
 
-        def part_of_it(self: tus.Piece, data: bytes) -> None:
+        def part_of_it(self: tus.Chunk, data: bytes) -> None:
             write(self, data[:500])
             with tus.translated():
                 full()
 
-        monkeypatch.setattr(tus.Piece, "write", part_of_it)
+        monkeypatch.setattr(tus.Chunk, "write", part_of_it)
     reply = client.patch(place, headers=piece(1000), content=CONTENT[1000:])
     monkeypatch.undo()
     assert (reply.status_code, reply.json()["code"]) == (503, "insufficient-storage")

@@ -20,6 +20,7 @@ SECTIONS = [
     "jobs",
     "downloads",
     "generators",
+    "audits",
     "access",
     "webhooks",
     "health",
@@ -87,8 +88,8 @@ def test_a_reader_finds_an_operation_and_what_it_takes(closed: Visitor) -> None:
     closed.shows("24-reference-jobs")
     operation.get_by_role("link", name="TrainingRequest").click()
     expect(page.locator("#TrainingRequest")).to_be_in_viewport()
-    page.locator("#TrainingRequest").get_by_role("link", name="TrainingSpec").click()
-    expect(page.locator("#TrainingSpec")).to_contain_text("ε this job may spend at δ.")
+    page.locator("#TrainingRequest").get_by_role("link", name="RequestedSpec").click()
+    expect(page.locator("#RequestedSpec")).to_contain_text("ε this job may spend at δ.")
     operation.get_by_text("Problems it may answer with").click()
     operation.get_by_role("link", name="Privacy budget exceeded").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Privacy budget exceeded")

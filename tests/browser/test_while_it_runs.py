@@ -28,8 +28,25 @@ LONG = {
 }
 
 
+# What the browser would show on the desktop.
+RECORDER = """
+window.shown = [];
+window.asked = 0;
+const allowed = Notification.requestPermission.bind(Notification);
+Notification.requestPermission = () => { window.asked += 1; return allowed(); };
+window.Notification = new Proxy(Notification, {
+  construct(real, [title, options]) {
+    window.shown.push(`${title}: ${options.body}`);
+    return new real(title, options);
+  },
+});
+"""
+
+
 def test_a_running_job_moves_pauses_and_stops_on_request(owner: Visitor, upload: Path) -> None:
     page = owner.page
+    page.context.grant_permissions(["notifications"])
+    page.add_init_script(RECORDER)
     dataset = owner.upload(upload)
     page.goto(f"/datasets/{dataset}/new-job")
     page.get_by_text("More settings").click()
@@ -56,6 +73,12 @@ def test_a_running_job_moves_pauses_and_stops_on_request(owner: Visitor, upload:
     page.get_by_role("button", name="Resume", exact=True).click()
     expect(live).to_have_attribute("data-state", "Running", timeout=JOB_MILLISECONDS)
 
+    assert page.evaluate("asked") == 0
+    page.get_by_role("button", name="Notify me when it ends").click()
+    expect(page.get_by_role("button", name="You will be notified while this page is open")).to_be_disabled()
+    assert page.evaluate("asked") == 1
+    assert page.evaluate("shown") == []
+
     page.get_by_role("button", name="Cancel…").click()
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Escape")
@@ -63,6 +86,9 @@ def test_a_running_job_moves_pauses_and_stops_on_request(owner: Visitor, upload:
     page.get_by_role("button", name="Cancel…").click()
     page.get_by_role("button", name="Cancel the job").click()
     expect(live).to_have_attribute("data-state", "Cancelled", timeout=JOB_MILLISECONDS)
+    page.wait_for_function("shown.length > 0")
+    assert page.evaluate("shown") == ["DataLens: The job was cancelled."]
+    expect(page.locator("#notify")).to_have_count(0)
     expect(page.locator("#live-cancelled")).to_contain_text("Stopped on request")
     owner.shows("15-job-cancelled")
     page.goto(f"/datasets/{dataset}")

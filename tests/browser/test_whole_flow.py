@@ -103,7 +103,7 @@ def _price_follows_the_form(visitor: Visitor) -> None:
     leaves = page.locator(".leaves")
     expect(leaves).to_contain_text("This job leaves you ε = 19")
     page.get_by_label("ε this job may spend", exact=True).fill("15")
-    expect(page.locator("#epsilon-tier")).to_have_text("No formal claim")
+    expect(page.locator("#epsilon-tier")).to_have_text("Tier 3 of 3: no formal claim")
     expect(leaves).not_to_contain_text("ε = 19")
     page.get_by_label("ε this job may spend", exact=True).fill("21")
     expect(page.locator("#price-part")).to_contain_text("More than is left")
@@ -115,7 +115,7 @@ def _price_follows_the_form(visitor: Visitor) -> None:
 
 def _images_come_down(visitor: Visitor, tmp_path: Path) -> None:
     page = visitor.page
-    grid = page.locator("#live-result img")
+    grid = page.locator("#live-result img[src$='samples.png']")
     assert grid.evaluate("image => image.complete && image.naturalWidth > 0")
     page.get_by_label("Images", exact=True).fill("50")
     with page.expect_download() as coming:

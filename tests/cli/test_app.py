@@ -19,7 +19,7 @@ from datalens_service.cli.exits import HELP, ExitCode, get_exit_code
 
 Run = Callable[..., Result]
 COMMANDS = {
-    (): ("serve", "demo", "train", "plan", "verify", "version", "jobs", "datasets", "keys", "tenants"),
+    (): ("serve", "demo", "train", "plan", "prepare", "verify", "version", "jobs", "datasets", "keys", "tenants"),
     ("jobs",): ("submit", "watch", "show", "list", "cancel", "files", "download", "report"),
     ("datasets",): ("upload", "list", "show", "delete"),
     ("keys",): ("create", "list", "revoke"),
@@ -30,6 +30,7 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "cli.md"
 
 def test_version(datalens: Run) -> None:
     assert datalens("version").stdout == f"{version('datalens-service')}\n"
+    assert datalens("--version").stdout == datalens("version").stdout
     assert json.loads(datalens("version", "--json").stdout) == {"version": version("datalens-service")}
 
 

@@ -54,6 +54,16 @@ def test_settings_reach_the_method(datalens_json: Json, npz: Path) -> None:
     assert datalens_json(*options, "--set", "subspace_dimensions=5")["releases"][1]["dimensions"] == 5
 
 
+def test_people_read_what_sampled_batches_cost(datalens: Run, npz: Path) -> None:
+    settings = ("sampling=poisson", "architecture=linear", "batch=4", "steps=5", "noise_multiplier=3")
+    named = [part for setting in settings for part in ("--set", setting)]
+    budget = ("--epsilon", 3, "--delta", "1e-4")
+    result = datalens("plan", "--data", npz, *budget, "--method", "dp_sgd", *named)
+    assert result.exit_code == 0, result.stderr
+    for part in ("spare steps", "expected passes", "part of δ that is slack", "5e-06", "ε of the run alone"):
+        assert part in result.stdout
+
+
 @pytest.mark.parametrize("preset", ["fast", "balanced", "paper"])
 def test_every_preset_has_a_price(datalens_json: Json, npz: Path, preset: str) -> None:
     plan = datalens_json("plan", "--data", npz, "--epsilon", 2, "--preset", preset)
@@ -82,6 +92,8 @@ def test_what_is_missing_or_wrong_is_named(datalens: Run, arguments: tuple[str, 
     [
         (("--method", "moments", "--preset", "fast"), "not both"),
         (("--method", "magic"), "moments"),
+        (("--preset", "fast", "--purpose", "teach"), "of the preset auto, not of fast"),
+        (("--method", "moments", "--purpose", "teach"), "needs --preset auto"),
         (("--preset", "magic"), "fast, balanced, paper"),
         (("--method", "moments", "--set", "nonsense=1"), "nonsense"),
         (("--method", "moments", "--set", "clip_norm"), "key=value"),

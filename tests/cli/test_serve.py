@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pty
 import signal
 import stat
 import subprocess
@@ -101,6 +102,8 @@ def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalen
         "--no-evaluation",
         "--device",
         "cpu",
+        "--priority",
+        2,
         *service.access,
     )
     plan = datalens_json("jobs", "submit", dataset, "--dry-run", *spec_options)
@@ -108,7 +111,7 @@ def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalen
     submitted = datalens("jobs", "submit", dataset, "--wait", "--json", *spec_options)
     assert submitted.exit_code == 0, submitted.output
     job = json.loads(submitted.stdout)
-    assert job["state"] == "succeeded"
+    assert (job["state"], job["priority"]) == ("succeeded", 2)
     assert (job["spec"]["method"]["name"], job["spec"]["device"]) == ("moments", "cpu")
     assert datalens_json("jobs", "watch", job["id"], *service.access)["state"] == "succeeded"
     assert job["id"] in {item["id"] for item in datalens_json("jobs", "list", *service.access)["items"]}
@@ -279,13 +282,28 @@ def test_killed_it_leaves_no_supervisor(tmp_path: Path) -> None:
     assert wait_until_gone(children, 30) == []
 
 
-def test_people_see_address_and_key(tmp_path: Path) -> None:
+@pytest.mark.parametrize("terminal", [True, False])
+def test_people_see_the_address_and_only_on_a_terminal_the_key(tmp_path: Path, terminal: bool) -> None:
+    """Output that is no terminal is collected as a log, for everybody who may read logs."""
     command = [*DATALENS, "serve", "--port", str(free_port()), "--data-dir", str(tmp_path / "data")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        shown = [process.stdout.readline() for _ in range(6)]
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL) as process, os.fdopen(ours) as screen:
+        os.close(theirs)
+        shown = [screen.readline() for _ in range(6 if terminal else 5)]
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
     key = (tmp_path / "data" / "api-key").read_text().strip()
-    assert sum(key in line for line in shown) == 1
+    assert sum(key in line for line in shown) == terminal
     assert "http://127.0.0.1" in shown[0]
+    assert "api-key" in shown[-1]
+
+
+def test_it_says_why_it_does_not_start_on_a_damaged_log(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o700)
+    (tmp_path / "data" / "ledger.log").write_text("no charge\n")
+    command = [*DATALENS, "serve", "--port", str(free_port()), "--data-dir", str(tmp_path / "data"), "--json"]
+    # A variable of something else must not stand on stdout, which is JSON.
+    other = os.environ | {"DATALENS_API_SERVICE_HOST": "10.0.0.1"}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=other)
+    assert ended.returncode != 0
+    assert "ledger log cannot be read" in json.loads(ended.stdout)["error"]["detail"]

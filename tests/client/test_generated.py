@@ -59,7 +59,14 @@ def test_every_method_has_types_that_resolve(kind: type):
 
 def test_the_list_of_methods_that_users_have():
     assert list_methods(Client).keys() == {
+        "audits",
+        "cancel_audit",
+        "get_audit",
+        "submit_audit",
+        "wait_for_audit",
         "cancel",
+        "update_job",
+        "update_dataset",
         "classifiers",
         "download_classifier",
         "get_classifier",
@@ -78,6 +85,7 @@ def test_the_list_of_methods_that_users_have():
         "events",
         "files",
         "get_job",
+        "individual_epsilon",
         "jobs",
         "pause",
         "plan",

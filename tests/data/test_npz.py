@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datalens_service.data import read_upload
+from datalens_service.data import read_upload, read_with_notices
 from datalens_service.data.readers import npz
 from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
 from datalens_service.data.untrusted.source import open_source
@@ -120,6 +120,35 @@ def test_conversion_reaches_every_block(tmp_path: Path) -> None:
         read(tmp_path, images=spoilt, labels=labels)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, bool])
+def test_one_hot_labels_declare_all_their_classes(tmp_path: Path, dtype: Any) -> None:
+    upload = read(tmp_path, images=IMAGES, labels=np.eye(5)[LABELS].astype(dtype))
+    assert upload.train.labels.tolist() == LABELS.tolist()
+    assert upload.schema.class_names == tuple("01234")
+
+
+def test_words_as_labels_name_the_classes(tmp_path: Path) -> None:
+    words = np.array(["well", "ill", "worse"])
+    upload = read(
+        tmp_path, x_train=IMAGES, y_train=words[LABELS], x_test=TEST_IMAGES, y_test=words[TEST_LABELS][:, np.newaxis]
+    )
+    assert upload.schema.class_names == ("ill", "well", "worse")
+    assert [upload.schema.class_names[label] for label in upload.train.labels] == words[LABELS].tolist()
+    assert upload.test is not None
+    assert [upload.schema.class_names[label] for label in upload.test.labels] == words[TEST_LABELS].tolist()
+    with pytest.raises(InvalidDataset, match="of one kind"):
+        read(tmp_path, x_train=IMAGES, y_train=words[LABELS], x_test=TEST_IMAGES, y_test=TEST_LABELS)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_channels_may_stand_before_height_and_width(tmp_path: Path, channels: int) -> None:
+    images = random_images(6, 9, 7, channels).reshape(6, 9, 7, channels)
+    path = write_npz(tmp_path / "first", images=images.transpose(0, 3, 1, 2), labels=LABELS)
+    upload, notices = read_with_notices(path)
+    np.testing.assert_array_equal(upload.train.images, images)
+    assert [(notice.code, notice.examples) for notice in notices] == [("channels_first", ("images",))]
+
+
 def test_class_names_declared_beat_those_in_the_file(tmp_path: Path) -> None:
     path = write_npz(tmp_path / "a", images=IMAGES, labels=LABELS, class_names=np.array(["a", "b", "c", "none"]))
     assert read_upload(path).schema.class_names == ("a", "b", "c", "none")
@@ -143,14 +172,16 @@ def test_gaps_in_the_labels_are_classes_and_the_test_split_counts(tmp_path: Path
         ({"images": IMAGES, "labels": LABELS, "x": IMAGES, "y": LABELS}, "in one way"),
         ({"images": IMAGES, "labels": LABELS, "test_images": IMAGES}, "needs both"),
         ({"images": IMAGES[0], "labels": LABELS}, "shape"),
-        ({"images": random_images(6, 3, 8, 7), "labels": LABELS}, "channels last"),
         ({"images": random_images(6, 8, 7, 2), "labels": LABELS}, "1 or 3"),
         ({"images": random_images(6, 3, 7), "labels": LABELS}, "4 to 256 pixels"),
         ({"images": random_images(6, 4, 257), "labels": LABELS}, "4 to 256 pixels"),
         ({"images": IMAGES, "labels": LABELS[:5]}, "exactly one label"),
-        ({"images": IMAGES, "labels": np.eye(6, dtype=np.int64)}, "one class for each"),
+        ({"images": IMAGES, "labels": np.eye(6, dtype=np.int64) * 2}, "one 1 in each row"),
+        ({"images": IMAGES, "labels": np.ones((6, 2), dtype=np.float32)}, "one 1 in each row"),
+        ({"images": IMAGES, "labels": np.full((6, 2), np.nan)}, "one 1 in each row"),
+        ({"images": IMAGES, "labels": np.zeros((6, 1001), np.uint8)}, "one-hot rows"),
         ({"images": IMAGES, "labels": LABELS.astype(np.float32)}, "must be integers"),
-        ({"images": IMAGES, "labels": np.array(list("abcdef"))}, "must be integers"),
+        ({"images": IMAGES, "labels": np.array(list("abcdef")).astype("S1")}, "must be integers"),
         ({"images": IMAGES, "labels": LABELS > 1}, "must be integers"),
         ({"images": IMAGES, "labels": LABELS.astype(np.int64) - 1}, "from 0"),
         ({"images": IMAGES, "labels": LABELS.astype(np.int64) + 999}, "below 1000"),

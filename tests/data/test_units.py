@@ -154,3 +154,26 @@ def test_leaving_a_unit_out_moves_no_other() -> None:
     for left_out in range(0, 90, 9):
         kept = names != left_out
         assert assign_shards(b"key", identities(names[kept]), 20).tolist() == everyone[kept].tolist()
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_a_table_may_have_other_delimiters_and_a_column_patient(tmp_path: Path, delimiter: str) -> None:
+    table = "file_name,patient\ncat/1.png,ada\ndog/2.png,bob\n".replace(",", delimiter).encode()
+    contents = {"metadata.csv": table, "cat/1.png": grey(1), "dog/2.png": grey(2)}
+    _, train, _ = read_upload(write_zip(tmp_path / "upload", contents), units=PATIENT)
+    assert train.unit_ids.tolist() == identities(["ada", "bob"]).tolist()
+    labelled = table.replace(b"patient", b"label")
+    pictures = {"metadata.csv": labelled, "cat/1.png": grey(1), "dog/2.png": grey(2)}
+    assert read_upload(write_zip(tmp_path / "labels", pictures)).schema.class_names == ("ada", "bob")
+
+
+@pytest.mark.parametrize("wrapper", ["", "study/", "study/train/"])
+def test_folders_of_patients_are_units_where_units_are_declared(tmp_path: Path, wrapper: str) -> None:
+    names = ("sick/ada/1.png", "sick/bob/2.png", "well/ada/3.png", "well/cem/4.png")
+    contents = {f"{wrapper}{name}": grey(value) for value, name in enumerate(names)}
+    path = write_zip(tmp_path / "upload", contents)
+    schema, train, _ = read_upload(path, units=PATIENT)
+    assert train.unit_ids.tolist() == identities(["ada", "bob", "ada", "cem"]).tolist()
+    assert (schema.class_names, schema.num_units) == (("sick", "well"), 3)
+    with pytest.raises(InvalidDataset, match="records_per_unit"):
+        read_upload(path)

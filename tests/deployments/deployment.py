@@ -29,7 +29,7 @@ from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account_summary import AccountSummary, entries, statement
 from datalens_service.store.ledger.chain_verification import verify_chain
-from datalens_service.store.tables import AggregateRow, JobRow
+from datalens_service.store.tables import AggregateRow, JobRow, ReleasedStateRow
 
 CLASSES = ("bright", "dark")
 EVALUATION = {"epochs": 1, "synthetic_images": 200}
@@ -143,6 +143,11 @@ class Deployment:
             query = select(AggregateRow.step, AggregateRow.sha256).where(AggregateRow.job_id == job.id)
             return {row.step: row.sha256 for row in session.execute(query)}
 
+    def first_kept_step(self, job: Job) -> int:
+        """The step up to which a state stands in the place of sums; 0 without one."""
+        with self.database.session() as session:
+            return session.scalar(select(ReleasedStateRow.step).where(ReleasedStateRow.job_id == job.id)) or 0
+
     def latest_token(self, job: Job) -> int:
         """Token under which the last noisy sum was stored."""
         with self.database.session() as session:
@@ -184,7 +189,8 @@ class Deployment:
         spends = (EntryKind.CHARGE, EntryKind.RECOVERED)
         charges = [entry for entry in self.entries(job) if entry.kind in spends]
         drawn, ended = self.stored_steps(job), self.job(job)
-        assert sorted(drawn) == list(range(len(drawn)))
+        first = self.first_kept_step(job)
+        assert sorted(drawn) == list(range(first, first + len(drawn)))
         assert {entry.step for entry in charges} >= drawn.keys()
         assert ended.charged_units == sum(entry.units for entry in charges)
         assert self.statement(job).charged_units == ended.charged_units

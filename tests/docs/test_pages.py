@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from datalens_service.settings import Settings
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path
@@ -24,6 +26,10 @@ FENCE = re.compile(r"^ *(`{3,}).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 REQUIREMENT = re.compile(r"\bR\d{1,2}\b")
 LONGEST = 120
+# README is read on two screens, beside its pictures, tables and commands.
+TWO_SCREENS = 600
+# Read by the command line and the tests.
+CLIENT_VARIABLES = {"URL", "API_KEY", "TEST_DATA"}
 
 # One line per change; commands and answers as they were; pages of which the generated copy is checked.
 UNWRAPPED = {ROOT / "CHANGELOG.md", ROOT / "docs" / "walkthrough.md"}
@@ -109,3 +115,18 @@ def test_every_field_of_a_report_is_explained():
     fields = [entry["field"] for entry in report["index"]]
     stated = re.findall(r"^\| (F\d+) \|", (ROOT / "docs" / "report.md").read_text(), re.MULTILINE)
     assert stated == fields
+
+
+@by_page
+def test_environment_variables_that_a_page_names_are_read(page: Path):
+    """Pages outlive settings that are renamed."""
+    if page == ROOT / "CHANGELOG.md":
+        return
+    settings = {name.upper() for name in Settings.model_fields} | CLIENT_VARIABLES
+    assert set(re.findall(r"\bDATALENS_([A-Z_]*[A-Z])", page.read_text())) <= settings
+
+
+def test_readme_fits_on_two_screens():
+    text = re.sub(r"\]\([^)]*\)", "]", prose(ROOT / "README.md"))
+    words = [word for line in text.splitlines() if not line.startswith("|") for word in re.findall(r"\w+", line)]
+    assert len(words) <= TWO_SCREENS

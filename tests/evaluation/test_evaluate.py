@@ -66,7 +66,25 @@ def test_progress_is_public_and_complete(generator, dataset):
     heard = []
     measured(generator, dataset, observe=lambda *event: heard.append(event), moments_generator=generator)
     epochs = 2 * (3 + 3 + 5)
-    assert heard == [("evaluation", done, epochs) for done in range(1, epochs + 1)]
+    assert list(dict.fromkeys(heard)) == [("evaluation", done, epochs) for done in range(epochs + 1)]
+
+
+def test_somebody_who_stops_it_is_heard_while_images_are_drawn(generator, dataset, monkeypatch):
+    drawn = []
+    original = type(generator).sample
+
+    def sample(model, n, **options):
+        images = original(model, n, **options)
+        drawn.append(n)
+        return images
+
+    def stop(phase, value, maximum):
+        raise JobStopped("Cancelled.")
+
+    monkeypatch.setattr(type(generator), "sample", sample)
+    with pytest.raises(JobStopped):
+        measured(generator, dataset, observe=stop)
+    assert drawn == []
 
 
 def test_the_observer_can_stop_it(generator, dataset):
@@ -116,7 +134,7 @@ def test_the_stronger_classifier_is_measured_beside_the_standard_cnn(generator, 
     assert [measure.name for measure in found.measures] == ["accuracy", "ceiling", "accuracy_resnet", "ceiling_resnet"]
     assert "residual network" in found.measures[2].protocol
     assert len(found.per_class) == 2 * len(dataset.schema.class_names)
-    assert heard[-1] == ("evaluation", len(heard), len(heard))
+    assert heard[-1] == ("evaluation", 4, 4)
 
 
 def test_a_figure_that_cannot_be_had_says_why_and_the_others_are_there(generator, dataset, tmp_path):

@@ -15,8 +15,14 @@ from datalens_service.evaluation.report.private_reads import PRIVATE_READS
 ROOT = Path(__file__).parents[2]
 READING_CALLS = {"load_dataset", "save_dataset", "decode", "read_upload", "open_holdout"}
 SPLITS = {"train", "test"}
-# Where `train` is a module or a field of something else than a data set.
-NOT_RECORDS = {"datalens_service.cli.app", "datalens_service.evaluation.metrics.fidelity"}
+# Where `train` is no split of a data set, or what is read are released images that were downloaded.
+NOT_RECORDS = {
+    "datalens_service.cli.app",
+    "datalens_service.evaluation.metrics.fidelity",
+    "datalens_service.integrations.images",
+    # Images that their owner declared public, and no others.
+    "datalens_service.methods.public_start",
+}
 
 
 def modules() -> Iterator[tuple[str, Path]]:

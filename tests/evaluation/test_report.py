@@ -149,7 +149,9 @@ def all_texts() -> list[str]:
 
 def test_wording():
     for text in all_texts():
-        assert not re.search(r"anonym", text, re.IGNORECASE)
+        # Asked and left to the reader; never claimed.
+        asked = re.sub(r"Is it anonymous\?|Whether this is anonymous is for you to decide|\"anonymity\":", "", text)
+        assert not re.search(r"anonym", asked, re.IGNORECASE)
         assert not re.search(r"\beps\b|\bepsilon ?=", text, re.IGNORECASE)
         for match in re.finditer(r"ε = [\d.]+(.{0,40})", text):
             assert "δ" in match.group(1), match.group()
@@ -174,3 +176,12 @@ def test_the_unit_is_called_what_the_owner_calls_it():
     text = json.dumps(statement().model_dump(mode="json"), ensure_ascii=False)
     assert "{unit}" not in text
     assert "one patient" in text
+
+
+def test_the_summary_says_what_the_images_are_made_for() -> None:
+    sentence = "Images are made to look like the private ones."
+    silent = report()
+    method = silent.method.model_copy(update={"rationale": sentence})
+    for view in (owner_view, releasable_view):
+        assert sentence not in view(silent)["summary"]
+        assert sentence in view(silent.model_copy(update={"method": method}))["summary"]

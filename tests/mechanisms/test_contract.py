@@ -19,6 +19,7 @@ from datalens_service.mechanisms import (
     CountSketch,
     Mechanism,
     TopAgg,
+    VonMisesFisherSum,
     VoteMechanism,
 )
 from datalens_service.privacy.accounting import NeighboringRelation, mu_of_units
@@ -31,6 +32,7 @@ PROOFS = ROOT / "docs" / "mechanisms"
 REGISTERED = typing.get_args(AnyMechanism)
 
 each_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+GAUSSIAN_CASES = [case for case in CASES if type(case.mechanism).noisy_sum is Mechanism.noisy_sum]
 VOTE_CASES = [case for case in CASES if isinstance(case.mechanism, VoteMechanism)]
 
 
@@ -44,7 +46,9 @@ def test_every_registered_mechanism_has_a_case():
 def test_every_vote_has_parameters_of_its_own_under_its_name():
     parameters = {kind.model_fields["name"].default: kind.mechanism for kind in typing.get_args(AnyVotes)}
     votes = {kind for kind in REGISTERED if issubclass(kind, VoteMechanism)}
-    assert parameters == {kind.model_fields["name"].default: kind for kind in votes}
+    # Scores are no directions, so the methods that offer a choice of votes do not offer them.
+    directions = {kind for kind in votes if not kind.reads_scores}
+    assert parameters == {kind.model_fields["name"].default: kind for kind in directions}
     for kind in votes:
         for proved in ("exact_sum", "zero_out_of_bound_rows", "sensitivity_squared", "queries_per_unit"):
             assert getattr(kind, proved) is getattr(VoteMechanism, proved)
@@ -137,7 +141,12 @@ def test_a_row_depends_on_its_own_gradient_alone(case):
     assert not torch.equal(first[1], second[1])
 
 
-@each_case
+def test_only_directions_have_noise_that_is_not_discrete_gaussian():
+    others = [kind for kind in REGISTERED if kind.noisy_sum is not Mechanism.noisy_sum]
+    assert others == [VonMisesFisherSum]
+
+
+@pytest.mark.parametrize("case", GAUSSIAN_CASES, ids=[case.name for case in GAUSSIAN_CASES])
 def test_every_coordinate_gets_noise_of_the_stated_scale(case):
     noise = NoiseSource()
     data = case.make(np.random.default_rng(3))
@@ -145,7 +154,7 @@ def test_every_coordinate_gets_noise_of_the_stated_scale(case):
     draws = []
     for step in range(max(60, 6_000 // exact.size)):
         account = MemoryAccount(case.mechanism.cost())
-        case.mechanism.release(lambda: data, step=step, account=account, noise=noise)
+        case.mechanism.release(lambda *_: data, step=step, account=account, noise=noise)
         stored = account.replay(step)
         assert stored is not None
         draws.append((stored - exact) / case.mechanism.noise_stddev)
@@ -164,9 +173,11 @@ def test_the_charge_comes_before_the_draw(case):
         def discrete_gaussian(self, shape, noise_stddev):
             raise AssertionError("noise was drawn although the charge was refused")
 
+        directions = discrete_gaussian
+
     account = MemoryAccount(case.mechanism.cost() - 1)
     with pytest.raises(BudgetExceeded):
-        case.mechanism.release(lambda: data, step=0, account=account, noise=NoDraw())
+        case.mechanism.release(lambda *_: data, step=0, account=account, noise=NoDraw())
     assert account.charges == []
     assert account.replay(0) is None
 
@@ -175,7 +186,7 @@ def test_the_charge_comes_before_the_draw(case):
 def test_a_stored_step_is_handed_out_again_without_reading_records(case):
     account = MemoryAccount(case.mechanism.cost())
     data = case.make(np.random.default_rng(5))
-    first = case.mechanism.release(lambda: data, step=0, account=account, noise=NoiseSource())
+    first = case.mechanism.release(lambda *_: data, step=0, account=account, noise=NoiseSource())
 
     def forbidden():
         raise AssertionError("a replayed step must not read private records")

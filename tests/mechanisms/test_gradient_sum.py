@@ -72,6 +72,15 @@ def test_sums_are_exact_whatever_the_chunks(sizes):
     np.testing.assert_array_equal(mechanism.exact_sum(chunks), expected)
 
 
+@pytest.mark.parametrize(("dimensions", "count", "largest"), [(DIMENSIONS, 130, 128), (20_000, 60, 52), (2**21, 2, 1)])
+def test_what_is_clipped_together_stays_small(dimensions, count, largest, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(GradientSum, "on_grid", lambda self, rows: sizes.append(len(rows)) or rows)
+    gradient_sum(dimensions=dimensions).exact_sum([GradientChunk(torch.zeros(count, dimensions), torch.arange(count))])
+    assert max(sizes) == largest
+    assert sum(sizes) == count
+
+
 def test_a_unit_of_several_records_adds_the_clipped_mean_of_their_gradients():
     mechanism = gradient_sum()
     rows = torch.tensor(np.random.default_rng(5).standard_normal((6, DIMENSIONS)), dtype=torch.float32) * 0.3

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from datalens_service.errors import InvalidInput
-from datalens_service.mechanisms import CountSketch, KLevel, PartialGradients, TopAgg
+from datalens_service.mechanisms import ClippedRows, CountSketch, Histogram, KLevel, PartialGradients, TopAgg
 from datalens_service.mechanisms.topagg import sign_votes
 from privacy_gate.cases import IMAGES, NUM_TEACHERS, PIXELS, vote
 
@@ -15,6 +15,8 @@ GUARDED = [
     vote(TopAgg, top_k=8),
     vote(KLevel, levels=17, row_norm_squared=900),
     vote(CountSketch, top_k=8, rows=5, columns=16),
+    vote(Histogram, projections=5, bins=4, weight=3),
+    vote(ClippedRows, grid=50),
 ]
 each_vote = pytest.mark.parametrize("mechanism", GUARDED, ids=lambda mechanism: mechanism.name)
 

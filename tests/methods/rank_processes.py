@@ -21,7 +21,7 @@ from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.methods.datalens.distributed import run_follower
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.process_group import ProcessGroup, join_process_group
+from datalens_service.process_group import ProcessGroup, join_process_group, read_rendezvous
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
@@ -102,7 +102,7 @@ def _work(folder: Path, spec: TrainingSpec, environment: dict[str, str], before:
     account = MemoryAccount(spec.limit_units(SCHEMA))
     found: dict[str, Any] = {"draws": draws, "charges": account.charges, "sums": account._stored, "error": None}
     try:
-        with join_process_group(timeout) as ranks:
+        with join_process_group(timeout, read_rendezvous()) as ranks:
             if before is not None:
                 before(ranks)
             if ranks.rank:

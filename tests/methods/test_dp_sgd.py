@@ -11,7 +11,8 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InfeasiblePlan, InvalidInput, InvalidSpec
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd, ExecutionOptions
-from datalens_service.methods.dp_sgd import DpSgdRun, whole_units
+from datalens_service.methods.dp_sgd_run import DpSgdRun
+from datalens_service.methods.ordered_records import whole_units
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.sizes import num_weights
 from datalens_service.privacy.accounting import limit_units
@@ -128,11 +129,6 @@ def test_compressed_gradients_learn_and_are_no_longer_than_charged(compression: 
 def test_a_share_without_a_compression_is_refused() -> None:
     with pytest.raises(ValidationError, match="choose topk or normtopk"):
         DpSgd(keep=0.5)
-
-
-def test_poisson_sampling_is_refused_with_the_reason() -> None:
-    with pytest.raises(ValidationError, match="cannot be charged yet"):
-        DpSgd.model_validate({"sampling": "poisson"})
 
 
 def test_noise_that_drowns_the_gradient_is_said_before() -> None:

@@ -16,7 +16,7 @@ from datalens_service.methods.datalens.teacher_pool import TeacherPool
 from datalens_service.models.teachers.partitions import PARTITIONS, partition_teachers, partitions_for_rank
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
-from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 
 from . import rank_processes
 from .rank_processes import SCHEMA, Before, ends, lead, silent, spec_of, together, upload, written
@@ -117,7 +117,7 @@ def test_ranks_with_other_records_are_refused(tmp_path: Path):
 
 def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with join_process_group(1) as ranks:
+    with join_process_group(1, read_rendezvous()) as ranks:
         assert ranks is SINGLE_PROCESS
     assert (SINGLE_PROCESS.rank, SINGLE_PROCESS.world_size) == (0, 1)
 

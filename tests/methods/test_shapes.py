@@ -47,7 +47,7 @@ def share_of_black(images: np.ndarray) -> float:
     return float((images == 0).mean())
 
 
-@pytest.mark.parametrize("content", ["drawings", "objects"])
+@pytest.mark.parametrize("content", ["measured", "drawings", "objects"])
 def test_planned_is_charged_in_order(content):
     dataset, account, method = bars(), MemoryAccount(UNITS), Shapes(content=content)
     plan = method.plan(dataset.schema, UNITS)
@@ -102,3 +102,39 @@ def test_requests_that_cannot_work_are_refused():
         Shapes().plan(schema, 10)
     with pytest.raises(InvalidSpec, match="share"):
         Shapes(means_share=0.6, shared_share=0.5).plan(schema, UNITS)
+
+
+def shaded(dataset: Dataset) -> Dataset:
+    """The same with bars of many greys."""
+    shades = np.linspace(0.3, 0.7, SIDE)[None, :, None, None]
+    images = (dataset.train.images * shades).astype(np.uint8)
+    return Dataset(dataset.schema, Split(images, dataset.train.labels, dataset.train.unit_ids), None, b"k" * 32)
+
+
+def test_a_noisy_count_decides_between_drawings_and_objects():
+    account = MemoryAccount(UNITS)
+    assert fitted(bars(), Shapes(), account).result().settings["content"] == "drawings"
+    assert account.charges[0][2] <= 0.01 * UNITS
+    assert fitted(shaded(bars()), Shapes(), MemoryAccount(UNITS)).result().settings["content"] == "objects"
+
+
+def test_the_count_counts_what_was_released_and_not_records():
+    """Resumed with the count of other records, the run follows the count."""
+    account = MemoryAccount(UNITS)
+    fitted(shaded(bars()), Shapes(), account)
+    assert fitted(bars(), Shapes(), account).result().settings["content"] == "objects"
+
+
+def test_a_measured_content_fits_as_well_as_a_named_one():
+    """Zeros behind the vectors of drawings add no number to the model."""
+    measured = fitted(bars(), Shapes(), MemoryAccount(UNITS)).result()
+    stated = fitted(bars(), Shapes(content="drawings"), MemoryAccount(UNITS)).result()
+    shapes = {name: value.shape for name, value in stated.tensors.items()}
+    assert {name: value.shape for name, value in measured.tensors.items()} == shapes
+    np.testing.assert_allclose(measured.tensors["means"], stated.tensors["means"], atol=6)
+
+
+def test_where_all_samples_are_accepted_none_is_too_blurred():
+    generator = fitted(bars(), Shapes(accepted=1.0), MemoryAccount(UNITS)).result()
+    assert np.isinf(generator.tensors["tolerances"]).all()
+    assert generator.sample(20)[0].any()

@@ -10,10 +10,13 @@ from safetensors import safe_open
 
 from datalens_service.data.dataset import Schema
 from datalens_service.models.classifier import Classifier
+from datalens_service.models.classifiers.architectures import build_network as build_classifier
+from datalens_service.models.generators import rejection as rejecting
 from datalens_service.models.generators.architectures import build_network
 from datalens_service.models.generators.generator import KINDS, Generator
 from datalens_service.models.generators.guided import pack
 from datalens_service.models.generators.level_sets import LevelSets
+from datalens_service.models.generators.topology import TOPOLOGY_NUMBERS
 
 from .builders import schema_of
 
@@ -23,6 +26,7 @@ NETWORKS = {
     "refined": {"architecture": "refined", "rank": RANK, "width": 2},
     "class_networks": {"architecture": "class_networks", "z_dim": 4, "frequencies": 6, "hidden": 8},
 }
+SHAPES = {"content": "drawings", "spread": 1.0}
 GUIDED = {"start": "gaussian", "spread": 1.0, "least_spread": 1.0, "poses": True, "surfaces": True}
 
 
@@ -39,6 +43,15 @@ def shapes(schema: Schema) -> dict[str, np.ndarray]:
     return tensors | {"tolerances": np.full(CLASSES, 1e9, dtype=np.float32)}
 
 
+def rejection(schema: Schema) -> Generator:
+    classifier = {"architecture": "linear"}
+    weights = {name: value.numpy() for name, value in build_classifier(classifier, schema).state_dict().items()}
+    settings = {"start": SHAPES, "classifier": classifier}
+    tilt = np.zeros((CLASSES, schema.dimensions + TOPOLOGY_NUMBERS), dtype=np.float32)
+    tensors = rejecting.pack(shapes(schema), weights, tilt, np.full(CLASSES, -1e9, dtype=np.float32))
+    return Generator("rejection", schema, settings, tensors)
+
+
 def every_generator(schema: Schema) -> dict[str, Generator]:
     single = gaussian(schema)
     mixture = {name: value if name == "basis" else value[:, None] for name, value in single.items()}
@@ -52,11 +65,12 @@ def every_generator(schema: Schema) -> dict[str, Generator]:
         "gaussian": Generator("gaussian", schema, {}, single),
         "mixture": Generator("mixture", schema, {}, mixture),
         "guided": Generator("guided", schema, GUIDED, guided),
-        "shapes": Generator("shapes", schema, {"content": "drawings", "spread": 1.0}, shapes(schema)),
+        "shapes": Generator("shapes", schema, SHAPES, shapes(schema)),
+        "rejection": rejection(schema),
     }
 
 
-@pytest.mark.parametrize("name", [*NETWORKS, "gaussian", "mixture", "guided", "shapes"])
+@pytest.mark.parametrize("name", [*NETWORKS, "gaussian", "mixture", "guided", "shapes", "rejection"])
 def test_a_saved_generator_names_no_code_and_draws_the_same(name: str, tmp_path: Path):
     generator = every_generator(schema_of(1, 8, 8))[name]
     generator.save(tmp_path / "generator.safetensors")
@@ -77,3 +91,63 @@ def test_tensors_of_a_guided_generator_keep_their_names(tmp_path: Path):
         names = set(file.keys())
     assert {name.partition(".")[0] for name in names} == {"start", "labeller"}
     assert {"start.basis", "start.means", "start.factors", "labeller.head", "labeller.center"} <= names
+
+
+def counting(monkeypatch: pytest.MonkeyPatch, kind: str) -> list[int]:
+    """The lengths of the batches that are drawn from now on."""
+    drawn: list[int] = []
+    original = KINDS[kind]
+
+    def draw(tensors, settings, schema, labels, rng):
+        drawn.append(len(labels))
+        return original(tensors, settings, schema, labels, rng)
+
+    monkeypatch.setitem(KINDS, kind, draw)
+    return drawn
+
+
+def test_the_same_images_are_drawn_once(monkeypatch: pytest.MonkeyPatch):
+    """A job packs them, trains a classifier on them, measures how they look and shows some."""
+    schema = schema_of(1, 8, 8)
+    generator = Generator("gaussian", schema, {}, gaussian(schema))
+    fresh = Generator("gaussian", schema, {}, gaussian(schema)).sample(5000)[0]
+    drawn = counting(monkeypatch, "gaussian")
+    first, second = generator.sample(4096)[0], generator.sample(5000)[0]
+    np.testing.assert_array_equal(first, fresh[:4096])
+    np.testing.assert_array_equal(second, fresh)
+    assert drawn == [2048, 2048, 5000 - 4096]
+
+
+def test_other_seeds_and_labels_are_drawn_anew(monkeypatch: pytest.MonkeyPatch):
+    schema = schema_of(1, 8, 8)
+    generator = Generator("gaussian", schema, {}, gaussian(schema))
+    generator.sample(2048)
+    drawn = counting(monkeypatch, "gaussian")
+    ones = generator.sample(2048, labels=np.ones(2048, dtype=np.int64))[0]
+    other = generator.sample(2048, seed=1)[0]
+    assert drawn == [2048, 2048]
+    assert not np.array_equal(ones, other)
+
+
+def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("datalens_service.models.generators.generator._REMEMBERED_BYTES", 2048 * 64)
+    schema = schema_of(1, 8, 8)
+    generator = Generator("gaussian", schema, {}, gaussian(schema))
+    generator.sample(3 * 2048)
+    drawn = counting(monkeypatch, "gaussian")
+    generator.sample(3 * 2048)
+    assert drawn == [2048, 2048]
+
+
+def test_whoever_waits_hears_of_every_batch_and_may_stop():
+    schema = schema_of(1, 8, 8)
+    generator, heard = every_generator(schema)["rejection"], []
+
+    def stop(drawn: int, count: int) -> None:
+        heard.append((drawn, count))
+        if drawn >= 1000:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        generator.sample(1700, observe=stop)
+    assert heard == [(500, 1700), (1000, 1700)]

@@ -91,3 +91,14 @@ def test_applying_a_pose_undoes_normalizing_it():
 
 def test_a_pose_without_ink_is_the_common_one():
     np.testing.assert_array_equal(measure_pose(np.zeros((5, 7), dtype=np.uint8)), np.zeros(5))
+
+
+@pytest.mark.parametrize("content", ["drawings", "objects"])
+def test_a_record_is_decoded_by_itself_and_as_samples_are(content):
+    codec, images = LevelSets(schema_of(), content), rings()
+    vectors = codec.encode(images)
+    together = codec.decode_records(vectors)
+    as_samples = np.rint(codec.decode(vectors) * 255).reshape(-1, 1, 28, 28).transpose(0, 2, 3, 1)
+    assert np.abs(together - as_samples).max() <= 1
+    for row in (0, 5, 11):
+        np.testing.assert_array_equal(codec.decode_records(vectors[row : row + 1])[0], together[row])

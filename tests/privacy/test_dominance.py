@@ -17,7 +17,13 @@ from dp_accounting.pld import privacy_loss_distribution as losses
 from scipy import optimize, stats
 
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
-from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, mu_of_units
+from datalens_service.privacy.accounting import (
+    Charge,
+    NeighboringRelation,
+    epsilon_of_charge,
+    epsilon_of_units,
+    mu_of_units,
+)
 from datalens_service.privacy.dominance import (
     PrivacyCurve,
     _largest_dip,
@@ -132,6 +138,22 @@ def test_an_account_never_states_less_than_the_composed_losses(blocks: tuple[Blo
     stated = epsilon_of_units(units, DELTA - len(blocks) * float(SLACK))
     truth = together.get_epsilon_for_delta(DELTA)
     assert truth <= stated <= 1.05 * truth
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nor_does_it_for_a_random_list_of_runs_and_gaussian_releases(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    blocks = [(SMALL, LARGE, NOISY)[number] for number in rng.integers(3, size=rng.integers(1, 6))]
+    gaussian_mu = float(rng.choice([0.05, 0.268051, 0.5]))
+    relation = Relation.REPLACE_SPECIAL
+    together = losses.from_gaussian_mechanism(1 / gaussian_mu, neighboring_relation=relation)
+    for block in blocks:
+        together = together.compose(block.losses())
+    units = sum(block.units() for block in blocks) + math.ceil(gaussian_mu**2 * 10**15)
+    charge = Charge(units, len(blocks) * int(SLACK * 10**18))
+    truth = together.get_epsilon_for_delta(DELTA)
+    # The slack of five runs is a quarter of δ.
+    assert truth <= epsilon_of_charge(charge, DELTA) <= (1.05 if len(blocks) <= 2 else 1.1) * truth
 
 
 @pytest.mark.parametrize("mu", [0.02, 0.2, 1.0, 3.0])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from datalens_service.errors import InvalidSpec
+from datalens_service.privacy import sampled
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_for_mu
 from datalens_service.privacy.sampled import poisson_sampled_epsilon
 
@@ -65,3 +66,10 @@ def test_arguments_out_of_range(name: str, value: float) -> None:
     arguments: dict[str, Any] = {"noise_multiplier": 1.0, "sampling_probability": 0.01, "steps": 100, "delta": 1e-5}
     with pytest.raises(InvalidSpec, match=name):
         poisson_sampled_epsilon(**{**arguments, name: value}, relation=ZERO_OUT)
+
+
+def test_the_same_run_is_accounted_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan, its page and its report ask for the same figure."""
+    first = poisson_sampled_epsilon(7.5, 0.01, 3, 1e-5, ZERO_OUT)
+    monkeypatch.setattr(sampled, "poisson_sampled_losses", None)
+    assert poisson_sampled_epsilon(7.5, 0.01, 3, 1e-5, ZERO_OUT) == first

@@ -13,21 +13,25 @@ from typing import Any
 import torch
 
 from .detect_ledger import migrated
-from .gate import CLEAN_RUNS, PLANTS, Finding, caught, first_alarm
+from .gate import CATCHES, CLEAN_RUNS, PLANTS, Finding, caught, first_alarm
 
 
 def main() -> int:
     """Plant every bug, run the clean product, print what was found; 1 if a bug slipped or a clean run alarmed."""
     parser = argparse.ArgumentParser(prog="privacy-gate", description="Plants privacy bugs and requires alarms.")
     parser.add_argument("--json", action="store_true", help="print a JSON summary; the table goes to stderr")
-    as_json = parser.parse_args().json
+    parser.add_argument("--keep-catches", action="store_true", help=f"write {CATCHES.name}, the order of later runs")
+    options = parser.parse_args()
     started = time.monotonic()
     findings = _run_all()
-    table = sys.stderr if as_json else sys.stdout
+    table = sys.stderr if options.json else sys.stdout
     planted, clean = findings[: len(PLANTS)], findings[len(PLANTS) :]
     for plant, (finding, seconds) in zip(PLANTS, planted, strict=True):
         verdict = f"caught by {finding.detector}" if finding else "SLIPPED"
         table.write(f"{plant.reference:4} {plant.name:52} {seconds:5.1f} s  {verdict}\n")
+    if options.keep_catches:
+        catches = {plant.name: one.detector for plant, (one, _) in zip(PLANTS, planted, strict=True) if one}
+        CATCHES.write_text(json.dumps(catches, indent=1) + "\n")
     for number, (finding, _) in enumerate(clean):
         if finding:
             table.write(f"FALSE ALARM in clean run {number}: {finding.detector}: {finding.message}\n")
@@ -39,7 +43,7 @@ def main() -> int:
         "seconds": round(time.monotonic() - started, 1),
         "slipped": [plant.name for plant, (finding, _) in zip(PLANTS, planted, strict=True) if finding is None],
     }
-    sys.stdout.write((json.dumps(summary) if as_json else _sentence(summary)) + "\n")
+    sys.stdout.write((json.dumps(summary) if options.json else _sentence(summary)) + "\n")
     return int(summary["caught"] < summary["planted"] or summary["false_alarms"] > 0)
 
 

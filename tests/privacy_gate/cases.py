@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,11 +14,14 @@ import torch
 from datalens_service.mechanisms import (
     AccuracyCount,
     AnyMechanism,
+    ClippedRows,
     CountSketch,
     CrossProductSum,
     GradientChunk,
     GradientSum,
+    Histogram,
     KLevel,
+    LabelScores,
     Mechanism,
     OuterProductSum,
     TopAgg,
@@ -61,7 +64,7 @@ class Case:
     def name(self) -> str:
         """What distinguishes the case, for test reports."""
         told = {"stochastic", "classes_voted_apart", "classes_per_unit", "levels", "row_norm_squared", "rows"}
-        told |= {"num_groups", "records_per_unit", "clip_norm"}
+        told |= {"num_groups", "records_per_unit", "clip_norm", "scores"}
         parameters = self.mechanism.model_dump(include=told, exclude_none=True)
         return " ".join([self.mechanism.label(), *(f"{key}={value}" for key, value in parameters.items())])
 
@@ -256,12 +259,12 @@ def vote(kind: type[VoteMechanism], **changes: object) -> VoteMechanism:
 def _votes(
     mechanism: VoteMechanism,
     make: Callable[[np.random.Generator], Any] = gradients,
-    replace: Neighbor = other_teacher,
+    replaced_by: Neighbor = other_teacher,
     tightness: Fraction = Fraction(1),
 ) -> Case:
     # A unit of several classes has a teacher in each: emptying it moves them all.
-    emptied_unit = replace if mechanism.classes_per_unit > 1 else other_teacher
-    neighbors = {ZERO_OUT: emptied_unit, REPLACE_ONE: replace}
+    emptied_unit = replaced_by if mechanism.classes_per_unit > 1 else other_teacher
+    neighbors = {ZERO_OUT: emptied_unit, REPLACE_ONE: replaced_by}
     return Case(mechanism, make, neighbors, all_votes_flip(mechanism.dimensions), tightness)
 
 
@@ -294,6 +297,13 @@ def one_unit_is_right() -> tuple[Answers, Answers]:
 
 def _one_pixel(rng: np.random.Generator) -> list[torch.Tensor]:
     return [gradients(rng)[0][..., :1]]
+
+
+def _minds_change() -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """A teacher that finds two images real and not real, and then the other way round."""
+    base = torch.zeros(TEACHERS, IMAGES, 1)
+    base[4, 1], base[4, 2] = 1.0, -1.0
+    return [base], [-base]
 
 
 def _moments(mechanism: VectorSum | OuterProductSum) -> Case:
@@ -342,6 +352,11 @@ CASES = [
     _votes(vote(KLevel, levels=17, row_norm_squared=900, stochastic=True, clip=0.1), tightness=Fraction(1, 2)),
     _votes(vote(CountSketch, top_k=8, rows=5, columns=512)),
     _votes(vote(CountSketch, top_k=20, rows=3, columns=7, stochastic=True), tightness=Fraction(1, 2)),
+    _votes(vote(Histogram, projections=5, bins=4)),
+    _votes(vote(Histogram, projections=5, bins=4, classes_voted_apart=2), class_pure_gradients, relabelled),
+    _votes(vote(ClippedRows, grid=64), tightness=Fraction(4, 5)),
+    _votes(vote(LabelScores, scores="share", dimensions=1), _one_pixel, tightness=Fraction(1, 5)),
+    replace(_votes(vote(LabelScores, scores="relative", dimensions=1), _one_pixel), worst=_minds_change),
     _moments(VectorSum(num_groups=3, dimensions=9, count_weight=683, noise_stddev=20_000)),
     _moments(OuterProductSum(num_groups=3, dimensions=9, noise_stddev=10_000_000)),
     _moments(OuterProductSum(num_groups=1, dimensions=9, noise_stddev=10_000_000)),

@@ -10,7 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.methods import AnyMethod, DataLens, DpSgd, Guided, Mixture, Moments, Scattering, Shapes
+from datalens_service.methods import (
+    AnyMethod,
+    DataLens,
+    DpGan,
+    DpSgd,
+    GPate,
+    GsWgan,
+    Guided,
+    Mixture,
+    Moments,
+    PateGan,
+    Rejection,
+    Scattering,
+    Shapes,
+)
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.spec import TrainingSpec
 
@@ -44,7 +58,9 @@ class ContributionCase:
     @property
     def name(self) -> str:
         """For alarms and test reports."""
-        variants = [getattr(self.method, name, None) for name in ("teacher", "shards", "votes", "architecture")]
+        variants = [
+            getattr(self.method, name, None) for name in ("content", "teacher", "shards", "votes", "architecture")
+        ]
         variants = [getattr(variant, "name", variant) for variant in variants]
         words = [self.method.name, *(str(variant) for variant in variants if variant)]
         return " ".join([*words, f"units of {self.records}", f"{self.side}x{self.side}"])
@@ -133,19 +149,50 @@ def _replaced(train: Split, unit: int, records: Records, rng: np.random.Generato
 
 
 _MOMENTS = Moments(subspace_dimensions=4)
+_SHAPES = Shapes(subspace_dimensions=4)
 _MIXTURE = Mixture(components=2, iterations=2, subspace_dimensions=4)
 _GUIDED: dict[str, Any] = {"steps": 3, "samples": 100, "epochs": 1, "hidden_units": 3}
 _SCATTERING: dict[str, Any] = {"steps": 2, "samples": 100, "dimensions": 9}
+_POISSON: dict[str, Any] = {"sampling": "poisson", "batch": 9, "noise_multiplier": 8.0}
+_DIRECTIONS: dict[str, Any] = {"noise": "von_mises_fisher", "sampling": "partition"}
+_SAMPLED = DpSgd(architecture="linear", steps=3, **_POISSON)
 _VOTES: dict[str, Any] = {
     "num_teachers": 6, "images_per_step": 6, "top_k": 5, "clip": 1.0, "threshold": "none", "steps": 3,
     "teacher_batch": 4, "teacher_warmup_steps": 2, "z_dim": 4, "student": "class_networks",
 }  # fmt: skip
+_RIVAL: dict[str, Any] = {
+    "num_teachers": 6,
+    "images_per_step": 6,
+    "steps": 3,
+    "z_dim": 4,
+    "teacher_batch": 4,
+    "vote_dimensions": 9,
+}
+_DESCENT: dict[str, Any] = {
+    "discriminator": "linear",
+    "steps": 2,
+    "updates_per_generator_step": 1,
+    "images_per_step": 6,
+    "z_dim": 4,
+}
+_SCORES: dict[str, Any] = {
+    "num_teachers": 6,
+    "images_per_step": 6,
+    "steps": 3,
+    "z_dim": 4,
+    "teacher_batch": 4,
+    "student": "class_networks",
+    "teacher": "dense",
+    "discriminator": "linear",
+}
+_HISTOGRAMS: dict[str, Any] = {"votes": {"projections": 4, "bins": 4}, **_RIVAL}
 _LOW = {"vote_basis": "dct", "vote_dimensions": 9}
 _APART = {"shards": "class_pure", **_LOW}
 
 CASES: tuple[ContributionCase, ...] = (
     *(ContributionCase(_MOMENTS, records) for records in (1, 2, 3)),
     *(ContributionCase(_MIXTURE, records) for records in (1, 2, 3)),
+    *(ContributionCase(_SHAPES, records) for records in (1, 3)),
     *(ContributionCase(Shapes(content="drawings", subspace_dimensions=4), records) for records in (1, 2, 3)),
     *(ContributionCase(Shapes(content="objects", subspace_dimensions=4), records) for records in (1, 3)),
     *(ContributionCase(Guided(warm_start=_MOMENTS, **_GUIDED), records) for records in (1, 2)),
@@ -161,12 +208,47 @@ CASES: tuple[ContributionCase, ...] = (
         3,
     ),
     ContributionCase(DataLens(teacher="conv", **_VOTES), 2, side=8),
+    ContributionCase(
+        DataLens(
+            teacher="kernel", votes={"name": "histogram", "projections": 3},
+            **{name: value for name, value in _VOTES.items() if name != "top_k"},
+        ),
+        1, tried=2,
+    ),
+    *(ContributionCase(GPate(**_HISTOGRAMS), records, tried=4) for records in (1, 3)),
+    ContributionCase(
+        DataLens(
+            teacher="kernel", votes="clipped_rows",
+            **{name: value for name, value in _VOTES.items() if name != "top_k"},
+        ),
+        1, tried=2,
+    ),
+    ContributionCase(DpGan(warm_start=None, **_DESCENT), 1, tried=4),
+    ContributionCase(DpGan(warm_start=_MOMENTS, **_DESCENT), 2, tried=2),
+    ContributionCase(
+        DpGan(warm_start=None, **_POISSON, **_DESCENT | {"steps": 3}), 3, tried=2  # The block of `_SAMPLED`.
+    ),
+    ContributionCase(PateGan(warm_start=None, **_SCORES), 1, tried=3),
+    ContributionCase(PateGan(warm_start=_MOMENTS, **_SCORES | {"votes": {"scores": "bit"}}), 2, tried=2),
+    ContributionCase(
+        PateGan(warm_start=None, **_SCORES | {"votes": {"scores": "relative"}, "shards": "mixed"}), 3, tried=3
+    ),
+    *(ContributionCase(GsWgan(**_RIVAL), records, tried=4) for records in (1, 3)),
+    ContributionCase(
+        GsWgan(teacher="dense", shards="mixed", vote_basis="pixels", student="class_networks", **_RIVAL), 2, tried=2
+    ),
+    ContributionCase(
+        GPate(teacher="dense", shards="mixed", vote_basis="pixels", student="class_networks", **_HISTOGRAMS), 2, tried=2
+    ),
     ContributionCase(DpSgd(architecture="linear", steps=3), 1),
     ContributionCase(DpSgd(architecture="linear", steps=2, compression="normtopk", keep=0.7), 3),
+    ContributionCase(DpSgd(architecture="linear", steps=2, batch=_UNITS, **_DIRECTIONS), 3),
     ContributionCase(DpSgd(architecture="linear", steps=2, compression="topk", keep=0.5), 2),
     ContributionCase(DpSgd(architecture="mlp", optimizer="adam", steps=2), 2),
+    *(ContributionCase(_SAMPLED, records, tried=2) for records in (1, 3)),
     ContributionCase(DpSgd(architecture="small_cnn", steps=2), 3, side=18, tried=3),
     *(ContributionCase(Scattering(warm_start=_MOMENTS, **_SCATTERING), records) for records in (1, 2, 3)),
+    *(ContributionCase(Rejection(warm_start=_SHAPES, **_SCATTERING), records, tried=2) for records in (1, 2, 3)),
 )  # fmt: skip
 
 LARGE_CASES: tuple[ContributionCase, ...] = (

@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from datalens_service.data import partition
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import DistributedGradients, GradientChunk, PartialGradients
-from datalens_service.methods import AnyMethod, DataLens
+from datalens_service.methods import AnyMethod
+from datalens_service.methods.datalens.voting import VotingMethod
 
 from .replay import ROWS
 
 
 def teachers_of(method: AnyMethod, dataset: Dataset, unit: int) -> set[int]:
     """Teachers that a unit may reach: those to which it would be dealt if it were alone."""
-    if not isinstance(method, DataLens):
+    if not isinstance(method, VotingMethod):
         return set()
     labels = dataset.train.labels[dataset.train.unit_ids == unit]
     apart = labels if method.shards == "class_pure" else None

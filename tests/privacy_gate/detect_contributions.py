@@ -79,7 +79,7 @@ def _compare_neighbors(case: ContributionCase, rng: np.random.Generator) -> Reco
     dataset = case.dataset(rng)
     first = record(case.spec, dataset)
     for neighbor in case.neighbors(rng, dataset):
-        second = record(case.spec, neighbor.dataset, answers=first.account)
+        second = record(case.spec, neighbor.dataset, first)
         _same_job(case, first, second)
         for before, after in zip(first.steps, second.steps, strict=True):
             _others_unchanged(case, neighbor, (dataset, before), (neighbor.dataset, after))

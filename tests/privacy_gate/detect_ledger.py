@@ -59,7 +59,7 @@ def charges_are_on_disk_before_the_draw(rng: np.random.Generator) -> None:
                 expect(logged == cost, "a charge is in the log before its draw")
                 return super().discrete_gaussian(shape, noise_stddev)
 
-        case.mechanism.release(lambda: data, step=0, account=account, noise=Witness())
+        case.mechanism.release(lambda *_batch: data, step=0, account=account, noise=Witness())
         expect(account.replay(0) is not None, "the noisy sum is stored")
         verified(database, dataset.id)
 
@@ -195,7 +195,7 @@ def altered_journals_are_noticed(_rng: np.random.Generator) -> None:
     lowered = "UPDATE ledger_entries SET units = units - 50 WHERE kind = 'charge' AND step = 1"
     forgeries: dict[str, tuple[str, ...]] = {
         "a lowered charge": (lowered,),
-        "a lowered charge with totals to match": (lowered, f"UPDATE accounts {less}", f"UPDATE jobs {less}"),
+        "a lowered charge with totals to match": (lowered, f"UPDATE accounts {less}", f"UPDATE reservations {less}"),
         "a removed charge": ("DELETE FROM ledger_entries WHERE kind = 'charge' AND step = 1",),
         "a lowered spend": (f"UPDATE accounts {less}",),
         "a draw without a charge": ("UPDATE aggregates SET step = 7",),
@@ -207,7 +207,7 @@ def altered_journals_are_noticed(_rng: np.random.Generator) -> None:
                 account.charge(step, "votes", 100)
             account.store(0, _NOISY)
             verified(database, dataset.id)
-            for table in ("ledger_entries", "accounts", "aggregates"):
+            for table in ("ledger_entries", "accounts", "reservations", "aggregates"):
                 without_guards(database, table)
             by_hand(database, *statements)
             with refused(LedgerCorrupt, f"{forgery} is noticed"):

@@ -8,9 +8,22 @@ import numpy as np
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded
-from datalens_service.methods import AnyMethod, DataLens, Guided, Mixture, Moments, Shapes
+from datalens_service.methods import (
+    AnyMethod,
+    DataLens,
+    DpGan,
+    GPate,
+    GsWgan,
+    Guided,
+    Mixture,
+    Moments,
+    PateGan,
+    Rejection,
+    Shapes,
+)
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
+from datalens_service.privacy.blocks import Block
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.run import run
@@ -25,8 +38,10 @@ METHODS: tuple[AnyMethod, ...] = (
     Moments(subspace_dimensions=4),
     Mixture(components=2, iterations=2, subspace_dimensions=4),
     Shapes(subspace_dimensions=4),
+    Shapes(content="drawings", subspace_dimensions=4),
     Shapes(content="objects", subspace_dimensions=4),
     Guided(warm_start=Moments(subspace_dimensions=4), steps=3, samples=120, epochs=1, hidden_units=3),
+    Rejection(warm_start=Shapes(subspace_dimensions=4), steps=3, samples=120, dimensions=6),
     DataLens(
         num_teachers=5, teacher="dense", images_per_step=4, top_k=10, clip=1.0, threshold="none", steps=3,
         teacher_batch=6, teacher_warmup_steps=2, z_dim=4,
@@ -36,6 +51,10 @@ METHODS: tuple[AnyMethod, ...] = (
         vote_basis="dct", vote_dimensions=9, votes="count_sketch", sketch_rows=2, sketch_columns=8, steps=2,
         teacher_warmup_steps=2, warm_start=Moments(subspace_dimensions=4),
     ),
+    GPate(num_teachers=6, images_per_step=6, votes={"projections": 4}, vote_dimensions=9, steps=2, z_dim=4),
+    PateGan(num_teachers=6, images_per_step=6, discriminator="linear", steps=2, z_dim=4, warm_start=None),
+    DpGan(discriminator="linear", steps=2, updates_per_generator_step=1, images_per_step=6, z_dim=4, warm_start=None),
+    GsWgan(num_teachers=6, images_per_step=6, vote_dimensions=9, steps=2, z_dim=4),
 )  # fmt: skip
 
 
@@ -49,6 +68,11 @@ class Diary(MemoryAccount):
     def charge(self, step: int, label: str, units: int) -> None:
         super().charge(step, label, units)
         self.events.append("charge")
+
+    def charge_draw(self, step: int, label: str, block: Block) -> int:
+        drawn: int = super().charge_draw(step, label, block)
+        self.events.append("charge")
+        return drawn
 
     def store(self, step: int, noisy: np.ndarray) -> None:
         super().store(step, noisy)
@@ -65,13 +89,21 @@ class NotedNoise(NoiseSource):  # type: ignore[misc]
         self._diary.events.append("draw")
         return super().discrete_gaussian(shape, noise_stddev)
 
+    def directions(self, means: np.ndarray, kappa: float) -> np.ndarray:
+        # Drawn in several parts: noted once.
+        if self._diary.events[-1:] != ["draw"]:
+            self._diary.events.append("draw")
+        return super().directions(means, kappa)
+
 
 def releases_charge_then_draw_then_store(rng: np.random.Generator) -> None:
     """R40: write-ahead; a refused charge draws nothing, and nothing is handed out that was not stored."""
     for case in CASES:
         data = case.make(rng)
         diary = Diary(case.mechanism.cost())
-        released = case.mechanism.release(lambda data=data: data, step=0, account=diary, noise=NotedNoise(diary))
+        released = case.mechanism.release(
+            lambda *_batch, data=data: data, step=0, account=diary, noise=NotedNoise(diary)
+        )
         expect(diary.events == ["charge", "draw", "store"], f"{case.name}: charge, then draw, then store, once each")
         stored = diary.replay(0)
         expect(
@@ -79,7 +111,7 @@ def releases_charge_then_draw_then_store(rng: np.random.Generator) -> None:
         )
         poor = Diary(case.mechanism.cost() - 1)
         with refused(BudgetExceeded, f"{case.name}: a release that the budget does not cover is refused"):
-            case.mechanism.release(lambda data=data: data, step=0, account=poor, noise=NotedNoise(poor))
+            case.mechanism.release(lambda *_batch, data=data: data, step=0, account=poor, noise=NotedNoise(poor))
         expect("draw" not in poor.events, f"{case.name}: a refused release draws nothing")
 
 
@@ -87,11 +119,11 @@ def stored_steps_are_replayed(rng: np.random.Generator) -> None:
     """R41: a resumed step repeats what was stored; it reads no record, draws nothing, charges nothing."""
     case = CASES[0]
     data, diary = case.make(rng), Diary(10**30)
-    first = case.mechanism.release(lambda: data, step=0, account=diary, noise=NotedNoise(diary))
+    first = case.mechanism.release(lambda *_batch: data, step=0, account=diary, noise=NotedNoise(diary))
     again = case.mechanism.release(_forbidden, step=0, account=diary, noise=NotedNoise(diary))
     expect(np.array_equal(first, again), "a stored step is handed out again as it was")
     expect(diary.events == ["charge", "draw", "store"], "a replayed step is neither drawn nor charged again")
-    case.mechanism.release(lambda: data, step=1, account=diary, noise=NotedNoise(diary))
+    case.mechanism.release(lambda *_batch: data, step=1, account=diary, noise=NotedNoise(diary))
     expect(diary.charged_units == 2 * case.mechanism.cost(), "every new step is charged, also after a resume")
 
 

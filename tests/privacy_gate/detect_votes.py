@@ -13,10 +13,12 @@ from datalens_service.mechanisms import (
     CrossProductSum,
     GradientSum,
     Mechanism,
+    VonMisesFisherSum,
     VoteMechanism,
 )
 from datalens_service.mechanisms.accuracy import Answers
 from datalens_service.mechanisms.cross_product import OuterProductFactors
+from datalens_service.mechanisms.individual_histogram import IndividualEpsilons
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.privacy.accounting import SMOOTHING_VARIANCE, UNITS_PER_MU_SQUARED
 from datalens_service.privacy.budget import MemoryAccount
@@ -107,10 +109,10 @@ def sums_are_plain_sums(rng: np.random.Generator) -> None:
     """Nothing happens between the rows and the noise: the sum of two halves is the sum of the whole (B10)."""
     for case in CASES:
         data = case.make(rng)
-        if isinstance(data, GroupedVectors | OuterProductFactors | Answers):
+        if isinstance(data, GroupedVectors | OuterProductFactors | Answers | IndividualEpsilons):
             half = data.units < np.median(data.units)
             parts = [type(data)(*(array[rows] for array in data)) for rows in (half, ~half)]
-        elif isinstance(case.mechanism, GradientSum):
+        elif isinstance(case.mechanism, GradientSum | VonMisesFisherSum):
             parts = [[chunk] for chunk in data]
         elif case.mechanism.stochastic:
             continue
@@ -160,7 +162,7 @@ def _charged_distance(case: Case) -> int:
     """Squared distance that one release pays for, by what it really charges."""
     account = MemoryAccount(UNITS_PER_MU_SQUARED * 10**9)
     data = case.make(np.random.default_rng(0))
-    case.mechanism.release(lambda: data, step=0, account=account, noise=NoiseSource())
+    case.mechanism.release(lambda *_batch: data, step=0, account=account, noise=NoiseSource())
     return _distance_squared(case.mechanism, account.charged_units)
 
 

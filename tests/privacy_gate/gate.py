@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +13,19 @@ from sqlalchemy.exc import IntegrityError
 
 from datalens_service.errors import DatalensError, StoreUnavailable
 
-from . import plants_contributions, plants_gradients, plants_ledger, plants_noise, plants_shards, plants_votes
+from . import (
+    plants_contributions,
+    plants_directions,
+    plants_gradients,
+    plants_individual,
+    plants_ledger,
+    plants_noise,
+    plants_public,
+    plants_rivals,
+    plants_sampling,
+    plants_shards,
+    plants_votes,
+)
 from .alarm import Alarm
 from .detectors import DETECTORS
 from .plant import Plant
@@ -22,9 +37,18 @@ PLANTS: tuple[Plant, ...] = (
     *plants_ledger.PLANTS,
     *plants_contributions.PLANTS,
     *plants_gradients.PLANTS,
+    *plants_sampling.PLANTS,
+    *plants_directions.PLANTS,
+    *plants_individual.PLANTS,
+    *plants_rivals.PLANTS,
+    *plants_public.PLANTS,
 )
 
 CLEAN_RUNS = 20
+
+
+CATCHES = Path(__file__).with_name("catches.json")
+"""Which detector caught which plant, as `scripts/privacy-gate --keep-catches` left it: spares time, decides nothing."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +59,24 @@ class Finding:
     message: str
 
 
-def first_alarm(seed: int) -> Finding | None:
+@functools.cache
+def read_catches() -> dict[str, str]:
+    """Names of detectors by names of plants."""
+    return dict(json.loads(CATCHES.read_text()))
+
+
+def first_alarm(seed: int, likely: str = "") -> Finding | None:
     """Run the detectors until one sounds the alarm.
+
+    Args:
+        seed: Of the detectors' inputs.
+        likely: Name of the detector that runs before all others, because it sounded the alarm the last time.
 
     A plant may also be stopped by the product itself, by one of its errors or by a constraint of its database.
     Any other exception, also a statement that the database does not understand, is a fault of the plant.
     """
     rng = np.random.default_rng(seed)
-    for detector in DETECTORS:
+    for detector in sorted(DETECTORS, key=lambda one: one.__name__ != likely):
         try:
             detector(rng)
         except StoreUnavailable:
@@ -57,7 +91,7 @@ def caught(plant: Plant, seed: int = 0) -> Finding | None:
     with pytest.MonkeyPatch.context() as patch:
         try:
             plant.apply(patch)
-            return first_alarm(seed)
+            return first_alarm(seed, read_catches().get(plant.name, ""))
         except Exception as error:
             error.add_note(f"while this was planted: {plant.name}")
             raise

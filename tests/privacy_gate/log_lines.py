@@ -47,24 +47,30 @@ _OF_JOBS: Final[Mapping[str, Mapping[str, str]]] = {
     "progress not published, database unavailable": {},
     "lease not renewed, database unavailable": {},
     "lease lost, process ends": {"lease_token": _NUMBER},
+    "ranks of the job": {"ranks": _NUMBER, "allowed": _NUMBER},
+    "job is too small for its ranks, one runs it": {"max_ranks": _NUMBER},
+    "rank lost, process ends": {},
+    "rank lost, job will be resumed": {},
+    "rank failed": {"rank": _NUMBER, "detail": rf"{_SENTENCES}|null", **OUTLINE},
+    "requests not read, database unavailable": {},
+    "request not heard between two steps, process ends": {},
 }
 
 _OF_SUPERVISORS: Final[Mapping[str, Mapping[str, str]]] = {
     "supervisor started": {"max_running_jobs": _NUMBER, "database": _WORDS},
     "supervisor stopped": {},
     "supervisor cannot start": {"problem": _WORDS, "detail": _SENTENCES},
+    "unknown variable, ignored": {"variable": r"DATALENS_\w{1,100}"},
     "worker cannot start": {"problem": _WORDS, "detail": _SENTENCES},
     "parent process is gone, supervisor stops": {"parent": _NUMBER},
-    "database unavailable, no job is started": {"detail": _SENTENCES},
+    "database or disk unavailable, no job is started": {"detail": _SENTENCES},
+    "no job is started, trying again": OUTLINE,
     "job is not attended any more": OUTLINE,
     "job process started": {"pid": _NUMBER},
     "job process ended early": {"pid": _NUMBER, "exit_code": r"-?\d{1,3}"},
     "job process lost its lease, killed": {"pid": _NUMBER},
     "lease not ended, database unavailable": {},
     "worker lost": {"state": _STATE, "attempts": _NUMBER},
-    "message names no job, dropped": {},
-    "job has no message, sent again": {},
-    "lost jobs not looked after, trying again": OUTLINE,
 }
 
 EVENTS: Final[Mapping[str, Mapping[str, str]]] = {**_OF_JOBS, **_OF_SUPERVISORS}

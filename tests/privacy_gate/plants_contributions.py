@@ -16,7 +16,7 @@ from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.methods import guided, mixture, moments, record_sums, shapes
+from datalens_service.methods import guided, mixture, moments, record_sums, rejection, shapes
 from datalens_service.methods.datalens import teacher_pool
 from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.kernel import KernelTeachers
@@ -129,6 +129,17 @@ def shapes_are_centred(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(shapes.ShapesRun, "_vectors", centred)
 
 
+def mean_features_are_centred(patch: pytest.MonkeyPatch) -> None:
+    """What a tilt sees of records, less its private mean."""
+    features = rejection.RejectionRun._redrawn_features
+
+    def centred(self: rejection.RejectionRun) -> GroupedVectors:
+        vectors = features(self)
+        return vectors._replace(values=vectors.values - vectors.values.mean(axis=0))
+
+    patch.setattr(rejection.RejectionRun, "_redrawn_features", centred)
+
+
 def clipping_at_the_median_length(patch: pytest.MonkeyPatch) -> None:
     """The clipping norm is the median length of private images."""
     start = record_sums.ClippedRecords.__init__
@@ -222,31 +233,31 @@ def noise_repeats_after_a_chunk(patch: pytest.MonkeyPatch) -> None:
 
 def class_counts_are_logged(patch: pytest.MonkeyPatch) -> None:
     """A line that helps with debugging."""
-    load = execute._dataset
+    load = execute.load_dataset
 
     def counted(*arguments: Any) -> Dataset:
         dataset = load(*arguments)
         execute.log.info("job started", lease_token=1, classes=np.bincount(dataset.train.labels).tolist())
         return dataset
 
-    patch.setattr(execute, "_dataset", counted)
+    patch.setattr(execute, "load_dataset", counted)
 
 
 def a_count_is_logged_under_an_allowed_name(patch: pytest.MonkeyPatch) -> None:
     """A private number where a public one belongs."""
-    load = execute._dataset
+    load = execute.load_dataset
 
     def counted(*arguments: Any) -> Dataset:
         dataset = load(*arguments)
         execute.log.info("job started", lease_token=int((dataset.train.labels == 0).sum()))
         return dataset
 
-    patch.setattr(execute, "_dataset", counted)
+    patch.setattr(execute, "load_dataset", counted)
 
 
 def empty_classes_are_warned_of(patch: pytest.MonkeyPatch) -> None:
     """A library's warning about private labels."""
-    load = execute._dataset
+    load = execute.load_dataset
 
     def warned(*arguments: Any) -> Dataset:
         dataset = load(*arguments)
@@ -254,7 +265,7 @@ def empty_classes_are_warned_of(patch: pytest.MonkeyPatch) -> None:
             logging.getLogger("library").warning("a class has no records")
         return dataset
 
-    patch.setattr(execute, "_dataset", warned)
+    patch.setattr(execute, "load_dataset", warned)
 
 
 PLANTS = (
@@ -262,6 +273,7 @@ PLANTS = (
     Plant("components dealt evenly among the records of a class", "R6", components_are_dealt_evenly),
     Plant("residuals from exact private class means", "R6", residuals_from_private_means),
     Plant("shapes centred by their private mean", "R6", shapes_are_centred),
+    Plant("features of a tilt centred by their private mean", "R6", mean_features_are_centred),
     Plant("gradients divided by the private number of records", "R4", gradients_are_divided_by_the_private_count),
     Plant("class counts in a log line", "S3", class_counts_are_logged),
     Plant("errors weighted by private class sizes", "R6", errors_are_weighted_by_class_size),

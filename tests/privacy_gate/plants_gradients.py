@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from datalens_service.mechanisms import GradientChunk, GradientSum, gradient_sum
-from datalens_service.methods import dp_sgd
+from datalens_service.methods import dp_sgd_run as dp_sgd
 from datalens_service.models import per_record
-from datalens_service.privacy.randomness import Integers
+from datalens_service.privacy.randomness import Booleans, Integers
 
 from .plant import Plant
 
@@ -21,9 +21,9 @@ def gradients_are_divided_by_the_realised_batch(patch: pytest.MonkeyPatch) -> No
     """The mean over the records that are there, instead of over the public number."""
     gradients = dp_sgd.DpSgdRun._gradients
 
-    def divided(self: dp_sgd.DpSgdRun) -> Iterator[GradientChunk]:
+    def divided(self: dp_sgd.DpSgdRun, *coins: Booleans) -> Iterator[GradientChunk]:
         count = len(self._dataset.train.labels)
-        return (GradientChunk(chunk.gradients / count * 10, chunk.units) for chunk in gradients(self))
+        return (GradientChunk(chunk.gradients / count * 10, chunk.units) for chunk in gradients(self, *coins))
 
     patch.setattr(dp_sgd.DpSgdRun, "_gradients", divided)
 
@@ -33,10 +33,10 @@ def records_are_normalised_together(patch: pytest.MonkeyPatch) -> None:
     forward = per_record.BytesToNumbers.forward
     start = dp_sgd.DpSgdRun._gradients
 
-    def standardised(self: dp_sgd.DpSgdRun) -> Iterator[GradientChunk]:
+    def standardised(self: dp_sgd.DpSgdRun, *coins: Booleans) -> Iterator[GradientChunk]:
         mean = float(self._dataset.train.images.mean()) / 255
         patch.setattr(per_record.BytesToNumbers, "forward", lambda module, images: forward(module, images) - mean)
-        return start(self)
+        return start(self, *coins)
 
     patch.setattr(dp_sgd.DpSgdRun, "_gradients", standardised)
 
@@ -45,8 +45,8 @@ def the_clip_norm_is_the_private_median(patch: pytest.MonkeyPatch) -> None:
     """Rows are clipped at the median length of the batch, below the declared norm."""
     start = dp_sgd.DpSgdRun._gradients
 
-    def clipped(self: dp_sgd.DpSgdRun) -> Iterator[GradientChunk]:
-        for chunk in start(self):
+    def clipped(self: dp_sgd.DpSgdRun, *coins: Booleans) -> Iterator[GradientChunk]:
+        for chunk in start(self, *coins):
             norms = chunk.gradients.norm(dim=1, keepdim=True)
             bound = norms.median().clamp(max=self._parameters.clip_norm)
             yield GradientChunk(chunk.gradients * (bound / norms.clamp(min=1e-12)).clamp(max=1), chunk.units)

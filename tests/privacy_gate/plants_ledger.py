@@ -132,7 +132,7 @@ def refund_after_the_draw(patch: pytest.MonkeyPatch) -> None:
     def refunded(session: Session, job_id: str, lease_token: int | None) -> int:
         account, job = ledger.lock(session, job_id)
         account.charged_units -= job.charged_units
-        job.charged_units = 0
+        job.reservation.charged_units = 0
         return settle(session, job_id, lease_token)
 
     patch.setattr(ledger, "settle", refunded)
@@ -141,11 +141,11 @@ def refund_after_the_draw(patch: pytest.MonkeyPatch) -> None:
 def refund_as_reservation(patch: pytest.MonkeyPatch) -> None:
     """The budget is not booked as charged when it is spent, only taken from the reservation."""
 
-    def spend(account: Any, job: Any, units: int) -> None:
-        job.reserved_units -= units
+    def spend(account: Any, reservation: Any, units: int) -> None:
+        reservation.reserved_units -= units
         account.reserved_units -= units
 
-    patch.setattr(ledger, "_spend", spend)
+    patch.setattr(ledger, "spend", spend)
 
 
 def stale_workers_may_charge(patch: pytest.MonkeyPatch) -> None:
@@ -156,10 +156,10 @@ def stale_workers_may_charge(patch: pytest.MonkeyPatch) -> None:
 def reservations_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     """A new job is checked against what was charged, not against what others have reserved."""
 
-    def reserve(session: Session, account: Any, job: Any, units: int) -> None:
+    def reserve(session: Session, account: Any, job: Any, units: int, slack: int = 0) -> None:
         if units > account.limit_units - account.charged_units:
             raise ledger.BudgetExceeded("The budget is used up.")
-        job.reserved_units = units
+        job.reservation.reserved_units = units
         ledger.append(session, account, EntryKind.RESERVE, dataset_id=job.dataset_id, job_id=job.id, units=units)
 
     patch.setattr(ledger, "reserve", reserve)

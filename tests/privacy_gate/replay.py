@@ -13,6 +13,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from datalens_service.data import dataset as datasets
 from datalens_service.data.dataset import Dataset, Schema, Split
@@ -20,8 +21,9 @@ from datalens_service.mechanisms import DistributedGradients, GradientChunk, Mec
 from datalens_service.mechanisms.accuracy import Answers
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
+from datalens_service.mechanisms.von_mises_fisher import GRID
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import Integers, NoiseSource
+from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 from datalens_service.run import Result, run
 from datalens_service.spec import TrainingSpec
 
@@ -40,11 +42,13 @@ class Step:
         contributions: What it summed, as copies: one of `ROWS`, a list of gradient chunks, or
             `DistributedGradients` with a list of blocks.
         exact: The sum without noise.
+        coins: Who was in the batch; None where nobody is drawn.
     """
 
     mechanism: Mechanism
     contributions: Any
     exact: Integers
+    coins: Booleans | None = None
 
 
 @dataclass(frozen=True)
@@ -56,17 +60,18 @@ class Recording:
     result: Result
 
 
-def record(spec: TrainingSpec, dataset: Dataset, answers: MemoryAccount | None = None) -> Recording:
+def record(spec: TrainingSpec, dataset: Dataset, earlier: Recording | None = None) -> Recording:
     """Run a job and note what every release was made of.
 
     Args:
         spec: Of the job.
         dataset: Its records.
-        answers: Holds the noisy sums that releases hand out; None: those of this run itself.
+        earlier: Whose noisy sums releases hand out, and whose coins fall again; None: those of this run itself.
     """
     account = MemoryAccount(spec.limit_units(dataset.schema))
     steps: list[Step] = []
-    release = _recording_release(steps, answers or account, draws=answers is None)
+    coins = {} if earlier is None else dict(enumerate(step.coins for step in earlier.steps))
+    release = _recording_release(steps, account if earlier is None else earlier.account, coins, draws=earlier is None)
     with mock.patch.object(Mechanism, "release", release):
         return Recording(steps, account, run(spec, dataset, account=account))
 
@@ -80,9 +85,20 @@ def neighbor(schema: Schema, split: Split, key: bytes) -> Dataset:
 class _Drawn(NoiseSource):  # type: ignore[misc]
     """Noise that is remembered; none at all for a run whose noisy sums nobody sees."""
 
-    def __init__(self, draws: bool) -> None:
+    def __init__(self, draws: bool, coins: Booleans | None) -> None:
         self._draws = draws
         self.noise: list[Integers] = []
+        self.fallen = coins
+
+    def coins(self, count: int, numerator: int) -> Booleans:
+        """The same for neighbours, so that they can be compared."""
+        if self.fallen is None:
+            self.fallen = super().coins(count, numerator)
+        return self.fallen
+
+    def directions(self, means: NDArray[np.float64], kappa: float) -> NDArray[np.float64]:
+        """As they are, on the grid of the exact sum: noise of this kind cannot be taken off again."""
+        return np.rint(means * GRID) / GRID
 
     def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> Integers:
         zero = np.zeros(shape, dtype=np.int64)
@@ -90,22 +106,29 @@ class _Drawn(NoiseSource):  # type: ignore[misc]
         return self.noise[-1]
 
 
-def _recording_release(steps: list[Step], answers: MemoryAccount, *, draws: bool) -> Callable[..., Any]:
+def _recording_release(
+    steps: list[Step], answers: MemoryAccount, coins: dict[int, Booleans | None], *, draws: bool
+) -> Callable[..., Any]:
     release = Mechanism.release
 
     def recorded(
-        mechanism: Mechanism, contributions: Callable[[], Any], *, step: int, account: MemoryAccount, noise: NoiseSource
+        mechanism: Mechanism,
+        contributions: Callable[..., Any],
+        *,
+        step: int,
+        account: MemoryAccount,
+        noise: NoiseSource,
     ) -> Any:
         copies: list[Any] = []
 
-        def copied() -> Any:
-            copies.append(_copied(contributions()))
+        def copied(*coins: Booleans) -> Any:
+            copies.append(_copied(contributions(*coins)))
             return copies[-1]
 
-        drawn = _Drawn(draws)
+        drawn = _Drawn(draws, coins.get(step))
         release(mechanism, copied, step=step, account=account, noise=drawn)
         exact = account.replay(step) - sum(drawn.noise)
-        steps.append(Step(mechanism, copies[-1], exact))
+        steps.append(Step(mechanism, copies[-1], exact, drawn.fallen))
         return release(mechanism, _unreadable, step=step, account=answers, noise=noise)
 
     return recorded
@@ -126,5 +149,5 @@ def _cloned(block: torch.Tensor | PartialGradients) -> torch.Tensor | PartialGra
     return block._replace(gradients=block.gradients.clone()) if isinstance(block, PartialGradients) else block.clone()
 
 
-def _unreadable() -> Any:
+def _unreadable(*_coins: Booleans) -> Any:
     raise Alarm("a step that is stored reads no record")

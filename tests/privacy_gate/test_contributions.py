@@ -45,7 +45,7 @@ def test_kinds_of_contributions_that_cannot_be_compared_are_an_error(monkeypatch
     case = next(case for case in MECHANISM_CASES if isinstance(case.mechanism, CrossProductSum))
     data = case.make(np.random.default_rng(0))
     monkeypatch.setattr(replay, "ROWS", ())
-    monkeypatch.setattr(Mechanism, "release", replay._recording_release([], MemoryAccount(10**30), draws=True))
+    monkeypatch.setattr(Mechanism, "release", replay._recording_release([], MemoryAccount(10**30), {}, draws=True))
     with pytest.raises(TypeError, match="OuterProductFactors"):
         case.mechanism.release(lambda: data, step=0, account=MemoryAccount(10**30), noise=NoiseSource())
 

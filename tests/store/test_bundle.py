@@ -21,7 +21,7 @@ from datalens_service.evaluation.report.build import DatasetFacts, MethodFacts, 
 from datalens_service.evaluation.report.privacy_statement import Release, first_releases, privacy_statement
 from datalens_service.mechanisms import BoundedSum, Mechanism, base
 from datalens_service.methods import Moments
-from datalens_service.privacy.accounting import cost_units, epsilon_of_units
+from datalens_service.privacy.accounting import cost_units, epsilon_of_charge
 from datalens_service.proof.hash_chain import GENESIS, Entry
 from datalens_service.proof.job_charges import Charge, chain_charges, genesis
 from datalens_service.proof.job_proof import AccountProof, JobProof, account_proof_of
@@ -170,7 +170,7 @@ def test_a_price_that_is_too_low_is_found(books: Database, monkeypatch: pytest.M
 
 def test_a_conversion_that_is_too_low_is_found(books: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Units are right, ε is shown one percent too small."""
-    monkeypatch.setattr(statements, "epsilon_of_units", lambda *arguments: 0.99 * epsilon_of_units(*arguments))
+    monkeypatch.setattr(statements, "epsilon_of_charge", lambda *arguments: 0.99 * epsilon_of_charge(*arguments))
     assert failed_at(verify(real_proof(books, seed=5).model_dump_json().encode())) == "job"
 
 

@@ -75,6 +75,7 @@ OTHER_VALUES: dict[str, Any] = {
     "job_id": "c",
     "step": 3,
     "label": "x",
+    "slack": 3,
     "units": 19,
     "lease_token": 2,
     "at": NOON + timedelta(microseconds=1),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -198,7 +199,10 @@ def test_a_reading_session_sees_one_moment(database: Database, reopen: Callable[
         "UPDATE accounts SET reserved_units = limit_units - charged_units + 1",
         "UPDATE accounts SET limit_units = charged_units - 1",
         "UPDATE accounts SET reserved_units = -1",
-        "UPDATE jobs SET reserved_units = -1",
+        "UPDATE reservations SET reserved_units = -1",
+        "UPDATE reservations SET charged_units = charged_units - 1",
+        "UPDATE reservations SET owner_id = 'another'",
+        "DELETE FROM reservations",
         "UPDATE datasets SET partition_key = NULL",
     ],
 )
@@ -209,7 +213,7 @@ def test_the_database_itself_refuses_to_forget(database: Database, statement: st
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("table", ["ledger_entries", "datasets", "accounts", "record_fingerprints"])
+@pytest.mark.parametrize("table", ["ledger_entries", "datasets", "accounts", "record_fingerprints", "reservations"])
 def test_postgresql_refuses_to_truncate(postgresql_database: Database, table: str) -> None:
     with pytest.raises(IntegrityError):
         by_hand(postgresql_database, f"TRUNCATE {table} CASCADE")
@@ -238,3 +242,14 @@ def test_a_check_does_not_wait_for_whoever_writes(sqlite_database: Database) -> 
     with sqlite_database.transaction() as session:
         session.execute(text("SELECT 1"))
         sqlite_database.check()
+
+
+def test_a_server_that_does_not_answer_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_CONNECT_SECONDS", 2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        database = Database(f"postgresql://nobody@127.0.0.1:{silent.getsockname()[1]}/nothing")
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable), database.session() as session:
+            session.execute(text("SELECT 1"))
+        assert time.monotonic() - began < 20
+        database.dispose()

@@ -10,6 +10,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 from pydantic import ValidationError
+from s3fs import S3FileSystem
 
 from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
 from datalens_service.settings import Settings
@@ -58,6 +59,8 @@ def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(Bucket, "__repr__", lambda self: self.name)
+    # It keeps a connection to whichever server came first.
+    S3FileSystem.clear_instance_cache()
     return Bucket(s3)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import alembic.command
 import numpy as np
@@ -15,11 +16,11 @@ from sqlalchemy.engine import Connection
 import migrations
 from datalens_service.errors import StateConflict
 from datalens_service.store.database import Database, _alembic_config
-from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs import jobs, leases, measurements
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.recovery import check_against_log
-from datalens_service.store.tables import Base
+from datalens_service.store.tables import Base, ReservationRow
 
 from .backups import remove
 from .books import account_of, claimed, images, new_dataset, new_job, state_of, verified
@@ -77,11 +78,24 @@ def _copy_table(old: Connection, new: Connection, table: sa.Table, reflected: sa
     # The types of the models: an older table has the same ones, under the names of the database.
     older = sa.table(table.name, *(sa.column(column.name, column.type) for column in columns))
     rows = [dict(row._mapping) for row in old.execute(sa.select(*columns))]
+    if table.name == "jobs" and "reserved_units" in reflected.columns:
+        older, rows = _with_reservations(old, older, rows)
     # Both have a row from the first moment on.
     if table.name in ("installation", "tenants"):
         new.execute(older.delete())
     if rows:
         new.execute(older.insert(), rows)
+
+
+def _with_reservations(
+    old: Connection, jobs_table: sa.TableClause, rows: list[dict[str, Any]]
+) -> tuple[sa.TableClause, list[dict[str, Any]]]:
+    """Jobs as they were when they had their reservation in columns."""
+    reservations = Base.metadata.tables["reservations"].columns
+    moved = [reservations[name] for name in ("reserved_units", "charged_units", "settled")]
+    by_id = {row.id: dict(row._mapping) for row in old.execute(sa.select(reservations["id"], *moved))}
+    columns = [sa.column(column.name, column.type) for column in (*jobs_table.columns, *moved)]
+    return sa.table("jobs", *columns), [{**row, **by_id[row["id"]]} for row in rows]
 
 
 def test_there_is_one_line_of_revisions(sqlite_database: Database) -> None:
@@ -121,6 +135,32 @@ def test_an_installation_of_every_revision_goes_on(database: Database, empty: Ne
     assert leases.next_queued(moved, queue="cpu") == (waiting.id,)
     # The same records find their account again.
     assert new_dataset(moved, images(), epsilon=None, delta=None).account_id == dataset.account_id
+
+
+def test_reservations_leave_the_table_of_jobs_with_their_owners(database: Database, empty: NewDatabase) -> None:
+    dataset, aside = new_dataset(database), new_dataset(database, images(7))
+    lease = claimed(database, new_job(database, dataset.id, 1000).id)
+    spend(account_of(database, lease), 11)
+    measurement = measurements.begin(database, jobs.get(database, lease.job_id), aside.id, 5, lease)
+    spend(account_of(database, measurement), 5)
+    leases.finish(database, measurement, JobState.SUCCEEDED)
+
+    moved = empty()
+    upgrade(moved, "0014")
+    copy_rows(database, moved)
+    moved.migrate()
+
+    moved.check()
+    assert check_against_log(moved) == ()
+    with moved.session() as session:
+        rows = session.scalars(sa.select(ReservationRow)).all()
+    assert {(row.id, row.owner_kind, row.reserved_units, row.charged_units, row.settled) for row in rows} == {
+        (lease.job_id, "job", 989, 11, False),
+        (measurement.job_id, "measurement", 0, 5, True),
+    }
+    noisy = measurements.replay(moved, lease.job_id, aside.id)
+    assert noisy is not None
+    assert noisy.tolist() == [0, 1, 2, 3]
 
 
 def spend(account: JobAccount, units: int) -> None:

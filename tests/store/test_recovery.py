@@ -235,13 +235,13 @@ def test_deleted_charges_come_back_from_the_log(database: Database) -> None:
     dataset, _, account = running_job(database, units=1000)
     before = journal_of(database, dataset.id)[-1]
     account.charge(0, "votes", 100)
-    for table in ("ledger_entries", "accounts"):
+    for table in ("ledger_entries", "accounts", "reservations"):
         without_guards(database, table)
     by_hand(
         database,
         "DELETE FROM ledger_entries WHERE seq = 3",
         "UPDATE accounts SET charged_units = 0, reserved_units = 1000, head_seq = 2, head_hash = :hash",
-        "UPDATE jobs SET charged_units = 0, reserved_units = 1000",
+        "UPDATE reservations SET charged_units = 0, reserved_units = 1000",
         hash=before.hash,
     )
     assert verified(database, dataset.id).total_charged == 0

@@ -27,7 +27,7 @@ def dataset(database: Database) -> StoredDataset:
         account.store(step, NOISY)
     leases.finish(database, lease, JobState.SUCCEEDED)
     new_job(database, found.id, 50)
-    for table in ("ledger_entries", "accounts", "aggregates"):
+    for table in ("ledger_entries", "accounts", "reservations", "aggregates"):
         without_guards(database, table)
     return found
 
@@ -122,7 +122,7 @@ def test_the_parameters_of_the_guarantee_are_part_of_the_chain(
 
 
 def test_a_job_that_hides_its_charges_is_named(database: Database, dataset: StoredDataset) -> None:
-    by_hand(database, "UPDATE jobs SET charged_units = 0 WHERE charged_units > 0")
+    by_hand(database, "UPDATE reservations SET charged_units = 0 WHERE charged_units > 0")
     assert complaint(database, dataset).extra["job_id"].startswith("job_")
 
 
@@ -167,4 +167,4 @@ def _forge_everything(database: Database, dataset: StoredDataset) -> None:
         previous = forged.hash
     assert forged.kind == EntryKind.RESERVE
     by_hand(database, "UPDATE accounts SET charged_units = charged_units - 99, head_hash = :hash", hash=previous)
-    by_hand(database, "UPDATE jobs SET charged_units = charged_units - 99 WHERE charged_units > 0")
+    by_hand(database, "UPDATE reservations SET charged_units = charged_units - 99 WHERE charged_units > 0")

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import click
 import pytest
 import yaml
 from celery.bin.worker import worker
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from datalens_service.settings import Settings
 from workers.process.supervise_job import GRACE_SECONDS
@@ -20,6 +23,11 @@ from workers.process.supervise_job import GRACE_SECONDS
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
 OURS = ("api", "worker", "worker-gpu")
+SETTINGS = {f"DATALENS_{field.upper()}" for field in Settings.model_fields}
+OF_THE_IMAGE = {f"DATALENS_{name}" for name in ("DATA_DIR", "LEDGER_LOG", "HOST", "PORT")}
+# The image names the commit it was built of; .env may name another.
+DEFAULTS_OF_THE_IMAGE = {"DATALENS_COMMIT"}
+CREDENTIALS = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"}
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +63,36 @@ def test_api_command_exists(services: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_setting_is_one_that_is_read(services: dict[str, Any], name: str) -> None:
-    known = {f"DATALENS_{field.upper()}" for field in Settings.model_fields}
-    assert set(services[name]["environment"]) <= known
-    assert set(re.findall(r"DATALENS_[A-Z_]+", (ROOT / "Dockerfile").read_text())) <= known
+def test_every_setting_of_env_reaches_api_and_workers_and_nothing_else_does(
+    services: dict[str, Any], name: str
+) -> None:
+    assert set(services[name]["environment"]) == SETTINGS - OF_THE_IMAGE | CREDENTIALS
+    assert (
+        set(re.findall(r"DATALENS_[A-Z_]+", (ROOT / "Dockerfile").read_text())) == OF_THE_IMAGE | DEFAULTS_OF_THE_IMAGE
+    )
+
+
+def test_no_setting_that_env_leaves_out_is_set_to_nothing(services: dict[str, Any]) -> None:
+    """`${NAME:-}` would set an empty text, which most settings refuse; a name without a value is left out."""
+    for name in OURS:
+        values = [value for value in services[name]["environment"].values() if value is not None]
+        assert not any(value.endswith(":-}") for value in values)
+
+
+def test_every_container_has_limits_and_its_logs_an_end(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        assert service["mem_limit"], name
+        assert service["pids_limit"] > 0, name
+        assert service["logging"]["options"] == {"max-size": "20m", "max-file": "5"}, name
+
+
+def test_images_of_others_are_of_one_version(services: dict[str, Any]) -> None:
+    named = [service["image"] for service in services.values() if not service["image"].startswith("datalens-service:")]
+    named += re.findall(r"^ARG PYTHON_IMAGE=(.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert len(named) == 3
+    for image in named:
+        assert re.fullmatch(r"[a-z/]+:\d+(\.\d+){1,2}-[a-z-]+|.+@sha256:[0-9a-f]{64}", image), image
+        assert not re.search(r":\d+-", image), f"{image} moves"
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -84,7 +118,10 @@ def test_only_the_api_can_be_reached_and_only_from_this_machine(services: dict[s
 def test_no_password_is_written_down(services: dict[str, Any]) -> None:
     environments = [service.get("environment", {}) for service in services.values()]
     secrets = [
-        str(value) for names in environments for name, value in names.items() if re.search("PASSWORD|_URL", name)
+        value
+        for names in environments
+        for name, value in names.items()
+        if re.search("PASSWORD|SECRET|_URL", name) and value is not None
     ]
     assert secrets
     assert all(re.search(r"\$\{(POSTGRES|REDIS)_PASSWORD:\?", value) for value in secrets)
@@ -111,3 +148,31 @@ def test_image_has_everything_that_compose_and_dockerfile_copy() -> None:
     for name in named:
         assert (ROOT / name).exists()
         assert f"!{name}" in ignored.splitlines()
+
+
+def installed_by(extras: str) -> set[str]:
+    """What the Dockerfile installs for these extras, with all that it needs."""
+    [program] = re.findall(
+        r"<<'PYTHON' > requirements.txt\n(.*?)^PYTHON$", (ROOT / "Dockerfile").read_text(), re.S | re.M
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env={"EXTRAS": extras}, check=True, capture_output=True, text=True
+    )
+    waiting, known = [Requirement(line) for line in done.stdout.splitlines()], set()
+    while waiting:
+        needed = waiting.pop()
+        for extra in ("", *needed.extras):
+            if (key := (canonicalize_name(needed.name), extra)) in known:
+                continue
+            known.add(key)
+            needs = (Requirement(text) for text in requires(needed.name) or ())
+            waiting += [one for one in needs if one.marker is None or one.marker.evaluate({"extra": extra})]
+    return {name for name, _ in known}
+
+
+def test_small_image_of_the_api_has_no_torch() -> None:
+    [default] = re.findall(r'^ARG EXTRAS="(.*)"$', (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    everything, small = installed_by(default), installed_by("production")
+    assert "torch" in everything
+    assert {"fastapi", "psycopg", "celery", "s3fs"} <= small < everything
+    assert not [name for name in small if name.startswith(("torch", "nvidia", "triton"))]

@@ -97,6 +97,7 @@ def test_report_says_what_the_ledger_says(local: Deployment) -> None:
     run(local, local.claim(job))
 
     report, now = read(local, job, "report.json"), local.statement(job)
+    assert report["product"]["commit"]
 
     assert report["privacy"]["headline"]["units"] == local.job(job).charged_units == now.charged_units
     assert report["privacy"]["headline"]["points"][0]["epsilon"] <= MOMENTS["epsilon"]

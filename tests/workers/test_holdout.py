@@ -102,14 +102,19 @@ def test_a_worker_that_dies_after_the_draw_leaves_no_job_behind(local: Deploymen
     from datalens_service.store.ledger.account import JobAccount
 
     answers = Answers(np.ones(400, dtype=bool), np.arange(400))
-    mechanism.release(
+    assert measurements.replay(local.database, job.id, aside) is None
+    released = mechanism.release(
         lambda: answers, step=0, account=JobAccount(local.database, own.job_id, own.token), noise=NoiseSource()
     )
     leases.expire_leases(local.database)
     ended = jobs.get(local.database, own.job_id)
     assert (ended.state, ended.charged_units, ended.reserved_units) == (JobState.FAILED, COST, 0)
     assert leases.claim(local.database, own.job_id, "another", 30) is None
-    assert measurements.stored(local.database, job.id, aside) == own.job_id
+    noisy = measurements.replay(local.database, job.id, aside)
+    assert noisy is not None
+    assert mechanism.decode(noisy) == released
+    assert measurements.replay(local.database, job.id, job.dataset_id) is None
+    assert measurements.replay(local.database, own.job_id, aside) is None
 
 
 def test_without_budget_there_is_a_reason_and_the_job_succeeds(local: Deployment, aside: str) -> None:
@@ -124,7 +129,7 @@ def test_without_budget_there_is_a_reason_and_the_job_succeeds(local: Deployment
         account = ledger.lock_account(session, row.account_id)
         rest = limit - row.reserved_units - COST + 1
         ledger.reserve(session, account, row, rest)
-        row.reserved_units = limit - COST + 1
+        row.reservation.reserved_units = limit - COST + 1
     report = run(local, local.submit(asking(aside)))
     (missing,) = report["unavailable"]
     assert "set aside" in missing["figure"]

@@ -15,7 +15,10 @@ from privacy_gate.alarm import Alarm
 from privacy_gate.log_lines import EVENTS, OUTLINE, check, parsed
 
 ROOT = Path(__file__).parents[2]
-LOGGING_ROOMS = (ROOT / "datalens_service" / "evaluation" / "attempts.py",)
+LOGGING_ROOMS = (
+    ROOT / "datalens_service" / "evaluation" / "attempts.py",
+    ROOT / "datalens_service" / "services" / "startup.py",
+)
 """Modules of the library that log; their lines are on the list as those of workers are."""
 SERVICES = ROOT / "datalens_service" / "services"
 """They log for the API: the lines of requests and of deliveries, none of jobs."""

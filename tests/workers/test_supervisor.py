@@ -86,7 +86,7 @@ def test_job_whose_process_always_dies_ends(local: Deployment) -> None:
     deadly = local.folder / "deadly" / "torch" / "__init__.py"
     deadly.parent.mkdir(parents=True)
     deadly.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
-    local.changes["PYTHONPATH"] = str(deadly.parent.parent)
+    local.changes["PYTHONPATH"] = os.pathsep.join([str(deadly.parent.parent), *sys.path])
     job = local.submit(VOTES, max_attempts=2)
 
     local.start_module(SUPERVISOR)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Final
 
 from datalens_service.errors import DatalensError
@@ -19,17 +20,21 @@ from datalens_service.evaluation.report.privacy_statement import (
     first_releases,
     privacy_statement,
 )
-from datalens_service.privacy.accounting import NeighboringRelation, round_up
-from datalens_service.privacy.recomputation import composed_epsilon, discrete_releases
+from datalens_service.plugins import find_origin
+from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, NeighboringRelation, delta_beside, round_up
+from datalens_service.privacy.recomputation import GaussianReleases, composed_epsilon, discrete_releases
 from datalens_service.proof.job_proof import AccountProof, account_proof_of
 from datalens_service.run import Result
+from datalens_service.services.audits import about_job
 from datalens_service.settings import Settings
+from datalens_service.source_commit import source_commit
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.account_summary import entries, statement
+from workers.job.attack_findings import findings_of
 
 # A stated ε is rounded up to four digits and comes from charges rounded up to whole units.
 _AGREEMENT: Final = 1e-3
@@ -42,11 +47,18 @@ def report_of(database: Database, settings: Settings, job_id: str, result: Resul
     schema = result.model.schema
     plan = tuple(Release(mechanism=planned.mechanism, count=planned.count) for planned in result.plan.releases)
     privacy = _privacy(database, job, spec, result, first_releases(plan, result.steps_made))
+    asked = about_job(database, job)
     return Report(
-        product=Product(commit=settings.commit),
+        product=Product(commit=settings.commit or source_commit()),
         contact=settings.contact,
         dataset=DatasetFacts(id=job.dataset_id, public_schema=schema),
-        method=MethodFacts(name=spec.method.name, spec=spec.model_dump(mode="json"), plan=plan),
+        method=MethodFacts(
+            name=spec.method.name,
+            spec=spec.model_dump(mode="json"),
+            plan=plan,
+            rationale=spec.method.rationale(),
+            plugin=find_origin(spec.method.name),
+        ),
         privacy=privacy,
         account=_account(database, job.dataset_id),
         recomputation=recomputed(privacy),
@@ -54,8 +66,12 @@ def report_of(database: Database, settings: Settings, job_id: str, result: Resul
         per_class=evaluation.per_class,
         unavailable=evaluation.unavailable,
         confusion=evaluation.confusion,
+        attacked=bool(asked),
+        attacks=findings_of(asked),
         result=result.model.result,
         served=settings.served,
+        public_source=result.public_source,
+        individual=result.extras.individual,
     )
 
 
@@ -71,16 +87,9 @@ def recomputed(privacy: PrivacyStatement) -> Recomputation:
     """ε of the releases that were made, by dp_accounting; the job goes on if it cannot be had."""
     by = "dp_accounting (privacy loss distributions)"
     counts = Counter(privacy.releases)
-    given = [
-        discrete_releases(
-            release.mechanism.sensitivity_squared(NeighboringRelation.ZERO_OUT),
-            release.mechanism.noise_stddev,
-            release.count * times * release.mechanism.queries_per_unit(NeighboringRelation.ZERO_OUT),
-        )
-        for release, times in counts.items()
-    ]
     try:
-        epsilon = composed_epsilon(given, privacy.delta)
+        given = [_gaussian(release, times) for release, times in counts.items()]
+        epsilon = composed_epsilon(given, delta_beside(privacy.headline.slack, privacy.delta))
     except DatalensError as error:
         return Recomputation(by=by, epsilon=None, delta=privacy.delta, agrees=None, note=error.detail)
     if not math.isfinite(epsilon):
@@ -93,6 +102,17 @@ def recomputed(privacy: PrivacyStatement) -> Recomputation:
     )
     note = "It reads the mechanisms listed here and shares no code with the accountant."
     return Recomputation(by=by, epsilon=round_up(epsilon), delta=privacy.delta, agrees=agrees, note=note)
+
+
+def _gaussian(release: Release, times: int) -> GaussianReleases:
+    """The Gaussian that equal releases are a post-processing of; of sampled ones up to their slack."""
+    mechanism, relation = release.mechanism, NeighboringRelation.ZERO_OUT
+    block = mechanism.block()
+    if block is not None:
+        block.recompute_price(mechanism.noise_multiplier())
+        return GaussianReleases(Fraction(UNITS_PER_MU_SQUARED, block.charge(relation).units), times)
+    queries = release.count * times * mechanism.queries_per_unit(relation)
+    return discrete_releases(mechanism.sensitivity_squared(relation), mechanism.noise_stddev, queries)
 
 
 def _account(database: Database, dataset_id: str) -> AccountFacts:
@@ -116,6 +136,8 @@ def _privacy(
         releases=releases,
         # From the ledger, not from the plan: a charge whose release was lost counts too.
         units_charged=job.charged_units,
+        # Charged with the first sampled release, if any was made.
+        slack_charged=sum(release.slack for release in releases),
         epsilon_limit=spec.epsilon,
         limit_units=spec.limit_units(schema),
         delta=spec.delta_at(schema),
@@ -124,6 +146,7 @@ def _privacy(
         records_per_unit=schema.records_per_unit,
         lifetime=_lifetime(database, job),
         result=result.model.result,
+        source=result.public_source,
     )
 
 

@@ -6,17 +6,17 @@ from datalens_service.errors import WorkerUnavailable
 from datalens_service.spec import Device
 
 
-def device_for(wanted: Device, device: str) -> str:
+def device_for(requested: Device, device: str) -> str:
     """What a job wants, on a worker that is set to `device`.
 
     Raises:
         WorkerUnavailable: The job wants a GPU, and the worker is set not to use one.
     """
-    if wanted is Device.CPU:
+    if requested is Device.CPU:
         return "cpu"
-    if wanted is Device.GPU and device == "cpu":
+    if requested is Device.GPU and device == "cpu":
         raise WorkerUnavailable("The job wants a GPU, and DATALENS_DEVICE keeps this worker on the CPU.")
-    return "cuda" if wanted is Device.GPU and device == "auto" else device
+    return "cuda" if requested is Device.GPU and device == "auto" else device
 
 
 def training_device(device: str) -> str:

@@ -6,6 +6,7 @@ train ──▶ package ──▶ model is ready ──▶ evaluate ──▶ st
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import structlog
 
 from datalens_service import logs
+from datalens_service.audits.request import AuditRequest
 from datalens_service.checkpoint import Checkpoints
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.data.stored_dataset import load_dataset
@@ -26,13 +28,15 @@ from datalens_service.errors import (
 )
 from datalens_service.evaluation.evaluate import PENDING, Evaluation
 from datalens_service.methods import ExecutionOptions, Plan
-from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.run import Observer, Result, run
+from datalens_service.services import public_data
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.datasets.datasets import StoredDataset
+from datalens_service.store.datasets.record_store import RecordStore
 from datalens_service.store.datasets.signing_key import signing_key
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
@@ -45,8 +49,10 @@ from workers.job.observer import JobObserver, ShutdownRequested
 from workers.job.packaging import package, restate
 from workers.job.previews import SamplePreviews
 from workers.job.private_folder import PrivateFolder
+from workers.job.ranks import ONE_RANK, Ranks, SharedWork
 from workers.job.release_files import ReleaseContents
-from workers.job.run_evaluation import Workplace, measure
+from workers.job.run_audit import run_audit
+from workers.job.run_evaluation import EvaluationContext, measure
 
 log = structlog.get_logger()
 
@@ -57,7 +63,7 @@ def execute(
     settings: Settings,
     lease: Lease,
     observe: Observer | None = None,
-    ranks: ProcessGroup = SINGLE_PROCESS,
+    ranks: Ranks = ONE_RANK,
 ) -> Job:
     """Do the job and end it: succeeded, cancelled, or failed with a problem that is safe to show.
 
@@ -67,7 +73,7 @@ def execute(
         settings: Where private state goes while it runs, and where to train.
         lease: Of the job; the caller keeps it alive.
         observe: Told of every step; may raise ShutdownRequested.
-        ranks: Processes that share its teachers, of which this one leads.
+        ranks: Processes that may share its teachers, of which this one leads.
 
     Returns:
         The job as it ended.
@@ -83,7 +89,8 @@ def execute(
     state, problem = JobState.SUCCEEDED, None
     try:
         with JobObserver(database, lease, observe) as observer:
-            _work(database, artifacts, settings, lease, private, observer, ranks)
+            work = _attack if jobs.get(database, lease.job_id).is_audit else _work
+            work(database, artifacts, settings, lease, private, observer, ranks)
     except (StaleLease, StoreUnavailable, ShutdownRequested, RankLost):
         raise
     except JobStopped:
@@ -106,25 +113,48 @@ def _work(
     lease: Lease,
     private: PrivateFolder,
     observe: Observer,
-    ranks: ProcessGroup,
+    ranks: Ranks,
 ) -> None:
     job = jobs.get(database, lease.job_id)
     spec = TrainingSpec.model_validate(job.spec)
-    dataset = _dataset(database, job.dataset_id)
+    stored, records = _fetch_records(database, settings, private, job.dataset_id)
+    dataset = load_dataset(records, _partition_key(stored))
     device = training_device(device_for(spec.device, settings.device))
     checkpoints = Checkpoints(private.checkpoint, spec.digest())
     account = JobAccount(database, lease.job_id, lease.token)
     previews = SamplePreviews(artifacts, lease)
     plan = _release_plan(database, job, spec, dataset.schema)
-    options = ExecutionOptions(device, private.path, ranks)
-    result = _run(spec, plan, dataset, account, observe, checkpoints, previews, options)
-    ranks.shutdown()
+    public = _public(database, spec.public_data, job)
+    images = None if public is None else _records(settings, public, private.path / "public")
+    work = SharedWork(job.id, spec.method.max_ranks(dataset.schema), stored.records_path, records, private.path)
+    with ranks.share(work) as group:
+        options = ExecutionOptions(device, private.path, group)
+        result = _run(spec, plan, dataset, account, observe, checkpoints, previews, options, images)
+    result = _named(result, public)
     writer = _ReleaseWriter(database, artifacts, settings, lease, private.path, result, spec.synthetic_images, observe)
     writer.store(package, PENDING if spec.evaluation.enabled else Evaluation())
     leases.mark_released(database, lease, result.model.result)
     if spec.evaluation.enabled:
-        workplace = Workplace(database, lease, private.path, device, settings.inception_weights)
-        writer.store(restate, measure(result, spec, dataset, workplace, observe))
+        context = EvaluationContext(database, settings, lease, private.path, device)
+        writer.store(restate, measure(result, spec, dataset, context, observe))
+
+
+def _attack(
+    database: Database,
+    artifacts: ArtifactStore,
+    settings: Settings,
+    lease: Lease,
+    private: PrivateFolder,
+    observe: Observer,
+    ranks: Ranks,
+) -> None:
+    """An audit in place of a job: it trains here alone and releases nothing."""
+    job = jobs.get(database, lease.job_id)
+    stored, records = _fetch_records(database, settings, private, job.dataset_id)
+    dataset, request = load_dataset(records, _partition_key(stored)), AuditRequest.model_validate(job.spec)
+    ranks.dismiss()
+    options = ExecutionOptions(training_device(device_for(request.device, settings.device)), private.path)
+    run_audit(database, artifacts, lease, request, dataset, observe, options)
 
 
 class _ReleaseWriter(NamedTuple):
@@ -144,7 +174,8 @@ class _ReleaseWriter(NamedTuple):
         report = report_of(self.database, self.settings, self.lease.job_id, self.result, evaluation)
         proof = proof_for(self.database, self.lease.job_id, report)
         key = signing_key(self.database)
-        contents = ReleaseContents(self.folder, self.result.model, report, proof, key, self.num_images)
+        files = self.result.extras.files
+        contents = ReleaseContents(self.folder, self.result.model, report, proof, key, self.num_images, files)
         write(self.artifacts, self.lease, contents, self.observe)
 
 
@@ -157,6 +188,7 @@ def _run(
     checkpoints: Checkpoints,
     previews: SamplePreviews,
     options: ExecutionOptions,
+    public: Dataset | None,
 ) -> Result:
     begin = partial(
         run,
@@ -168,6 +200,7 @@ def _run(
         checkpoints=checkpoints,
         previews=previews,
         options=options,
+        public=public,
     )
     try:
         return begin()
@@ -189,8 +222,33 @@ def _release_plan(database: Database, job: Job, spec: TrainingSpec, schema: Sche
     return plan
 
 
-def _dataset(database: Database, dataset_id: str) -> Dataset:
+def _public(database: Database, dataset_id: str | None, job: Job) -> StoredDataset | None:
+    """The public data of a job. Whether they may be used is asked again here: no private set may pass for one."""
+    if dataset_id is None:
+        return None
+    return public_data.check(database, job.tenant_id, dataset_id, datasets.get(database, job.dataset_id))
+
+
+def _named(result: Result, public: StoredDataset | None) -> Result:
+    """With the name of the public data that the model started from."""
+    if public is None or result.public_source is None:
+        return result
+    return replace(result, public_source=result.public_source.model_copy(update={"name": public.name}))
+
+
+def _records(settings: Settings, public: StoredDataset, folder: Path) -> Dataset:
+    return load_dataset(RecordStore(settings).fetch(public.records_path, folder), b"")
+
+
+def _fetch_records(
+    database: Database, settings: Settings, private: PrivateFolder, dataset_id: str
+) -> tuple[StoredDataset, Path]:
     stored = datasets.get(database, dataset_id)
+    _partition_key(stored)
+    return stored, RecordStore(settings).fetch(stored.records_path, private.path / "records")
+
+
+def _partition_key(stored: StoredDataset) -> bytes:
     if stored.partition_key is None:
         raise StateConflict("The data set was deleted; upload it again to train on it.")
-    return load_dataset(Path(stored.records_path), stored.partition_key)
+    return stored.partition_key

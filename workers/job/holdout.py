@@ -24,8 +24,10 @@ from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
 from datalens_service.privacy.accounting import epsilon_of_units, round_up
 from datalens_service.privacy.randomness import NoiseSource
+from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.record_store import RecordStore
 from datalens_service.store.jobs import jobs, leases, measurements
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
@@ -33,8 +35,8 @@ from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.account_summary import statement
 
 
-def open_holdout(database: Database, job_id: str, dataset_id: str) -> Dataset:
-    """The data set that was set aside for a job.
+def open_holdout(database: Database, settings: Settings, job_id: str, dataset_id: str, folder: Path) -> Dataset:
+    """The data set that was set aside for a job; fetched into its private `folder` if it is not here.
 
     Raises:
         NotFound: There is no such data set.
@@ -42,7 +44,8 @@ def open_holdout(database: Database, job_id: str, dataset_id: str) -> Dataset:
         InvalidSpec: It is not a hold-out of the job's data set.
     """
     stored = datasets.check_holdout(database, jobs.get(database, job_id).dataset_id, dataset_id)
-    return load_dataset(Path(stored.records_path), stored.partition_key or b"")
+    records = RecordStore(settings).fetch(stored.records_path, folder / "holdout")
+    return load_dataset(records, stored.partition_key or b"")
 
 
 def holdout_accuracy(
@@ -119,8 +122,7 @@ def _labelled_by(model: ReleasedModel, settings: EvaluationSettings) -> str:
 
 def _replayed(database: Database, lease: Lease, dataset_id: str, mechanism: AccuracyCount) -> float | None:
     """What an earlier worker of this job released, so that it is not paid for twice."""
-    earlier = measurements.stored(database, lease.job_id, dataset_id)
-    noisy = JobAccount(database, earlier, 0).replay(0) if earlier is not None else None
+    noisy = measurements.replay(database, lease.job_id, dataset_id)
     return None if noisy is None else mechanism.decode(noisy)
 
 

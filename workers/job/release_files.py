@@ -1,6 +1,6 @@
 """The files of each kind of released model, beside those that state what it cost.
 
-any model      what its `files()` name
+any model      what its `files()` name, and what the run released beside it
 generator      also synthetic images, and a grid of samples
 classifier     also its card for model hubs
 """
@@ -49,6 +49,7 @@ class ReleaseContents(NamedTuple):
         proof: Of what the job cost, with the journal of the account; others get the part about the job.
         key: Of the installation; signs proofs and reports.
         num_images: Synthetic images to pack, of a generator; more can be drawn later.
+        extras: What the run released beside the model.
     """
 
     folder: Path
@@ -57,17 +58,18 @@ class ReleaseContents(NamedTuple):
     proof: AccountProof
     key: SigningKey
     num_images: int
+    extras: tuple[ReleasedFile, ...] = ()
 
 
 def released_files(contents: ReleaseContents) -> list[JobFile]:
     """What is drawn from the model, and itself."""
-    own = [_written(contents.folder, file) for file in contents.model.files()]
+    model_files = [_written(contents.folder, file) for file in (*contents.model.files(), *contents.extras)]
     match contents.model:
         case Generator() as generator:
             samples = JobFile(SAMPLES, "image/png", True, lambda: sample_picture(generator))
-            return [*own, _packed(contents, generator), samples]
+            return [*model_files, _packed(contents, generator), samples]
         case _:
-            return [*own, *_carded(contents)]
+            return [*model_files, *_carded(contents)]
 
 
 def files_with_card(contents: ReleaseContents) -> list[JobFile]:

@@ -31,6 +31,7 @@ from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import Observer, Result, run
+from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.jobs.leases import Lease
@@ -49,25 +50,27 @@ Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True)
-class Workplace:
+class EvaluationContext:
     """Where a job is measured.
 
     Attributes:
         database: Of its account, and of the account of a data set that was set aside.
+        settings: Where records lie, and weights of the operator.
         lease: Of the job.
         folder: Private; for files in the making.
         device: Where networks are trained.
-        inception_weights: The operator's file, or None.
     """
 
     database: Database
+    settings: Settings
     lease: Lease
     folder: Path
     device: str
-    inception_weights: Path | None
 
 
-def measure(result: Result, spec: TrainingSpec, dataset: Dataset, place: Workplace, observe: Observer) -> Evaluation:
+def measure(
+    result: Result, spec: TrainingSpec, dataset: Dataset, context: EvaluationContext, observe: Observer
+) -> Evaluation:
     """Figures for the report; one that fails is named there, and leaves the others as they are.
 
     The model is paid for by now: an error while measuring it must not lose it.
@@ -78,17 +81,22 @@ def measure(result: Result, spec: TrainingSpec, dataset: Dataset, place: Workpla
     observe(PHASE, 0, 1)
     if not spec.evaluation.enabled:
         return Evaluation()
-    holdout = _attempted(_HOLDOUT_FIGURE, lambda: _holdout(spec, place))
+    holdout = _attempted(_HOLDOUT_FIGURE, lambda: _holdout(spec, context))
     aside = holdout if isinstance(holdout, Dataset) else None
     missing = [holdout] if isinstance(holdout, Unavailable) else []
-    evaluation = _measured(result, spec, dataset, aside, place, observe)
+    evaluation = _measured(result, spec, dataset, aside, context, observe)
     if aside is not None:
-        evaluation = _with(evaluation, _counted(result.model, spec, aside, place))
+        evaluation = _with(evaluation, _counted(result.model, spec, aside, context))
     return replace(evaluation, unavailable=(*evaluation.unavailable, *missing))
 
 
 def _measured(
-    result: Result, spec: TrainingSpec, dataset: Dataset, holdout: Dataset | None, place: Workplace, observe: Observer
+    result: Result,
+    spec: TrainingSpec,
+    dataset: Dataset,
+    holdout: Dataset | None,
+    context: EvaluationContext,
+    observe: Observer,
 ) -> Evaluation:
     model = result.model
     if not isinstance(model, Generator):
@@ -99,11 +107,11 @@ def _measured(
         dataset=dataset,
         epsilon=spec.epsilon,
         delta=result.cost.delta,
-        device=place.device,
-        folder=place.folder,
+        device=context.device,
+        folder=context.folder,
         moments_generator=moments if isinstance(moments, Generator) else None,
         holdout=holdout,
-        inception_weights=place.inception_weights,
+        inception_weights=context.settings.inception_weights,
     )
     evaluation = _attempted(
         _ALL_FIGURES,
@@ -129,15 +137,19 @@ def _with(evaluation: Evaluation, outcome: Measure | Unavailable) -> Evaluation:
     return replace(evaluation, unavailable=(*evaluation.unavailable, outcome))
 
 
-def _holdout(spec: TrainingSpec, place: Workplace) -> Dataset | None:
+def _holdout(spec: TrainingSpec, context: EvaluationContext) -> Dataset | None:
     aside = spec.evaluation.holdout
-    return None if aside is None else open_holdout(place.database, place.lease.job_id, aside)
+    if aside is None:
+        return None
+    return open_holdout(context.database, context.settings, context.lease.job_id, aside, context.folder)
 
 
-def _counted(model: ReleasedModel, spec: TrainingSpec, holdout: Dataset, place: Workplace) -> Measure | Unavailable:
+def _counted(
+    model: ReleasedModel, spec: TrainingSpec, holdout: Dataset, context: EvaluationContext
+) -> Measure | Unavailable:
     return _attempted(
         _HOLDOUT_FIGURE,
-        lambda: holdout_accuracy(place.database, place.lease, model, holdout, spec.evaluation, place.device),
+        lambda: holdout_accuracy(context.database, context.lease, model, holdout, spec.evaluation, context.device),
     )
 
 

@@ -42,12 +42,18 @@ class Heartbeat:
     def _beat(self) -> None:
         while not self._ended.wait(self._lease.seconds / 3):
             try:
-                leases.renew(self._database, self._lease)
-            except StaleLease:
-                self._die()
+                self._renew()
             except StoreUnavailable:
                 # Nobody else can claim the job either; the next beat tries again.
                 log.warning("lease not renewed, database unavailable", job_id=self._lease.job_id)
+
+    def _renew(self) -> None:
+        try:
+            self._lease = leases.renew(self._database, self._lease)
+        except StaleLease:
+            if leases.was_lost(self._database, self._lease):
+                self._die()
+            self._ended.set()
 
     def _die(self) -> None:
         if self._ended.is_set():

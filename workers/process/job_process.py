@@ -8,16 +8,19 @@ import signal
 import subprocess
 import sys
 import tempfile
-from datetime import UTC, datetime
+import time
+from dataclasses import replace
 from enum import IntEnum
 
-from datalens_service.errors import StaleLease
+from datalens_service.errors import StaleLease, StoreUnavailable
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
 
 _TOKEN_BYTES = 32
+_RENEWALS = 3
+"""Per lease, as of the heartbeat of a job."""
 
 
 class Exit(IntEnum):
@@ -40,21 +43,24 @@ WAITS_ASLEEP = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 
 def announce(lease: Lease) -> None:
-    """Tell whoever started this process which lease it holds."""
+    """Tell whoever started this process that it holds its lease itself from now on."""
     os.write(sys.stdout.fileno(), b"%d\n" % lease.token)
 
 
 class JobProcess:
-    """One `python -m workers.run_job JOB_ID`, in a session of its own so that all of it can be killed.
+    """One `python -m workers.run_job --token TOKEN JOB_ID`, in a session of its own so that all of it can be killed.
 
-    Its standard output holds the token it announced: a file, not a pipe, so that it outlives either side.
+    It runs under a lease that was claimed before it was started. Until it has adopted the lease, `hold` renews it.
+    The process announces that on its standard output: a file, not a pipe, so that it outlives either side.
     """
 
-    def __init__(self, job_id: str) -> None:
-        self.job_id = job_id
+    def __init__(self, lease: Lease) -> None:
+        self.job_id = lease.job_id
+        self._lease = lease
+        self._next_renewal = time.monotonic() + lease.seconds / _RENEWALS
         self._announced = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as this object)
-        self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and module; the id was checked)
-            [sys.executable, "-P", "-m", "workers.run_job", job_id],
+        self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and module; the id is the database's)
+            [sys.executable, "-P", "-m", "workers.run_job", "--token", str(lease.token), lease.job_id],
             stdin=subprocess.DEVNULL,
             stdout=self._announced,
             start_new_session=True,
@@ -67,11 +73,10 @@ class JobProcess:
         return self._process.pid
 
     @property
-    def token(self) -> int | None:
-        """Token of the lease it holds or held; None before it claimed the job."""
+    def adopted(self) -> bool:
+        """Whether it holds or held its lease itself."""
         # pread leaves the offset alone, which both processes share.
-        line, complete, _ = os.pread(self._announced.fileno(), _TOKEN_BYTES, 0).partition(b"\n")
-        return int(line) if complete else None
+        return b"\n" in os.pread(self._announced.fileno(), _TOKEN_BYTES, 0)
 
     def wait(self, seconds: float) -> int | None:
         """Exit code, or None if it still runs after `seconds`."""
@@ -92,12 +97,26 @@ class JobProcess:
 
     def superseded(self, job: Job) -> bool:
         """Whether it works on a job that is no longer its own."""
-        return self.token is not None and (job.lease_token != self.token or job.state != JobState.RUNNING)
+        return job.lease_token != self._lease.token or job.state != JobState.RUNNING
 
-    def abandon(self, database: Database) -> None:
-        """Let the lease of this dead process run out now: it is known that nobody renews it."""
-        if self.token is None:
+    def hold(self, database: Database) -> None:
+        """Renew the lease while the process still starts: imports may take longer than a lease."""
+        if time.monotonic() < self._next_renewal or self.adopted:
             return
-        lease = Lease(self.job_id, self.token, owner="", seconds=-1, until=datetime.now(UTC))
+        self._next_renewal = time.monotonic() + self._lease.seconds / _RENEWALS
+        with contextlib.suppress(StaleLease, StoreUnavailable):
+            leases.renew(database, self._lease)
+
+    def give_up(self, database: Database) -> None:
+        """End the lease of this dead process now: it is known that nobody renews it.
+
+        A process that died before it began has used no attempt: a worker that cannot start any fails no job.
+
+        Raises:
+            StoreUnavailable: The database does not answer; the lease runs out in its own time.
+        """
         with contextlib.suppress(StaleLease):
-            leases.renew(database, lease)
+            if self.adopted:
+                leases.renew(database, replace(self._lease, seconds=-1))
+            else:
+                leases.release(database, self._lease)

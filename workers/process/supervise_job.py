@@ -1,11 +1,11 @@
-"""Seeing one job through: the same for the local supervisor and for Celery, which only deliver its id.
+"""Seeing one process of a job through: the same for the local supervisor and for Celery workers.
 
-    start a process ──▶ it ends by itself, or pauses ───▶ done
-          ▲             it was killed, or crashed ──┐
-          │             it lost its lease: kill it ─┤     (stopped, hung, cut off from the database)
-          └── after a pause, if not stopping ◀──────┘
+    claimed ──▶ start a process ──▶ it ends by itself, or pauses ───▶ done
+                                    it was killed, or crashed ──┐
+                                    it lost its lease: kill it ─┴──▶ its job is the queue's again
+                                    (stopped, hung, cut off from the database)
 
-How often a job may be lost is counted in its row (`leases.claim`), so no loop here runs for ever.
+How often a job may be lost is counted in its row (`leases.claim_next`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import structlog
 from datalens_service.errors import StoreUnavailable
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.leases import Lease
 from workers.process.job_process import Exit, JobProcess
 
 log = structlog.get_logger()
@@ -28,37 +29,31 @@ GRACE_SECONDS = 45.0
 _POLL_SECONDS = 0.2
 _CHECK_SECONDS = 2.0
 _PATIENCE_SECONDS = 5.0
-_SHORTEST_PAUSE = 0.5
-_LONGEST_PAUSE = 60.0
 
 
-def attend(database: Database, job_id: str, stopping: threading.Event) -> None:
-    """Run the job's process, again whenever it was lost, until the job has ended or is held elsewhere.
+def attend(database: Database, lease: Lease, stopping: threading.Event) -> bool:
+    """Run one process of a job, and give its lease up when it was lost.
 
     Args:
         database: Where the job is.
-        job_id: Which; it exists.
+        lease: Claimed for the process.
         stopping: Set to have the job given back to the queue.
+
+    Returns:
+        Whether the process did what it was started for: the job has ended, pauses, or is held elsewhere.
     """
-    pause = _SHORTEST_PAUSE
-    while not stopping.is_set():
-        process = JobProcess(job_id)
-        log.info("job process started", job_id=job_id, pid=process.pid)
-        code = _Watch(database, process, stopping).exit_code()
-        if code in (Exit.ENDED, Exit.PAUSED, Exit.FENCED):
-            return
-        log.warning("job process ended early", job_id=job_id, pid=process.pid, exit_code=code)
-        _abandon(database, process)
-        stopping.wait(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-def _abandon(database: Database, process: JobProcess) -> None:
+    process = JobProcess(lease)
+    log.info("job process started", job_id=process.job_id, pid=process.pid)
+    code = _Watch(database, process, stopping).exit_code()
+    if code in (Exit.ENDED, Exit.PAUSED, Exit.FENCED):
+        return True
+    log.warning("job process ended early", job_id=process.job_id, pid=process.pid, exit_code=code)
     try:
-        process.abandon(database)
+        process.give_up(database)
     except StoreUnavailable:
         # Then the lease runs out in its own time.
         log.warning("lease not ended, database unavailable", job_id=process.job_id)
+    return False
 
 
 class _Watch:
@@ -76,6 +71,7 @@ class _Watch:
         while (code := self._process.wait(_POLL_SECONDS)) is None:
             if self._stopping.is_set():
                 return self._ended()
+            self._process.hold(self._database)
             if self._useless():
                 log.warning("job process lost its lease, killed", job_id=self._process.job_id, pid=self._process.pid)
                 return self._process.kill()

@@ -12,77 +12,49 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import structlog
 
 from datalens_service import logs
-from datalens_service.errors import DatalensError, StoreUnavailable
-from datalens_service.services.startup import start
+from datalens_service.errors import DatalensError
+from datalens_service.services.startup import start, warn_of_unknown_variables
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import jobs, leases
-from datalens_service.store.jobs.jobs import JobState
-from workers.process.recover_jobs import upkeep
-from workers.process.supervise_job import attend
+from datalens_service.store.jobs import leases
+from workers.process.job_loop import JobLoop
 
 log = structlog.get_logger()
 
-_POLL_SECONDS = 0.5
-_MOST_RUNNING_JOBS = 200
+_TURN_SECONDS = 0.5
 
 
-class Supervisor:
-    """Keeps up to `settings.max_running_jobs` jobs running.
+class Supervisor(JobLoop):
+    """Keeps up to `settings.max_running_jobs` jobs running, those of other supervisors included.
 
     Args:
         database: The queue.
-        settings: Number of jobs, folder of private files.
+        settings: Number of jobs, length of a lease, folder of private files.
         stopping: Set to have all jobs given back to the queue and `run` return.
+        parent: The process that started this one; when it is gone, this one stops. None does without.
     """
 
-    def __init__(self, database: Database, settings: Settings, stopping: threading.Event) -> None:
-        self._database = database
-        self._settings = settings
-        self._stopping = stopping
-        self._attended: dict[str, Future[None]] = {}
+    def __init__(
+        self, database: Database, settings: Settings, stopping: threading.Event, parent: int | None = None
+    ) -> None:
+        slots = settings.max_running_jobs
+        super().__init__(database, settings, stopping, slots=slots, turn_seconds=_TURN_SECONDS)
+        self._parent = parent
 
-    def run(self, parent: int | None = None) -> None:
-        """Start jobs until told to stop, or until the process `parent`, which started this one, is gone."""
-        with ThreadPoolExecutor(self._settings.max_running_jobs, thread_name_prefix="attend") as threads:
-            while not self._stopping.is_set():
-                self._try_round(threads)
-                self._stopping.wait(_POLL_SECONDS)
-                if parent is not None and os.getppid() != parent:
-                    log.warning("parent process is gone, supervisor stops", parent=parent)
-                    self._stopping.set()
+    def turned(self) -> None:
+        """Stop with the parent."""
+        if self._parent is not None and os.getppid() != self._parent:
+            log.warning("parent process is gone, supervisor stops", parent=self._parent)
+            self._stopping.set()
 
-    def _try_round(self, threads: ThreadPoolExecutor) -> None:
-        try:
-            self._forget_ended()
-            upkeep(self._database, self._settings)
-            self._start_jobs(threads)
-        except StoreUnavailable as error:
-            log.error("database unavailable, no job is started", detail=error.detail)
-
-    def _forget_ended(self) -> None:
-        for job_id, future in list(self._attended.items()):
-            if future.done():
-                del self._attended[job_id]
-                if (error := future.exception()) is not None:
-                    log.error("job is not attended any more", job_id=job_id, **logs.outline(error))
-
-    def _start_jobs(self, threads: ThreadPoolExecutor) -> None:
-        free = self._settings.max_running_jobs - len(self._attended) - self._running_elsewhere()
-        # Attended jobs can be in the queue too, between two processes.
-        waiting = leases.next_queued(self._database, limit=len(self._attended) + max(free, 0))
-        for job_id in [job_id for job_id in waiting if job_id not in self._attended][: max(free, 0)]:
-            self._attended[job_id] = threads.submit(attend, self._database, job_id, self._stopping)
-
-    def _running_elsewhere(self) -> int:
-        """Jobs of other supervisors, and of processes that outlived theirs."""
-        running = jobs.list_jobs(self._database, state=JobState.RUNNING, limit=_MOST_RUNNING_JOBS).items
-        return sum(job.id not in self._attended for job in running)
+    def free_slots(self) -> int:
+        """Jobs of other supervisors take slots, too, and so do processes that outlived theirs."""
+        running = leases.list_running(self._database)
+        return super().free_slots() - sum(job_id not in self._attended for job_id in running)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parent: int | None = parser.parse_args(arguments).parent
     settings = Settings()
     logs.configure(settings.log_level)
+    warn_of_unknown_variables()
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -101,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.error("supervisor cannot start", problem=error.slug, detail=error.detail)
         return 1
     log.info("supervisor started", max_running_jobs=settings.max_running_jobs, database=database.dialect)
-    Supervisor(database, settings, stopping).run(parent)
+    Supervisor(database, settings, stopping, parent).run()
     database.dispose()
     log.info("supervisor stopped")
     return 0

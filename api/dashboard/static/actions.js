@@ -1,4 +1,4 @@
-// Buttons and dialogs that change one thing: data-opens, data-closes, and forms with data-send="METHOD /path",
+// Buttons and dialogs that change one thing: data-opens, data-closes, data-copy, and forms with data-send="METHOD /path",
 // whose named fields are the JSON that is sent.
 import { send } from "./service.js";
 
@@ -7,12 +7,25 @@ export function startActions() {
     const opener = event.target.closest("[data-opens]");
     if (opener) document.getElementById(opener.dataset.opens)?.showModal();
     if (event.target.closest("[data-closes]")) event.target.closest("dialog").close();
+    const copier = event.target.closest("[data-copy], [data-copies]");
+    if (copier) copy(copier);
   });
   document.addEventListener("submit", (event) => {
     if (!event.target.dataset.send) return;
     event.preventDefault();
     run(event.target);
   });
+}
+
+/** Put the text of data-copy, or of the element that data-copies names, on the clipboard. */
+async function copy(button) {
+  const text = button.dataset.copy ?? document.getElementById(button.dataset.copies).textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Select the text and copy it";
+  }
 }
 
 async function run(form) {
@@ -32,7 +45,7 @@ async function run(form) {
   }
 }
 
-/** The named fields as JSON, numbers as numbers; undefined if there are none. */
+/** The named fields as JSON, numbers as numbers, lists (data-list) as what stands between commas; undefined if there are none. */
 function bodyOf(form) {
   const fields = [...form.elements].filter((field) => field.name);
   if (fields.length === 0) return undefined;
@@ -40,5 +53,6 @@ function bodyOf(form) {
 }
 
 export function valueOf(field) {
+  if ("list" in field.dataset) return field.value.split(",").map((part) => part.trim()).filter(Boolean);
   return field.type === "number" ? field.valueAsNumber : field.value;
 }

@@ -82,17 +82,20 @@ function row(key, mine) {
   const made = document.createElement("tr");
   const name = cell("th", key.name + (key.id === mine ? " (yours)" : ""));
   name.scope = "row";
-  name.append(small(`dlk_${key.prefix}…`));
+  name.append(small(key.single_sign_on ? "single sign-on, no key" : `dlk_${key.prefix}…`));
   const state = cell("td");
   state.append(mark(ended ? "cancelled" : "succeeded", key.revoked_at ? "Revoked" : ended ? "Expired" : "Valid"));
   if (!ended && key.expires_at) state.append(until(key.expires_at));
   const when = cell("td");
   when.className = "wide-only";
   when.append(instant(key.created_at));
+  const last = cell("td", key.last_noted_at ? "" : "never");
+  last.className = "wide-only";
+  if (key.last_noted_at) last.append(instant(key.last_noted_at));
   const act = cell("td");
   act.className = "right";
   if (!ended) act.append(button(key));
-  made.append(name, cell("td", key.role), state, when, act);
+  made.append(name, cell("td", key.role), state, when, last, act);
   return made;
 }
 

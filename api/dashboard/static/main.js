@@ -1,12 +1,14 @@
 // Starts what the page at hand needs.
 import { startActions } from "./actions.js";
 import { startLive } from "./live.js";
+import { startNotifications } from "./notifications.js";
 import { startPlan } from "./plan.js";
 import { startPrivate } from "./private.js";
 import { startTheme } from "./theme.js";
 import { localTimes } from "./times.js";
 import { startUpload } from "./upload.js";
 import { startKeys } from "./keys.js";
+import { startWebhooks } from "./webhooks.js";
 
 startTheme();
 localTimes(document);
@@ -16,3 +18,5 @@ startPlan();
 startPrivate();
 startUpload();
 startKeys();
+startWebhooks();
+startNotifications();

@@ -2,7 +2,7 @@
 import { valueOf } from "./actions.js";
 import { epsilonTier } from "./epsilon_tier.js";
 import { fact, listNotices } from "./private.js";
-import { Pieces } from "./pieces.js";
+import { Chunks } from "./chunks.js";
 import { Problem, say, send } from "./service.js";
 
 const LOOK_MILLISECONDS = 700;
@@ -25,7 +25,7 @@ class Upload {
       event.preventDefault();
       this.start();
     });
-    document.getElementById("upload-stop").addEventListener("click", () => this.pieces?.stop());
+    document.getElementById("upload-stop").addEventListener("click", () => this.chunks?.stop());
     this.droppable(form.querySelector(".drop"));
     this.showTier();
     // Disabled until now: without this script the browser would send the form its own way.
@@ -89,19 +89,20 @@ class Upload {
   fields() {
     const given = [...this.form.elements].filter(({ name, value, disabled }) => name && name !== "file" && value !== "" && !disabled);
     const { checked } = this.form.elements.constant;
+    const open = this.form.elements["public-records"].checked;
     const fields = Object.fromEntries(given.map((field) => [field.name, valueOf(field)]));
-    return { ...fields, ...(checked && { leave_out_constant_images: true }) };
+    return { ...fields, ...(checked && { leave_out_constant_images: true }), ...(open && { public_records: true }) };
   }
 
   sent() {
     const [file] = this.file.files;
     const began = performance.now();
-    this.pieces = new Pieces(
+    this.chunks = new Chunks(
       file,
       (bytes) => this.progress(bytes, file.size, (performance.now() - began) / 1000),
       (seconds) => this.phase("Connection lost", `trying again in ${seconds} s`),
     );
-    return this.pieces.send();
+    return this.chunks.send();
   }
 
   progress(sent, whole, seconds) {

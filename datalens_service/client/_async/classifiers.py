@@ -7,7 +7,7 @@ from pathlib import Path
 
 from datalens_service.client import requests
 from datalens_service.client._async.transport import AsyncTransport
-from datalens_service.client.models import ClassifierInfo, PredictionsInfo
+from datalens_service.client.models import ClassifierInfo, IndividualEpsilon, PredictionsInfo
 from datalens_service.client.requests import ClassifierFormat
 
 
@@ -34,6 +34,17 @@ class AsyncClassifierOperations:
         """
         with images.open("rb") as file:
             return await self._transport.send(requests.create_predictions(classifier_id, file))
+
+    async def individual_epsilon(self, job_id: str, image: Path, label: int) -> IndividualEpsilon:
+        """Realised individual ε of one record, from released iterates and this record alone. It is not kept.
+
+        Args:
+            job_id: A job of dp_sgd with accounting=per_instance.
+            image: A PNG or JPEG file, a zip or tar of it, or an NPZ with one array named images.
+            label: Index of its class.
+        """
+        with image.open("rb") as file:
+            return await self._transport.send(requests.create_individual_epsilon(job_id, file, label))
 
     async def download_classifier(
         self, job_id: str, path: Path, *, format: ClassifierFormat = "safetensors", license: str = "other"

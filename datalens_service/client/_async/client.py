@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from datalens_service.client._async.audits import AsyncAuditOperations
 from datalens_service.client._async.classifiers import AsyncClassifierOperations
 from datalens_service.client._async.datasets import AsyncDatasetOperations
 from datalens_service.client._async.jobs import AsyncJobOperations
@@ -12,7 +13,7 @@ from datalens_service.client._async.transport import AsyncTransport
 from datalens_service.client.address import DEFAULT_URL
 
 
-class AsyncClient(AsyncDatasetOperations, AsyncJobOperations, AsyncClassifierOperations):
+class AsyncClient(AsyncDatasetOperations, AsyncJobOperations, AsyncClassifierOperations, AsyncAuditOperations):
     """A connection to one service.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -68,15 +68,18 @@ class AsyncJobOperations:
         """What a job would cost; nothing is reserved."""
         return await self._transport.send(requests.create_plan(dataset_id, spec))
 
-    async def submit(self, dataset_id: str, spec: Spec, *, idempotency_key: str | None = None) -> AsyncJobHandle:
+    async def submit(
+        self, dataset_id: str, spec: Spec, *, priority: int | None = None, idempotency_key: str | None = None
+    ) -> AsyncJobHandle:
         """Submit a job; its budget is reserved when this returns.
 
         Args:
             dataset_id: What to train on.
             spec: A `TrainingSpec` or its JSON form.
+            priority: From 0 to 9: of jobs that wait, higher ones are taken first. None is that of most jobs, 5.
             idempotency_key: The same key with the same request is the same job; None draws a new one.
         """
-        return await self._send(requests.submit_job(dataset_id, spec, idempotency_key))
+        return await self._send(requests.submit_job(dataset_id, spec, priority, idempotency_key))
 
     async def get_job(self, job_id: str) -> AsyncJobHandle:
         """One job as it is now."""
@@ -86,6 +89,13 @@ class AsyncJobOperations:
         """All jobs, newest first, fetched page by page."""
         async for item in self._transport.iter_items("/v1/jobs"):
             yield AsyncJobHandle.bind(Job.model_validate(item), self)
+
+    async def update_job(
+        self, job_id: str, *, name: str | None = None, tags: Sequence[str] | None = None, notes: str | None = None
+    ) -> AsyncJobHandle:
+        """Name, tag or annotate a job; what is None stays as it is."""
+        changes = {"name": name, "tags": None if tags is None else list(tags), "notes": notes}
+        return await self._send(requests.update_job(job_id, changes))
 
     async def cancel(self, job_id: str) -> AsyncJobHandle:
         """Ask a job to stop; what it has charged stays charged."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from datalens_service.client._sync.audits import AuditOperations
 from datalens_service.client._sync.classifiers import ClassifierOperations
 from datalens_service.client._sync.datasets import DatasetOperations
 from datalens_service.client._sync.jobs import JobOperations
@@ -13,7 +14,7 @@ from datalens_service.client._sync.transport import Transport
 from datalens_service.client.address import DEFAULT_URL
 
 
-class Client(DatasetOperations, JobOperations, ClassifierOperations):
+class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperations):
     """A connection to one service.
 
     Args:

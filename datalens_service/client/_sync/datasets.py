@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from datalens_service.client import requests
@@ -34,8 +34,14 @@ class DatasetOperations:
         classes_per_unit: int | None = None,
         unit: str | None = None,
         public_test: bool = False,
+        public_records: bool = False,
         account: str | None = None,
         leave_out_constant_images: bool = False,
+        prepare_side: int | None = None,
+        prepare_fit: str | None = None,
+        prepare_colour: str | None = None,
+        prepare_window: tuple[int, int] | None = None,
+        prepare_frame: int | None = None,
         upload_id: str | None = None,
         on_bytes: OnBytes | None = None,
     ) -> UploadedDataset:
@@ -51,8 +57,14 @@ class DatasetOperations:
             classes_per_unit: Most classes that one group reaches; None puts no further bound.
             unit: Word for one group, for example "patient".
             public_test: Whether the test split is public: figures measured on it may be passed on.
+            public_records: Whether all records are public, so that jobs may start from them (`public_data`).
             account: Id of a dataset whose budget pays for this one, too: for data that grows.
             leave_out_constant_images: Whether training images of a single colour are left out.
+            prepare_side: Height and width to which every image is brought; None takes images as they are.
+            prepare_fit: "resize" (None) or "crop".
+            prepare_colour: "grey" (None) or "rgb".
+            prepare_window: Values that become 0 and 255 in images of more than 8 bits.
+            prepare_frame: Which frame is read of files with several, from 1.
             upload_id: Of an unfinished upload of this file; it is resumed.
             on_bytes: Called as the upload proceeds.
         """
@@ -65,8 +77,14 @@ class DatasetOperations:
             "classes_per_unit": classes_per_unit,
             "unit": unit,
             "public_test": public_test or None,
+            "public_records": public_records or None,
             "account": account,
             "leave_out_constant_images": leave_out_constant_images or None,
+            "prepare_side": prepare_side,
+            "prepare_fit": prepare_fit,
+            "prepare_colour": prepare_colour,
+            "prepare_window": prepare_window and "{} {}".format(*prepare_window),
+            "prepare_frame": prepare_frame,
         }
         if upload_id is None and path.stat().st_size <= requests.CHUNK_SIZE:
             with path.open("rb") as file:
@@ -132,6 +150,13 @@ class DatasetOperations:
     def download_preview(self, dataset_id: str, path: Path) -> Path:
         """PNG with some of the private records: for their owner only."""
         return self._transport.save(f"/v1/datasets/{dataset_id}/preview", {}, path)
+
+    def update_dataset(
+        self, dataset_id: str, *, name: str | None = None, tags: Sequence[str] | None = None, notes: str | None = None
+    ) -> DatasetInfo:
+        """Rename, tag or annotate a dataset; what is None stays as it is."""
+        changes = {"name": name, "tags": None if tags is None else list(tags), "notes": notes}
+        return self._transport.send(requests.update_dataset(dataset_id, changes))
 
     def delete_dataset(self, dataset_id: str) -> Receipt:
         """Delete the records; what was spent on them stays on the books."""

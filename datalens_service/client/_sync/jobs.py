@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -69,15 +69,18 @@ class JobOperations:
         """What a job would cost; nothing is reserved."""
         return self._transport.send(requests.create_plan(dataset_id, spec))
 
-    def submit(self, dataset_id: str, spec: Spec, *, idempotency_key: str | None = None) -> JobHandle:
+    def submit(
+        self, dataset_id: str, spec: Spec, *, priority: int | None = None, idempotency_key: str | None = None
+    ) -> JobHandle:
         """Submit a job; its budget is reserved when this returns.
 
         Args:
             dataset_id: What to train on.
             spec: A `TrainingSpec` or its JSON form.
+            priority: From 0 to 9: of jobs that wait, higher ones are taken first. None is that of most jobs, 5.
             idempotency_key: The same key with the same request is the same job; None draws a new one.
         """
-        return self._send(requests.submit_job(dataset_id, spec, idempotency_key))
+        return self._send(requests.submit_job(dataset_id, spec, priority, idempotency_key))
 
     def get_job(self, job_id: str) -> JobHandle:
         """One job as it is now."""
@@ -87,6 +90,13 @@ class JobOperations:
         """All jobs, newest first, fetched page by page."""
         for item in self._transport.iter_items("/v1/jobs"):
             yield JobHandle.bind(Job.model_validate(item), self)
+
+    def update_job(
+        self, job_id: str, *, name: str | None = None, tags: Sequence[str] | None = None, notes: str | None = None
+    ) -> JobHandle:
+        """Name, tag or annotate a job; what is None stays as it is."""
+        changes = {"name": name, "tags": None if tags is None else list(tags), "notes": notes}
+        return self._send(requests.update_job(job_id, changes))
 
     def cancel(self, job_id: str) -> JobHandle:
         """Ask a job to stop; what it has charged stays charged."""

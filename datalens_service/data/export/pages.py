@@ -94,9 +94,29 @@ def guarantee(card: Mapping[str, Any]) -> list[str]:
         "",
         f"- (ε, δ) = ({privacy['epsilon']}, {privacy['delta']}) for one {privacy['unit']} "
         f"({privacy['neighboring_relation']}; {privacy['epsilon_replace_one']} for replacing one), ε rounded up.",
-        f"- Made by {product['name']} {product['version']} with the method {card['method']}, on {card['date']}.",
+        f"- Made by {product['name']} {product['version']} with the method {card['method']}{_plugin(card)}, on "
+        f"{card['date']}.",
+        *_public(card),
         *[f"- Not covered: {sentence}" for sentence in privacy["not_covered"]],
     ]
+
+
+def _public(card: Mapping[str, Any]) -> list[str]:
+    """A line about public images that training started from, if any."""
+    source = card.get("public_images")
+    if source is None:
+        return []
+    name = f" of “{_plain(source['name'])}”" if source["name"] else ""
+    return [
+        f"- Training started from {source['images']:,} images{name} that were declared public (SHA-256 "
+        f"{source['sha256']}). The guarantee does not cover them."
+    ]
+
+
+def _plugin(card: Mapping[str, Any]) -> str:
+    """A word about a method that is not the product's own."""
+    plugin = card.get("plugin")
+    return "" if plugin is None else f", a plug-in of {plugin['distribution']} {plugin['version']}"
 
 
 def _size(count: int) -> str:

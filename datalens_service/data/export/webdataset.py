@@ -1,4 +1,8 @@
-"""WebDataset: one tar, `<number>.png` beside `<number>.cls`. For images above about 64 by 64: tar pads each file."""
+"""WebDataset: one tar, `<number>.png` beside `<number>.cls`. For images above about 64 by 64: tar pads each file.
+
+Card and class names lie under names that the libraries `webdataset` and `datasets` do not take for records:
+https://github.com/webdataset/webdataset (`meta_prefix`, `meta_suffix`).
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,15 @@ from datalens_service.data.export.png import encode_png
 from datalens_service.data.export.provenance import provenance
 from datalens_service.data.export.writer import ArchivePlace, Writer
 
+CARD: Final = "__card.json__"
+CLASSES: Final = "__classes.json__"
+
 
 def write(path: Path, images: Images, labels: Labels, schema: Schema, card: dict[str, Any]) -> None:
-    """Write `card.json`, `classes.json` (names in label order), and two files per image: PNG and label as text."""
+    """Write the card, the class names in label order, and two files per image: PNG and label as text."""
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
-        _add(archive, "card.json", provenance(card).encode())
-        _add(archive, "classes.json", json.dumps({"class_names": schema.class_names}, ensure_ascii=False).encode())
+        _add(archive, CARD, provenance(card).encode())
+        _add(archive, CLASSES, json.dumps({"class_names": schema.class_names}, ensure_ascii=False).encode())
         for number, (image, label) in enumerate(zip(images, labels, strict=True)):
             _add(archive, f"{number:08d}.png", encode_png(image))
             _add(archive, f"{number:08d}.cls", str(int(label)).encode())

@@ -55,6 +55,7 @@ class Reader:
         suffixes: What such files are usually called, with the dot; contents decide, a browser's file dialog asks.
         recognises: Whether a file is of this format.
         read: Its reader.
+        prepares: Whether it holds encoded images, which can be prepared one by one.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Reader:
     suffixes: tuple[str, ...]
     recognises: Recognise
     read: Read
+    prepares: bool = True
 
 
 def build_upload(

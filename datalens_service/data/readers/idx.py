@@ -80,6 +80,7 @@ READER = Reader(
     suffixes=(".zip", ".tar", ".gz", ".tgz"),
     recognises=recognises,
     read=read,
+    prepares=False,
 )
 
 

@@ -11,7 +11,7 @@ from datalens_service.data.dataset import Images
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.readers.metadata import is_metadata, normal
 from datalens_service.data.untrusted.entries import Entry
-from datalens_service.data.untrusted.images import MAGIC, decode_all, is_image_name
+from datalens_service.data.untrusted.images import HEAD_BYTES, PictureDecoder, decode_all, is_image_name
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.data.untrusted.source import Source
 from datalens_service.errors import InvalidDataset
@@ -33,9 +33,9 @@ class ImageEntry(NamedTuple):
 
 
 def holds_images(source: Source) -> bool:
-    """Whether the archive has a PNG or JPEG in it; some of them may be damaged."""
-    images = (entry for entry in source.entries if is_image_name(entry.filename) and not is_ignored(entry.filename))
-    return any(source.head(entry, len(MAGIC[0])).startswith(MAGIC) for entry in islice(images, _LOOKED_AT))
+    """Whether the archive has images in it; some of them may be damaged."""
+    images = (entry for entry in source.entries if _is_image(entry, source.decoder) and not is_ignored(entry.filename))
+    return any(source.decoder.recognises(source.head(entry, HEAD_BYTES)) for entry in islice(images, _LOOKED_AT))
 
 
 def is_ignored(name: str) -> bool:
@@ -53,7 +53,7 @@ def image_entries(source: Source) -> list[ImageEntry]:
     """
     entries = [entry for entry in source.entries if not is_ignored(entry.filename)]
     for entry in entries:
-        check_entry(entry, source.limits)
+        check_entry(entry, source.limits, source.decoder)
     source.notices.add(NoticeCode.IGNORED_FILES, sorted(filter(_is_hidden_image, _names(source))))
     # macOS stores names in decomposed form; the same class must have the same name everywhere.
     files = [ImageEntry(tuple(normal(entry.filename).split("/")), entry) for entry in entries]
@@ -83,20 +83,24 @@ def read_images(source: Source, files: Sequence[ImageEntry], first: Images | Non
         UnusableFiles: Naming all that cannot be used.
     """
     contents = ((file.entry.filename, _reading(source, file.entry)) for file in files)
-    return decode_all(contents, len(files), first, source.limits, source.notices)
+    return decode_all(contents, len(files), first, source.limits, source.notices, source.decoder)
 
 
-def check_entry(entry: Entry, limits: Limits) -> None:
+def check_entry(entry: Entry, limits: Limits, decoder: PictureDecoder) -> None:
     """Refuse an entry by its name and declared size.
 
     Raises:
         InvalidDataset: It is not named like an image, or would unpack to too much.
     """
-    if not is_image_name(entry.filename):
-        raise InvalidDataset("Only PNG and JPEG files in class folders are accepted. Remove everything else.")
+    if not _is_image(entry, decoder):
+        raise InvalidDataset(f"Only {decoder.title} files in class folders are accepted. Remove everything else.")
     ratio_cap = max(limits.image_ratio_free_bytes, limits.ratio * entry.compress_size)
     if entry.file_size > min(limits.image_file_bytes, ratio_cap):
         raise InvalidDataset("At least one image file is too large for what it holds. Save the images again as PNG.")
+
+
+def _is_image(entry: Entry, decoder: PictureDecoder) -> bool:
+    return is_image_name(entry.filename, decoder.suffixes)
 
 
 def _names(source: Source) -> list[str]:

@@ -2,6 +2,7 @@
 
     class/name.png                              everything is for training
     train/class/name.png, test/class/name.png   with a test split
+    class/patient/name.png                      everything of one patient is one privacy unit, if units are declared
 
 A `metadata.csv` or `metadata.jsonl` at the top or in `train/`, with the columns `file_name` (relative to it) and
 `group`, says which training images belong to one privacy unit, for example to one person (`metadata.py`).
@@ -21,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from datalens_service.data.dataset import Split
-from datalens_service.data.privacy_units import UnitDeclaration
+from datalens_service.data.privacy_units import UnitDeclaration, identities
 from datalens_service.data.readers.base import ClassNames, Reader, Upload, build_upload
 from datalens_service.data.readers.image_entries import (
     SPLITS,
@@ -37,6 +38,10 @@ from datalens_service.data.readers.labels import note_names
 from datalens_service.data.readers.metadata import read_metadata, units_of
 from datalens_service.data.untrusted.source import Source
 from datalens_service.errors import InvalidDataset
+
+_PATIENT = 2
+_WITH_PATIENT = 4
+"""Where the patient stands in (split, class, patient, name), and how long that is."""
 
 
 def recognises(source: Source) -> bool:
@@ -58,8 +63,8 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
         InvalidDataset: With a sentence that says what to change.
     """
     metadata = read_metadata(source)
-    files = _files(source)
-    directories = sorted({file.parts[-2] for file in files})
+    files = _files(source, grouped=units is not None)
+    directories = sorted({file.parts[1] for file in files})
     names = class_names or tuple(directories)
     label_of = _label_of(directories, names)
     note_names(directories, label_of, names, source.notices)
@@ -69,6 +74,8 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     train = _split(source, train_files, label_of, None)
     if metadata is not None and metadata.groups is not None:
         train = replace(train, units=units_of((file.entry.filename for file in train_files), metadata.groups))
+    elif all(len(file.parts) == _WITH_PATIENT for file in train_files):
+        train = replace(train, units=identities(file.parts[_PATIENT] for file in train_files))
     test = _split(source, test_files, label_of, train) if test_files else None
     return build_upload(train, test, names, units)
 
@@ -76,30 +83,32 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
 READER = Reader(
     name="image_folder",
     title="a zip, tar or tar.gz of class folders",
-    layout="`class/name.png`, or `train/class/name.png` and `test/class/name.png`; PNG or JPEG",
+    layout="`class/name.png`, or `train/class/name.png` and `test/class/name.png`; "
+    "`class/patient/name.png` where patients are the units; PNG or JPEG, or what is prepared",
     suffixes=(".zip", ".tar", ".gz", ".tgz"),
     recognises=recognises,
     read=read,
 )
 
 
-def _files(source: Source) -> list[ImageEntry]:
-    """Images of the training and test split as (split, class, name), ordered by name."""
-    files = in_known_splits(source, _with_split(image_entries(source)))
+def _files(source: Source, *, grouped: bool) -> list[ImageEntry]:
+    """Images of the training and test split as (split, class, name) or (split, class, patient, name), by name."""
+    files = in_known_splits(source, _with_split(image_entries(source), grouped=grouped))
     if not files:
         raise InvalidDataset("The archive holds no PNG or JPEG images in class folders.")
     return files
 
 
-def _with_split(files: list[ImageEntry]) -> list[ImageEntry]:
-    """All as (split, class, name)."""
-    if all(len(file.parts) == 2 for file in files):
-        return [ImageEntry((TRAIN, *file.parts), file.entry) for file in files]
-    if all(len(file.parts) == 3 and file.parts[0] in SPLITS for file in files):
+def _with_split(files: list[ImageEntry], *, grouped: bool) -> list[ImageEntry]:
+    """All with their split in front; with the patient behind the class, if that is how they lie."""
+    depths = {len(file.parts) for file in files}
+    if all(file.parts[0] in SPLITS for file in files) and (depths == {3} or (grouped and depths == {4})):
         return files
+    if depths == {2} or (grouped and depths == {3}):
+        return [ImageEntry((TRAIN, *file.parts), file.entry) for file in files]
     raise InvalidDataset(
         "Arrange the images as <class>/<file>, or as train/<class>/<file> and test/<class>/<file>, without further "
-        "folders."
+        "folders. With records_per_unit, <class>/<patient>/<file> is accepted, too."
     )
 
 

@@ -26,7 +26,7 @@ from datalens_service.data.readers.image_entries import (
     split_of,
 )
 from datalens_service.data.readers.labels import numbered
-from datalens_service.data.readers.metadata import is_metadata, normal, read_metadata, units_of
+from datalens_service.data.readers.metadata import delimiter_of, is_metadata, normal, read_metadata, units_of
 from datalens_service.data.untrusted.source import Source
 from datalens_service.errors import InvalidDataset
 
@@ -72,8 +72,8 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
 READER = Reader(
     name="image_table",
     title="a zip, tar or tar.gz of images with metadata.csv",
-    layout="or `metadata.jsonl`: columns `file_name`, `label` and optionally `group`, as Hugging Face's `imagefolder` "
-    "reads them",
+    layout="or `metadata.jsonl`: columns `file_name`, `label` and optionally `group` or `patient`, as Hugging Face's "
+    "`imagefolder` reads them",
     suffixes=(".zip", ".tar", ".gz", ".tgz"),
     recognises=recognises,
     read=read,
@@ -87,7 +87,7 @@ def _has_labels(head: bytes) -> bool:
             return _LABEL in json.loads(line)
         except (ValueError, RecursionError):
             return False
-    return _LABEL in next(csv.reader([line]), [])
+    return _LABEL in next(csv.reader([line], delimiter=delimiter_of(line)), [])
 
 
 def _labels_of(files: Sequence[ImageEntry], labels: Mapping[str, str]) -> list[str]:

@@ -1,7 +1,8 @@
 """`metadata.csv` or `metadata.jsonl` beside images: their labels, and which of them belong to one privacy unit.
 
 The convention of image folders elsewhere: a column `file_name`, relative to the table itself, and here `label`
-and `group`, of which there must be at least one. Other columns are ignored.
+and `group` (or `patient`), of which there must be at least one. Other columns are ignored. Commas, semicolons or tabs
+stand between columns, as the line of names has them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from datalens_service.errors import InvalidDataset
 NAMES: Final = ("metadata.csv", "metadata.jsonl")
 
 _LARGEST_BYTES = 2**26
-_FILE, _LABEL, _GROUP = "file_name", "label", "group"
+_FILE, _LABEL, _GROUP, _PATIENT = "file_name", "label", "group", "patient"
+_DELIMITERS = ",;\t"
 
 
 class Metadata(NamedTuple):
@@ -59,6 +61,11 @@ def is_metadata(name: str) -> bool:
     return last.casefold() in NAMES and not any(folder.startswith((".", "__MACOSX")) for folder in folders)
 
 
+def delimiter_of(text: str) -> str:
+    """What stands between the columns of a table, by its line of names."""
+    return max(_DELIMITERS, key=text.partition("\n")[0].count)
+
+
 def units_of(names: Iterable[str], groups: Mapping[str, str]) -> UnitIds:
     """Identity of the unit of every file.
 
@@ -81,9 +88,7 @@ def _add_table(source: Source, entry: Entry, rows_by_path: dict[str, dict[str, s
     """Add one table's rows to `rows_by_path`."""
     if entry.file_size > _LARGEST_BYTES:
         raise InvalidDataset(f"A table of metadata may be at most {_LARGEST_BYTES} bytes long.")
-    with refusing(
-        "metadata.csv must be a table in UTF-8, with commas and a line of column names; metadata.jsonl, JSON lines."
-    ):
+    with refusing("metadata.csv must be a table in UTF-8, with a line of column names; metadata.jsonl, JSON lines."):
         text = source.head(entry, entry.file_size).decode("utf-8-sig")
         rows = _json_rows(text) if entry.filename.casefold().endswith(".jsonl") else _csv_rows(text)
     folder = posixpath.dirname(entry.filename)
@@ -97,15 +102,15 @@ def _add_table(source: Source, entry: Entry, rows_by_path: dict[str, dict[str, s
 
 
 def _csv_rows(text: str) -> list[dict[str, str]]:
-    table = csv.DictReader(io.StringIO(text, newline=""))
+    table = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter_of(text))
     columns = _columns_read(table.fieldnames or ())
-    return [{name: row.get(name) or "" for name in columns} for row in table]
+    return [{name: row.get(column) or "" for name, column in columns.items()} for row in table]
 
 
 def _json_rows(text: str) -> list[dict[str, str]]:
     rows = [json.loads(line) for line in text.splitlines() if line.strip()]
     columns = _columns_read(rows[0] if rows else ())
-    return [{name: _text(row.get(name)) for name in columns} for row in rows]
+    return [{name: _text(row.get(column)) for name, column in columns.items()} for row in rows]
 
 
 def _text(value: object) -> str:
@@ -114,8 +119,11 @@ def _text(value: object) -> str:
     return ""
 
 
-def _columns_read(columns: Iterable[str]) -> list[str]:
-    names = [name for name in (_FILE, _LABEL, _GROUP) if name in set(columns)]
+def _columns_read(columns: Iterable[str]) -> dict[str, str]:
+    """Which column is read for the file, the label and the group, as far as they are there."""
+    present = set(columns)
+    sources = {_FILE: _FILE, _LABEL: _LABEL, _GROUP: _GROUP if _GROUP in present else _PATIENT}
+    names = {name: column for name, column in sources.items() if column in present}
     if _FILE not in names or len(names) == 1:
         raise InvalidDataset(
             "metadata.csv must have the columns file_name and group, or file_name and label. Remove it if it is not "

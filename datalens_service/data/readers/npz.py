@@ -13,7 +13,8 @@ and noted, `val_*` too: a validation split would change the public number of rec
 records. Whoever wants it protected and used appends it to the training arrays.
 
 Images are (n, height, width), (n, height, width, 1) or (n, height, width, 3): integers in 0..255, or floats in
-[0, 1]. Labels are integers, (n,) or (n, 1).
+[0, 1]. Channels may also stand before height and width. Labels are integers or words, (n,) or (n, 1), or one-hot
+rows, (n, classes).
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from datalens_service.data.dataset import MAXIMUM_CLASSES, Images, Labels, Split, UnitIds
+from datalens_service.data.dataset import Images, Split, UnitIds
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.privacy_units import UnitDeclaration, identities
+from datalens_service.data.readers import array_labels
 from datalens_service.data.readers.base import ClassNames, Reader, Upload, build_upload
-from datalens_service.data.readers.labels import number_names
 from datalens_service.data.untrusted.entries import Archive, Entry, refusing
 from datalens_service.data.untrusted.source import Source
 from datalens_service.errors import InvalidDataset
@@ -88,11 +89,13 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     # All headers first: nothing is unpacked for an upload that is refused anyway.
     for images, labels in pairs:
         _check_image_header(_header(archive, images))
-        _check_label_header(_header(archive, labels))
-    train, *tests = [Split(_read_images(archive, images), _read_labels(archive, labels)) for images, labels in pairs]
+        array_labels.check_header(*_header(archive, labels))
+    pixels = [_read_images(source, archive, images) for images, _ in pairs]
+    in_file = class_names or _names_in_file(archive, arrays)
+    numbers, names = array_labels.read([_read_array(archive, entry) for _, entry in pairs], in_file, source.notices)
+    train, *tests = [Split(*split) for split in zip(pixels, numbers, strict=True)]
     train = replace(train, units=_read_groups(archive, arrays))
     test = tests[0] if tests else None
-    names = class_names or _names_in_file(archive, arrays) or _numbered_names(train, test)
     used = {entry.filename for pair in pairs for entry in pair}
     others = [name for name, entry in arrays.items() if entry.filename not in used]
     source.notices.add(NoticeCode.IGNORED_ARRAYS, (name for name in others if name not in (_CLASS_NAMES, *_GROUPS)))
@@ -103,10 +106,11 @@ READER = Reader(
     name="npz",
     title="an NPZ with labelled images",
     layout="`train_images`, `train_labels` (MedMNIST), `x_train`, `y_train` (Keras) or `images`, `labels`; "
-    "`groups` for people with several images",
+    "`groups` for people with several images; labels as integers, words or one-hot rows",
     suffixes=(".npz",),
     recognises=recognises,
     read=read,
+    prepares=False,
 )
 
 
@@ -124,7 +128,7 @@ def read_images_alone(source: Source) -> Images:
     if len(arrays) != 1:
         raise InvalidDataset("The NPZ must hold one array of images, named images or x.")
     _check_image_header(_header(archive, arrays[0]))
-    return _read_images(archive, arrays[0])
+    return _read_images(source, archive, arrays[0])
 
 
 def _choose_pairs(arrays: Mapping[str, Entry]) -> list[tuple[Entry, Entry]]:
@@ -166,20 +170,12 @@ def _header(archive: Archive, entry: Entry) -> _Header:
 
 def _check_image_header(header: _Header) -> None:
     shape = header.shape
-    if len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] not in (1, 3)):
+    if len(shape) not in (3, 4) or (len(shape) == 4 and not {1, 3} & {shape[1], shape[3]}):
         raise InvalidDataset(
-            "Images must have the shape (n, height, width) or (n, height, width, 1 or 3), with the channels last."
+            "Images must have the shape (n, height, width), (n, height, width, 1 or 3) or (n, 1 or 3, height, width)."
         )
     if header.dtype.kind not in "uif":
         raise InvalidDataset("Images must be integers in 0..255 or floats in [0, 1].")
-
-
-def _check_label_header(header: _Header) -> None:
-    shape = header.shape
-    if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
-        raise InvalidDataset("Labels must have the shape (n,) or (n, 1): one class for each image.")
-    if header.dtype.kind not in "ui":
-        raise InvalidDataset("Labels must be integers that number the classes from 0.")
 
 
 def _read_array(archive: Archive, entry: Entry) -> NDArray[Any]:
@@ -187,11 +183,14 @@ def _read_array(archive: Archive, entry: Entry) -> NDArray[Any]:
         return npy.read_array(stream, allow_pickle=False)
 
 
-def _read_images(archive: Archive, entry: Entry) -> Images:
+def _read_images(source: Source, archive: Archive, entry: Entry) -> Images:
     """uint8 (n, height, width, channels), converted in blocks."""
     values = _read_array(archive, entry)
     if values.ndim == 3:
         values = values[..., np.newaxis]
+    if values.shape[3] not in (1, 3):
+        source.notices.add(NoticeCode.CHANNELS_FIRST, [entry.filename.removesuffix(_SUFFIX)])
+        values = values.transpose(0, 2, 3, 1)
     if values.dtype == np.uint8:
         return np.ascontiguousarray(values)
     images = np.empty(values.shape, dtype=np.uint8)
@@ -208,13 +207,6 @@ def _as_bytes(values: NDArray[Any]) -> Images:
             "Images must be integers in 0..255 or finite floats in [0, 1]. Convert them to uint8 and save again."
         )
     return np.rint(values * values.dtype.type(255)).astype(np.uint8) if is_float else values.astype(np.uint8)
-
-
-def _read_labels(archive: Archive, entry: Entry) -> Labels:
-    values = _read_array(archive, entry).reshape(-1)
-    if values.size and not (values.min() >= 0 and values.max() < MAXIMUM_CLASSES):
-        raise InvalidDataset(f"Labels must number the classes from 0 and lie below {MAXIMUM_CLASSES}.")
-    return values.astype(np.int64)
 
 
 def _read_groups(archive: Archive, arrays: Mapping[str, Entry]) -> UnitIds | None:
@@ -237,7 +229,3 @@ def _names_in_file(archive: Archive, arrays: Mapping[str, Entry]) -> ClassNames 
     if header.dtype.kind != "U" or len(header.shape) != 1:
         raise InvalidDataset("class_names must be a one-dimensional array of strings.")
     return tuple(str(name) for name in _read_array(archive, arrays[_CLASS_NAMES]))
-
-
-def _numbered_names(train: Split, test: Split | None) -> ClassNames:
-    return number_names(train.labels if test is None else np.concatenate([train.labels, test.labels]))

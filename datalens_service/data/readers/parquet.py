@@ -83,7 +83,7 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     """Read Parquet.
 
     Args:
-        source: The opened file.
+        source: The table_file file.
         class_names: Public names; by default those of the ClassLabel, the words in sorted order, or "0", "1", ….
         units: What one unit is, if there is a column of groups.
 
@@ -143,9 +143,9 @@ def _tables(source: Source, files: list[tuple[bool, IO[bytes]]]) -> tuple[ClassN
     names: ClassNames | None = None
     for is_test, file in files:
         with refusing(_DAMAGED):
-            opened = _open(file)
-            columns = _columns(opened)
-            tables[is_test].append(_rows(opened, columns, source))
+            table_file = _open(file)
+            columns = _columns(table_file)
+            tables[is_test].append(_rows(table_file, columns, source))
         names = names or columns.class_names
     if not any(table.labels for table in tables[False]):
         raise InvalidDataset("There are no training rows. Files with test in their names are the test split.")
@@ -163,16 +163,16 @@ def _open(file: IO[bytes]) -> pq.ParquetFile:
     if end[4:] != _MAGIC or not 0 < footer <= min(_FOOTER_BYTES, size - 12):
         raise InvalidDataset(_DAMAGED)
     file.seek(0)
-    opened = pq.ParquetFile(
+    table_file = pq.ParquetFile(
         file, pre_buffer=False, thrift_string_size_limit=_FOOTER_BYTES, thrift_container_size_limit=10**6
     )
-    if opened.metadata.num_row_groups > _ROW_GROUPS or not 0 <= opened.metadata.num_rows <= _MOST_ROWS:
+    if table_file.metadata.num_row_groups > _ROW_GROUPS or not 0 <= table_file.metadata.num_rows <= _MOST_ROWS:
         raise InvalidDataset(f"The Parquet file has too many rows or row groups; {_MOST_ROWS} rows are accepted.")
-    return opened
+    return table_file
 
 
-def _columns(opened: pq.ParquetFile) -> _Columns:
-    schema = opened.schema_arrow
+def _columns(table_file: pq.ParquetFile) -> _Columns:
+    schema = table_file.schema_arrow
     features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
     kinds = {name: value.get("_type") for name, value in features.items() if isinstance(value, dict)}
     image = _one(schema.names, [name for name in kinds if kinds[name] == "Image"], _IMAGE_COLUMNS)
@@ -192,17 +192,17 @@ def _one(names: list[str], declared: list[str], usual: tuple[str, ...]) -> str:
     return candidates[0]
 
 
-def _rows(opened: pq.ParquetFile, columns: _Columns, source: Source) -> _Table:
+def _rows(table_file: pq.ParquetFile, columns: _Columns, source: Source) -> _Table:
     """All rows; what they unpack to is counted while they come, whatever the file declares."""
     columns_read = [name for name in (columns.image, columns.label, columns.group) if name is not None]
     most = allowance(source.path.stat().st_size, source.limits)
     # Whatever is declared honestly is refused before a page is unpacked, which pyarrow does as a whole.
-    _check_unpacked(_declared(opened), most, source)
+    _check_unpacked(_declared(table_file), most, source)
     images: list[bytes] = []
     labels: list[str] = []
     groups: list[str] = []
     unpacked = 0
-    for batch in opened.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns_read, use_threads=False):
+    for batch in table_file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns_read, use_threads=False):
         for value in batch.column(columns.image):
             images.append(_bytes(value.as_py()))
             unpacked += len(images[-1])
@@ -213,9 +213,9 @@ def _rows(opened: pq.ParquetFile, columns: _Columns, source: Source) -> _Table:
     return _Table(images, labels, groups if columns.group is not None else None)
 
 
-def _declared(opened: pq.ParquetFile) -> int:
+def _declared(table_file: pq.ParquetFile) -> int:
     """Bytes that all row groups claim to unpack to."""
-    metadata = opened.metadata
+    metadata = table_file.metadata
     return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
 
 
@@ -249,9 +249,9 @@ def _joined(tables: list[_Table]) -> _Table:
 
 
 def _decoded(table: _Table, like: Images | None, source: Source) -> Images:
-    limits = source.limits
+    first = None if like is None else like[0]
     contents = ((f"row {number}", partial(_whole, image, source)) for number, image in enumerate(table.images))
-    return decode_all(contents, len(table.images), None if like is None else like[0], limits, source.notices)
+    return decode_all(contents, len(table.images), first, source.limits, source.notices, source.decoder)
 
 
 def _whole(image: bytes, source: Source) -> bytes:

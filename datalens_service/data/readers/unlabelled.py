@@ -82,7 +82,7 @@ def _pictures(source: Source, most_images: int) -> Unlabelled:
         raise InvalidDataset(_FOREIGN)
     _check_count(len(entries), most_images)
     for entry in entries:
-        check_entry(entry, source.limits)
+        check_entry(entry, source.limits, source.decoder)
     contents = ((one.filename, partial(source.head, one, one.file_size)) for one in entries)
     images = decode_all(contents, len(entries), None, source.limits, source.notices)
     return Unlabelled(images, tuple(entry.filename for entry in entries))

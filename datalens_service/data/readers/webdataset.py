@@ -4,7 +4,7 @@
     0001.jpg  0001.json                 a label in the member "label" (or "cls"), a unit in "group"
     train/0001.png …, test/0001.png …   with a test split
 
-A `classes.json` at the top with `class_names`, as our own export writes it, names the numbers.
+A `__classes.json__` or `classes.json` at the top with `class_names`, as our own export writes it, names the numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from datalens_service.data.untrusted.source import Source
 from datalens_service.errors import InvalidDataset
 
 _LABEL_ENDINGS = ("cls", "json")
-_CLASSES = "classes.json"
+_CLASSES = ("__classes.json__", "classes.json")
 _LABEL_BYTES = 2**16
 _UNREADABLE = "At least one label cannot be read. Write each as text into <key>.cls, or as label into <key>.json."
 
@@ -91,8 +91,8 @@ def _records(source: Source) -> list[_Record]:
     beside = {_key(entry.filename): entry for entry in source.entries}
     records = []
     for entry in source.entries:
-        if is_image_name(entry.filename):
-            check_entry(entry, source.limits)
+        if is_image_name(entry.filename, source.decoder.suffixes):
+            check_entry(entry, source.limits, source.decoder)
             records.append(_record(source, entry, beside))
     if len({_key(record.file.entry.filename)[0] for record in records}) != len(records):
         raise InvalidDataset("At least one record has two images. Put one image into each.")
@@ -132,7 +132,7 @@ def _key(name: str) -> tuple[str, str]:
 
 
 def _is_public(name: str) -> bool:
-    return name == _CLASSES
+    return name in _CLASSES
 
 
 def _names_in(source: Source) -> ClassNames | None:

@@ -19,10 +19,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from datalens_service.data import DEFAULT_LIMITS, read_source
 from datalens_service.data.dataset import Dataset
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
+from datalens_service.data.preparation.settings import PrepareSettings
 from datalens_service.data.privacy_units import UnitDeclaration
 from datalens_service.data.readers.base import Upload, with_public_test
 from datalens_service.data.sandbox.confinement import confine
 from datalens_service.data.stored_dataset import save_dataset
+from datalens_service.data.untrusted.images import STRICT, PictureDecoder
+from datalens_service.data.untrusted.limits import PREPARE_LIMITS
 from datalens_service.data.untrusted.source import open_source
 from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles
 from datalens_service.errors import InvalidDataset
@@ -46,6 +49,7 @@ class Request(_Frozen):
         units: What one unit is, or None.
         public_test: Whether the test split is declared public.
         leave_out_constant_images: Whether training images of a single colour are left out.
+        preparation: How each image is brought to one size and mode, or None.
         memory_bytes: Address space of the process.
         cpu_seconds: Its processor time.
     """
@@ -56,6 +60,7 @@ class Request(_Frozen):
     units: UnitDeclaration | None
     public_test: bool
     leave_out_constant_images: bool
+    preparation: PrepareSettings | None
     memory_bytes: int
     cpu_seconds: int
 
@@ -85,6 +90,7 @@ class Outcome(_Frozen):
 def main() -> None:
     """Serve one request."""
     request = Request.model_validate_json(sys.stdin.buffer.read())
+    decoder = _decoder(request.preparation)
     # Pillow warns of what it is suspicious of; here, nobody shares the filter.
     warnings.simplefilter("error")
     confine(
@@ -93,16 +99,17 @@ def main() -> None:
         cpu_seconds=request.cpu_seconds,
         file_bytes=2 * DEFAULT_LIMITS.uncompressed_bytes,
     )
-    outcome = _read(request)
+    outcome = _read(request, decoder)
     try:
         (request.folder / OUTCOME).write_text(outcome.model_dump_json())
     except OSError:
         sys.exit(os.EX_IOERR)
 
 
-def _read(request: Request) -> Outcome:
+def _read(request: Request, decoder: PictureDecoder) -> Outcome:
     try:
-        with open_source(request.path, DEFAULT_LIMITS) as source:
+        limits = DEFAULT_LIMITS if request.preparation is None else PREPARE_LIMITS
+        with open_source(request.path, limits, decoder) as source:
             name, upload = read_source(
                 source,
                 class_names=request.class_names,
@@ -123,6 +130,15 @@ def _read(request: Request) -> Outcome:
         # What is wrong with the upload is refused above; this is the disk.
         sys.exit(os.EX_IOERR)
     return Outcome(format=name, counts=_counts(upload, notices), notices=notices)
+
+
+def _decoder(preparation: PrepareSettings | None) -> PictureDecoder:
+    """Before the process confines itself; the library that reads DICOM is imported where it may be needed."""
+    if preparation is None:
+        return STRICT
+    from datalens_service.data.preparation.pictures import PreparingDecoder
+
+    return PreparingDecoder(preparation)
 
 
 def _counts(upload: Upload, notices: tuple[Notice, ...]) -> Counts:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from PIL import Image
@@ -24,6 +24,7 @@ from datalens_service.data.untrusted.validation_errors import ValidationErrors
 from datalens_service.errors import InvalidDataset
 
 SUFFIXES: Final = (".png", ".jpg", ".jpeg")
+HEAD_BYTES: Final = 132
 MAGIC: Final = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 
 _FORMATS = ("PNG", "JPEG")
@@ -51,16 +52,56 @@ class Picture(NamedTuple):
 
     Attributes:
         pixels: uint8 (height, width, channels).
-        turned: Whether an EXIF orientation was applied.
+        changes: What was changed while it was decoded.
     """
 
     pixels: Images
-    turned: bool
+    changes: tuple[NoticeCode, ...] = ()
 
 
-def is_image_name(name: str) -> bool:
-    """Whether a file is named like a PNG or JPEG."""
-    return name.casefold().endswith(SUFFIXES)
+class PictureDecoder(Protocol):
+    """Turns one encoded image into pixels: a function of that image and of public settings."""
+
+    @property
+    def title(self) -> str:
+        """What kinds of files there are."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """What names of files end in, in lower case."""
+
+    def recognises(self, head: bytes) -> bool:
+        """Whether the first `HEAD_BYTES` bytes are those of an image."""
+
+    def decode(self, data: bytes, limits: Limits) -> Picture:
+        """Pixels of one image.
+
+        Raises:
+            InvalidDataset: It cannot be used.
+        """
+
+
+class StrictDecoder:
+    """PNG and JPEG as an upload has to bring them: `decode`."""
+
+    title = "PNG and JPEG"
+    suffixes = SUFFIXES
+
+    def recognises(self, head: bytes) -> bool:
+        """See `PictureDecoder`."""
+        return head.startswith(MAGIC)
+
+    def decode(self, data: bytes, limits: Limits) -> Picture:
+        """See `PictureDecoder`."""
+        return decode(data, limits)
+
+
+STRICT: Final = StrictDecoder()
+
+
+def is_image_name(name: str, suffixes: tuple[str, ...] = SUFFIXES) -> bool:
+    """Whether a file is named like an image."""
+    return name.casefold().endswith(suffixes)
 
 
 def decode(data: bytes, limits: Limits) -> Picture:
@@ -79,7 +120,8 @@ def decode(data: bytes, limits: Limits) -> Picture:
         pixels = np.asarray(image if turn is None else image.transpose(turn))
     # After decoding: a file that is cut off has another reason.
     _check_end(image.format or "", data)
-    return Picture(pixels.reshape(*pixels.shape[:2], -1), turn is not None)
+    changes = () if turn is None else (NoticeCode.ORIENTATION_APPLIED,)
+    return Picture(pixels.reshape(*pixels.shape[:2], -1), changes)
 
 
 def decode_all(
@@ -88,6 +130,7 @@ def decode_all(
     first: Images | None,
     limits: Limits,
     notices: Notices,
+    decoder: PictureDecoder = STRICT,
 ) -> Images:
     """All images of a split, in order.
 
@@ -96,7 +139,8 @@ def decode_all(
         count: How many there are.
         first: An image that all others must be like; None takes the first of these that can be decoded.
         limits: Caps on each image, and on all pixels together.
-        notices: Collects the names of images that were turned.
+        notices: Collects the names of images that were changed.
+        decoder: Of each image.
 
     Returns:
         uint8 (count, height, width, channels); (0, 1, 1, 1) for no files.
@@ -109,7 +153,7 @@ def decode_all(
     images = None if first is None else _room(first, count, limits)
     for row, (name, read) in enumerate(files):
         try:
-            image, turned = decode(read(), limits)
+            image, changes = decoder.decode(read(), limits)
             images = _room(image, count, limits) if images is None else images
             _check_alike(image, images)
             images[row] = image
@@ -117,7 +161,8 @@ def decode_all(
             errors.bad(name, error.detail)
         else:
             errors.good()
-            notices.add(NoticeCode.ORIENTATION_APPLIED, [name] if turned else [])
+            for change in changes:
+                notices.add(change, [name])
     errors.raise_if_any()
     return np.empty((0, 1, 1, 1), dtype=np.uint8) if images is None else images
 
@@ -125,7 +170,10 @@ def decode_all(
 def _room(first: Images, count: int, limits: Limits) -> Images:
     """Memory for all images, after checking how much that is."""
     if max(first.shape[:2]) > MAXIMUM_SIDE:
-        raise InvalidDataset(f"Images may measure at most {MAXIMUM_SIDE} pixels on each side. Resize them.")
+        raise InvalidDataset(
+            f"Images may measure at most {MAXIMUM_SIDE} pixels on each side. Resize them: datalens prepare, or "
+            "prepare_side at the upload."
+        )
     if first.size * count > limits.uncompressed_bytes:
         raise InvalidDataset(f"The images unpack to more than the {limits.uncompressed_bytes} bytes accepted.")
     return np.empty((count, *first.shape), dtype=np.uint8)
@@ -136,7 +184,7 @@ def _check_alike(image: Images, images: Images) -> None:
     if image.shape != (height, width, channels):
         raise InvalidDataset(
             f"All images must be {width} by {height} pixels, {'grey' if channels == 1 else 'RGB'}, like the first "
-            "one; at least one differs. Resize or convert them."
+            "one; at least one differs. Resize or convert them: datalens prepare, or prepare_side at the upload."
         )
 
 
@@ -148,7 +196,8 @@ def _check(image: Image.Image, data: bytes, limits: Limits) -> None:
     wrong_depth = image.format == "PNG" and data[_PNG_BIT_DEPTH] != 8
     if image.mode not in _MODES or wrong_depth or "transparency" in image.info:
         raise InvalidDataset(
-            "Images must be 8-bit grey or RGB, without palette, transparency or animation. Convert and save them again."
+            "Images must be 8-bit grey or RGB, without palette, transparency or animation. Convert them with "
+            "datalens prepare, or prepare_side at the upload."
         )
     # A JPEG with several pictures counts as animated, too.
     if getattr(image, "is_animated", False):

@@ -31,3 +31,6 @@ class Limits:
 
 
 DEFAULT_LIMITS: Final = Limits()
+
+PREPARE_LIMITS: Final = Limits(image_file_bytes=2**28, image_pixels=2**26)
+"""For images that are resized one by one: photographs and scans as devices make them."""

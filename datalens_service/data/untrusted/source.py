@@ -12,6 +12,7 @@ from typing import IO, Final
 
 from datalens_service.data.notices import Notices
 from datalens_service.data.untrusted.entries import DAMAGED, Archive, Entry, refusing
+from datalens_service.data.untrusted.images import STRICT, PictureDecoder
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.data.untrusted.tar import open_tar, starts_like_tar
 from datalens_service.data.untrusted.zip_archive import open_archive, starts_like_zip
@@ -31,6 +32,7 @@ class Source:
         is_tar: Whether it is a tar.
         limits: Caps on what is read and unpacked.
         notices: Collects what its owner should know.
+        decoder: Of the images in it.
     """
 
     path: Path
@@ -38,6 +40,7 @@ class Source:
     is_tar: bool
     limits: Limits
     notices: Notices = field(default_factory=Notices)
+    decoder: PictureDecoder = STRICT
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -61,8 +64,13 @@ class Source:
 
 
 @contextmanager
-def open_source(path: Path, limits: Limits) -> Iterator[Source]:
+def open_source(path: Path, limits: Limits, decoder: PictureDecoder = STRICT) -> Iterator[Source]:
     """Open an upload of any kind.
+
+    Args:
+        path: The file.
+        limits: Caps on what is read and unpacked.
+        decoder: Of the images in it.
 
     Raises:
         InvalidDataset: It is an archive that is damaged, too large or unsafe.
@@ -74,7 +82,7 @@ def open_source(path: Path, limits: Limits) -> Iterator[Source]:
         is_tar = starts_like_tar(plain)
         opener = open_tar if is_tar else open_archive if starts_like_zip(plain) else None
         archive = stack.enter_context(opener(plain, limits)) if opener else None
-        yield Source(plain, archive, is_tar, limits)
+        yield Source(plain, archive, is_tar, limits, decoder=decoder)
 
 
 @contextmanager

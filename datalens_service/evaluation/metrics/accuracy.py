@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from datalens_service.data.dataset import Labels
+from datalens_service.data.dataset import Images, Labels
 from datalens_service.evaluation.metrics.classifier_benchmark import ClassifierBenchmark
 from datalens_service.evaluation.metrics.classifiers import RESIDUAL, STANDARD, Classifier
 from datalens_service.evaluation.metrics.context import Context
@@ -52,8 +52,12 @@ def _drawn(benchmark: ClassifierBenchmark) -> str:
 
 def _trained_on_samples(generator: Generator, benchmark: ClassifierBenchmark) -> list[Labels]:
     """Labels by a classifier that saw images of `generator`; every seed draws its own."""
-    count = benchmark.settings.synthetic_images
-    return benchmark.predictions(lambda seed: generator.sample(count, seed=seed), benchmark.settings.epochs)
+    count, progress = benchmark.settings.synthetic_images, benchmark.progress
+
+    def draw(seed: int) -> tuple[Images, Labels]:
+        return generator.sample(count, seed=seed, observe=lambda _drawn, _count: progress.pulse())
+
+    return benchmark.predictions(draw, benchmark.settings.epochs)
 
 
 def _epochs_on_real_images(settings: EvaluationSettings, num_units: int) -> int:

@@ -42,6 +42,10 @@ class Progress:
     def step(self) -> None:
         """One more."""
         self.done += 1
+        self.pulse()
+
+    def pulse(self) -> None:
+        """Say how far it is, within a step that takes long."""
         try:
             self.observe(PHASE, self.done, self.steps)
         except BaseException as error:

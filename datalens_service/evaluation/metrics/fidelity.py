@@ -18,9 +18,10 @@ from datalens_service.data.dataset import Images, Split
 from datalens_service.errors import WorkerUnavailable
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.metric import Better, Metric
-from datalens_service.evaluation.metrics.outcome import Basis, Outcome, PublicFacts
+from datalens_service.evaluation.metrics.outcome import Basis, Outcome, PublicFacts, Reads
 from datalens_service.evaluation.metrics.reference import Halves, Reference, halves
-from datalens_service.evaluation.settings import ExtractorKind
+from datalens_service.evaluation.metrics.reference_checks import spoiled, why_unknown
+from datalens_service.evaluation.settings import PLUGINS, ExtractorKind
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset as TensorImages
@@ -34,7 +35,13 @@ _KID_SUBSET_SIZE: Final = 500
 _IMAGES_PER_SCORE_SPLIT: Final = 200
 _BATCHES: Final[dict[ExtractorKind, int]] = {"domain": 256, "inception": 32}
 
-EXTRACTOR_TITLES: Final[dict[ExtractorKind, str]] = {"domain": "domain extractor", "inception": "ImageNet Inception"}
+_BATCH_OF_PLUGINS: Final = 256
+
+EXTRACTOR_TITLES: Final[dict[ExtractorKind, str]] = {
+    "domain": "domain extractor",
+    "inception": "ImageNet Inception",
+    **{kind: f"extractor {kind}" for kind in PLUGINS},
+}
 
 
 class _Figure(NamedTuple):
@@ -157,7 +164,7 @@ def compare(
         device: "cpu" or a CUDA device.
 
     Raises:
-        WorkerUnavailable: Too few images, no weights, or no torch-fidelity.
+        WorkerUnavailable: Too few images, no weights, no torch-fidelity, or the extractor fails its checks.
     """
     parts = halves(reference, min(most_images, len(synthetic)))
     if len(parts.compared) < FEWEST_IMAGES:
@@ -167,7 +174,9 @@ def compare(
         extractor = _extractor(kind, parts, num_classes, path, inception_weights, device)
         count = len(parts.compared)
         sets = (synthetic[:count], _class_averages(parts.learned, count), parts.learned.images)
-        return Comparisons(extractor, *(_compared(images, parts.compared.images, extractor, device) for images in sets))
+        compared = [_compared(images, parts.compared.images, extractor, device) for images in sets]
+        _check(extractor, compared[-1], parts, device)
+        return Comparisons(extractor, *compared)
     finally:
         path.unlink(missing_ok=True)
 
@@ -259,6 +268,11 @@ def _extractor(
 
             digest = domain_extractor.train(parts.learned, num_classes, path, seed=0, device=device)
             return Extractor(kind, domain_extractor.NAME, path, digest)
+        if kind in PLUGINS:
+            from datalens_service.evaluation.metrics import plugin_extractor
+
+            name, digest = plugin_extractor.register(kind)
+            return Extractor(kind, name, path, digest)
         from datalens_service.evaluation.metrics import inception
     except ImportError as error:
         raise WorkerUnavailable(_NOT_INSTALLED) from error
@@ -272,7 +286,7 @@ def _compared(images: Images, reference: Images, extractor: Extractor, device: s
     computed = torch_fidelity.calculate_metrics(
         input1=_tensors(images, extractor),
         input2=_tensors(reference, extractor),
-        isc=True,
+        isc=extractor.kind not in PLUGINS,
         fid=True,
         kid=True,
         prc=True,
@@ -281,7 +295,40 @@ def _compared(images: Images, reference: Images, extractor: Extractor, device: s
         **_options(extractor, count, device),
     )
     scales = {name: 100.0 if figure.unit == "percent" else 1.0 for name, figure in _FIGURES.items()}
-    return Comparison({name: scales[name] * float(computed[_FIGURES[name].key]) for name in _FIGURES}, count)
+    figures = {name: scales[name] * float(computed[_FIGURES[name].key]) for name in _names(extractor.kind)}
+    return Comparison(figures, count)
+
+
+def _check(extractor: Extractor, real: Comparison, parts: Halves, device: str) -> None:
+    """Refuse figures of an extractor that does not see what people see on this reference.
+
+    The domain extractor alone is checked: comparisons under Inception are too slow.
+
+    Raises:
+        WorkerUnavailable: With one sentence why.
+    """
+    if not extractor.reads_reference:
+        return
+    distances = {
+        name: _distance(images, parts.compared.images, extractor, device)
+        for name, images in spoiled(parts.learned.images).items()
+    }
+    if reason := why_unknown(real.figures["fid"], distances):
+        raise WorkerUnavailable(reason)
+
+
+def _distance(images: Images, reference: Images, extractor: Extractor, device: str) -> float:
+    """FID alone."""
+    import torch_fidelity
+
+    count = min(len(images), len(reference))
+    computed = torch_fidelity.calculate_metrics(
+        input1=_tensors(images, extractor),
+        input2=_tensors(reference, extractor),
+        fid=True,
+        **_options(extractor, count, device),
+    )
+    return _finite(float(computed[_FIGURES["fid"].key]))
 
 
 def _options(extractor: Extractor, count: int, device: str) -> dict[str, object]:
@@ -290,7 +337,7 @@ def _options(extractor: Extractor, count: int, device: str) -> dict[str, object]
         "feature_extractor": extractor.registered_name,
         "feature_extractor_weights_path": str(extractor.weights),
         "isc_splits": max(1, min(10, count // _IMAGES_PER_SCORE_SPLIT)),
-        "batch_size": _BATCHES[extractor.kind],
+        "batch_size": _BATCHES.get(extractor.kind, _BATCH_OF_PLUGINS),
         "cuda": device.startswith("cuda"),
         "cache": False,
         # Also keeps the features in this process: no worker processes are started.
@@ -339,7 +386,7 @@ def _tensors(images: Images, extractor: Extractor) -> TensorImages[object]:
     import torch
     from torch.utils.data import Dataset
 
-    pixels = images if extractor.kind == "domain" else _red_green_blue(images)
+    pixels = images if extractor.kind != "inception" else _red_green_blue(images)
     stacked = torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)))
 
     class Stacked(Dataset[object]):
@@ -357,6 +404,18 @@ def _red_green_blue(images: Images) -> Images:
     return images[..., :3] if images.shape[3] >= 3 else images[..., [0, 0, 0]]
 
 
+def _names(kind: ExtractorKind) -> tuple[str, ...]:
+    """Figures under an extractor: one of another package has no class scores."""
+    return tuple(name for name in _FIGURES if name != _SCORE or kind not in PLUGINS)
+
+
+def _reads(kind: ExtractorKind, *, alone: bool) -> Reads:
+    """A figure that strangers cannot compute, because they lack the package, is for the owner alone."""
+    if kind in PLUGINS:
+        return "training"
+    return "released" if alone else "reference"
+
+
 def _metric(name: str, kind: ExtractorKind) -> Metric:
     figure, alone = _FIGURES[name], name == _SCORE and kind == "inception"
     return Metric(
@@ -365,7 +424,7 @@ def _metric(name: str, kind: ExtractorKind) -> Metric:
         meaning=figure.meaning,
         unit=figure.unit,
         better=figure.better,
-        reads="released" if alone else "reference",
+        reads=_reads(kind, alone=alone),
         compute=_compute_score if alone else partial(_compute, name=name, kind=kind),
         applies=partial(_applies, kind),
         steps=partial(_steps, name),
@@ -385,4 +444,4 @@ def _steps(name: str, _facts: PublicFacts) -> int:
 
 
 # Two extractors are two scales: no metric is shared between them, so that no table can mix them.
-METRICS: Final = tuple(_metric(name, kind) for kind in EXTRACTOR_TITLES for name in _FIGURES)
+METRICS: Final = tuple(_metric(name, kind) for kind in EXTRACTOR_TITLES for name in _names(kind))

@@ -40,7 +40,7 @@ class Basis(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     extractor: str = Field(description="Network whose features are compared.")
-    weights_sha256: str = Field(description="Of the extractor's weights, hexadecimal.")
+    weights_sha256: str = Field(description="Of the extractor's weights, hexadecimal; of a plug-in, of its module.")
     library: str = Field(description="What computed the figure, with its version.")
     synthetic_images: int = Field(ge=1)
     reference: str = Field(description="What the synthetic images were compared with.")

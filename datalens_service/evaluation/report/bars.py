@@ -17,8 +17,8 @@ class Bar(NamedTuple):
     kind: str
 
 
-class Figure(NamedTuple):
-    """A figure with what it is compared with, on a scale of its own."""
+class MetricBars(NamedTuple):
+    """A metric of synthetic images beside its baseline and upper bound, on its own scale."""
 
     title: str
     hint: str
@@ -60,29 +60,29 @@ def _accuracy_bar(svg: Element, bar: Bar, top: float, per_percent: float) -> Non
     text(svg, "value", max(end + reach, end) + 8, middle + 5, f"{bar.value:.1f}", "start")
 
 
-def figure_bars(name: str, title: str, figures: Sequence[Figure]) -> str:
-    """One block per figure: synthetic images, baseline and upper bound on the figure's own scale from 0.
+def metric_bars(name: str, title: str, metrics: Sequence[MetricBars]) -> str:
+    """One block per metric: synthetic images, baseline and upper bound on the metric's own scale from 0.
 
     Args:
         name: Makes ids unique on the page.
         title: For those who do not see it.
-        figures: From top to bottom.
+        metrics: From top to bottom.
     """
     thin, gap = 22, 30
-    height = sum(gap + thin * len(figure.rows) for figure in figures) + 4
-    description = "; ".join(figure.description for figure in figures)
+    height = sum(gap + thin * len(metric.rows) for metric in metrics) + 4
+    description = "; ".join(metric.description for metric in metrics)
     svg, top = canvas(name, height, title, description), 0.0
-    for figure in figures:
-        _figure(svg, figure, top, thin)
-        top += gap + thin * len(figure.rows)
+    for metric in metrics:
+        _metric(svg, metric, top, thin)
+        top += gap + thin * len(metric.rows)
     return xml(svg)
 
 
-def _figure(svg: Element, figure: Figure, top: float, thin: float) -> None:
-    longest = max((abs(bar.value) for bar in figure.rows), default=0.0) or 1.0
-    text(svg, "label strong", 0, top + 18, figure.title, "start")
-    text(svg, "tick", 0, top + 36, figure.hint, "start")
-    for index, (bar, value) in enumerate(zip(figure.rows, figure.values, strict=True)):
+def _metric(svg: Element, metric: MetricBars, top: float, thin: float) -> None:
+    longest = max((abs(bar.value) for bar in metric.rows), default=0.0) or 1.0
+    text(svg, "label strong", 0, top + 18, metric.title, "start")
+    text(svg, "tick", 0, top + 36, metric.hint, "start")
+    for index, (bar, value) in enumerate(zip(metric.rows, metric.values, strict=True)):
         y = top + 6 + thin * index
         width = max(0.0, bar.value) / longest * (_LENGTH - 90)
         text(svg, "tick", _LEFT + 78, y + 13, bar.label, "end")

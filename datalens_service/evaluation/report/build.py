@@ -15,13 +15,23 @@ from pydantic import BaseModel, ConfigDict, Field
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.measures import STATUS_LABELS, ClassFigure, ConfusionTable, Measure, Unavailable
 from datalens_service.evaluation.metrics import METRICS
-from datalens_service.evaluation.report import disclosures, phrases
+from datalens_service.evaluation.report import attacks, disclosures, phrases
+from datalens_service.evaluation.report.anonymity import anonymity_of
+from datalens_service.evaluation.report.attacks import AttackFinding, AttacksSection
 from datalens_service.evaluation.report.disclosures import Recomputation
 from datalens_service.evaluation.report.document import FORMAT, SEALED_BY, compute_seal
-from datalens_service.evaluation.report.privacy_statement import PrivacyStatement, Release
+from datalens_service.evaluation.report.privacy_statement import (
+    PrivacyStatement,
+    Release,
+    has_directions,
+    started_from,
+)
 from datalens_service.evaluation.report.required_fields import REQUIRED_FIELDS
 from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.evaluation.report.summary import summary, usefulness
+from datalens_service.mechanisms.individual_histogram import IndividualFigures
+from datalens_service.models.public_source import PublicSource
+from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.accounting import NeighboringRelation
 
 View = Literal["owner", "releasable"]
@@ -44,7 +54,7 @@ class Product(_Frozen):
 
     name: str = "DataLens Service"
     version: str = Field(default_factory=_version)
-    commit: str | None = Field(default=None, description="Of the source, if the build knows it.")
+    commit: str | None = Field(default=None, description="Of the source, or the tag of its release.")
 
 
 class DatasetFacts(_Frozen):
@@ -60,6 +70,8 @@ class MethodFacts(_Frozen):
     name: str
     spec: dict[str, Any]
     plan: tuple[Release, ...]
+    rationale: str = Field(default="", description="What its images are made for, and why so.")
+    plugin: PluginOrigin | None = Field(default=None, description="The package that brought it, if it is a plug-in.")
 
 
 class AccountFacts(_Frozen):
@@ -87,7 +99,11 @@ class Report(_Frozen):
     per_class: tuple[ClassFigure, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()
     confusion: ConfusionTable | None = None
+    attacked: bool = Field(default=False, description="Whether the owner had asked for attacks by then.")
+    attacks: tuple[AttackFinding, ...] = ()
     result: str = Field(default="generator", description="Kind of the released model.")
+    individual: IndividualFigures | None = Field(default=None, description="Released statistics of individual epsilon.")
+    public_source: PublicSource | None = Field(default=None, description="Public images that training started from.")
     served: bool = Field(default=True, description="Whether a service has the images; False for a run without one.")
 
 
@@ -104,7 +120,7 @@ def releasable_view(report: Report) -> dict[str, Any]:
     """
     shown = tuple(measure for measure in report.measures if measure.releasable)
     privacy = report.privacy.model_copy(update={"lifetime": None})
-    withheld = {"account": None, "per_class": (), "unavailable": (), "confusion": None}
+    withheld = {"account": None, "per_class": (), "unavailable": (), "confusion": None, "attacks": ()}
     without = {**withheld, "privacy": privacy, "measures": shown}
     return _view("releasable", report.model_copy(update=without))
 
@@ -122,8 +138,9 @@ def _view(view: View, report: Report) -> dict[str, Any]:
         "index": [
             {"field": name, "title": one.title, "paths": list(one.paths)} for name, one in REQUIRED_FIELDS.items()
         ],
-        "summary": summary(method.name, report.privacy, report.result),
+        "summary": summary(method.name, report.privacy, report.result, method.rationale),
         "usefulness": usefulness(report.measures),
+        "anonymity": anonymity_of(report.privacy).model_dump(mode="json"),
         "measures_notice": phrases.OWNER_NOTICE if view == "owner" else phrases.WITHHELD,
         "measures": [_explained(measure) for measure in report.measures],
         "per_class": [figure.model_dump(mode="json") for figure in report.per_class],
@@ -131,9 +148,25 @@ def _view(view: View, report: Report) -> dict[str, Any]:
         "privacy": _privacy(view, report),
         "method": {"name": method.name, "spec": method.spec, "plan": [described(release) for release in method.plan]},
     }
+    if method.plugin is not None:
+        content["method"]["plugin"] = {"notice": phrases.PLUGIN, **method.plugin.model_dump(mode="json")}
     if report.confusion is not None:
         content["confusion"] = report.confusion.model_dump(mode="json")
+    if report.attacked:
+        notice = attacks.OWNER_NOTICE if view == "owner" else attacks.RELEASABLE_NOTICE
+        content["attacks"] = AttacksSection(notice=notice, findings=report.attacks).model_dump(mode="json")
+    if report.individual is not None:
+        content["individual_epsilon"] = {"meaning": phrases.INDIVIDUAL, **report.individual.model_dump(mode="json")}
     return {**content, "seal": _seal(content, account), "signature": None}
+
+
+def _public_data(report: Report) -> disclosures.PublicData:
+    source = report.public_source
+    return disclosures.public_data(None if source is None else started_from(source))
+
+
+def _assumptions(privacy: PrivacyStatement) -> tuple[disclosures.Assumption, ...]:
+    return disclosures.assumptions(sampled=privacy.headline.slack > 0, directions=has_directions(privacy.releases))
 
 
 def _dataset(facts: DatasetFacts, account: AccountFacts | None) -> dict[str, Any]:
@@ -152,16 +185,17 @@ def _privacy(view: View, report: Report) -> dict[str, Any]:
         "trust": list(disclosures.TRUST),
         "mechanisms": [described(release) for release in privacy.releases],
         "recomputation": _dumped(report.recomputation or _not_recomputed(privacy)),
-        "assumptions": [_dumped(one) for one in disclosures.ASSUMPTIONS],
+        "assumptions": [_dumped(one) for one in _assumptions(privacy)],
         "data_accesses": [_dumped(one) for one in _accesses(report)],
         "lifetime_note": _lifetime_note(view, privacy),
         "linked_datasets": linked,
         "linked_note": phrases.LINKED if view == "owner" else disclosures.NOT_STATED,
         "policy": _dumped(_policy(account)),
-        "public_data": _dumped(disclosures.PUBLIC_DATA),
+        "public_data": _dumped(_public_data(report)),
         "hyperparameters": _dumped(disclosures.hyperparameters(method.name)),
         "caveats": list(disclosures.CAVEATS),
-        "audit": _dumped(disclosures.AUDIT),
+        "audit": _dumped(disclosures.ASKED_AUDIT if report.attacked else disclosures.AUDIT),
+        "evidence": phrases.ATTACKED if report.attacked else privacy.evidence,
         "limits": list(disclosures.LIMITS),
     }
     return {**privacy.model_dump(mode="json", exclude={"releases"}), **sections}

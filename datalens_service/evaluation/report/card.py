@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import operator
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,7 +12,11 @@ from datalens_service.evaluation.measures import Measure
 from datalens_service.evaluation.report.build import Product, Report
 from datalens_service.evaluation.report.privacy_statement import Release, Tier
 from datalens_service.evaluation.report.result_wording import wording_of
+from datalens_service.mechanisms.individual_histogram import IndividualFigures
+from datalens_service.models.public_source import PublicSource
+from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.privacy.blocks import Block
 
 FORMAT: Final = "datalens-card/1"
 
@@ -36,6 +41,9 @@ class CardMechanism(_Frozen):
     count: int = Field(ge=1)
     noise_stddev: int
     units: int = Field(description="Ledger units of all of them under zero-out.")
+    sampling: Block | None = Field(
+        default=None, exclude_if=operator.not_, description="How batches were drawn, if they were."
+    )
 
     @classmethod
     def of(cls, release: Release) -> CardMechanism:
@@ -45,6 +53,7 @@ class CardMechanism(_Frozen):
             count=release.count,
             noise_stddev=release.mechanism.noise_stddev,
             units=release.units(NeighboringRelation.ZERO_OUT),
+            sampling=release.mechanism.block(),
         )
 
 
@@ -60,7 +69,11 @@ class CardPrivacy(_Frozen):
     delta: float = Field(gt=0, lt=1)
     mu: float = Field(ge=0)
     units: int = Field(ge=0, description="Charged, in 1e-15 of μ².")
+    slack: int = Field(default=0, ge=0, exclude_if=operator.not_, description="Charged beside it, in 1e-18 of δ.")
     epsilon_replace_one: float = Field(ge=0)
+    individual: IndividualFigures | None = Field(
+        default=None, exclude_if=operator.not_, description="Released histogram of realised individual ε, if any."
+    )
     tier: Tier
     mechanisms: tuple[CardMechanism, ...]
     not_covered: tuple[str, ...]
@@ -79,7 +92,9 @@ class CardPrivacy(_Frozen):
             delta=privacy.delta,
             mu=privacy.headline.mu,
             units=privacy.headline.units,
+            slack=privacy.headline.slack,
             epsilon_replace_one=privacy.replace_one.epsilon,
+            individual=report.individual,
             tier=privacy.tier,
             mechanisms=tuple(CardMechanism.of(release) for release in privacy.releases),
             not_covered=privacy.scope.not_covered,
@@ -94,6 +109,12 @@ class Card(_Frozen):
     product: Product
     date: datetime.date
     method: str
+    plugin: PluginOrigin | None = Field(
+        default=None, exclude_if=operator.not_, description="The package that brought the method, if it is a plug-in."
+    )
+    public_images: PublicSource | None = Field(
+        default=None, exclude_if=operator.not_, description="Public images that training started from, if any."
+    )
     images: CardImages
     privacy: CardPrivacy
     measures: tuple[Measure, ...]
@@ -107,6 +128,8 @@ class Card(_Frozen):
             date=report.date,
             synthetic=wording_of(report.result).synthetic,
             method=report.method.name,
+            plugin=report.method.plugin,
+            public_images=report.public_source,
             images=CardImages(**schema.model_dump(include=set(CardImages.model_fields))),
             privacy=CardPrivacy.of(report),
             measures=tuple(measure for measure in report.measures if measure.releasable),

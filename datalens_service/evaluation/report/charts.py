@@ -23,19 +23,20 @@ class Spent(NamedTuple):
     epsilon: float
 
 
-def epsilon_delta_curve(mu: float, epsilon: float, delta: float) -> str:
+def epsilon_delta_curve(mu: float, epsilon: float, delta: float, slack: float = 0.0) -> str:
     """δ over ε for a μ-GDP release, on a logarithmic scale, with the requested point marked.
 
     Args:
         mu: Of everything the job was charged.
         epsilon: Of the marked point.
         delta: Of the marked point.
+        slack: Part of δ that was charged beside μ.
     """
     frame = _Frame(max(1.6 * epsilon, 0.1), math.ceil(-math.log10(delta)) + 3)
     label = f"ε = {shown(epsilon)} at δ = {shown(delta)}"
     svg = canvas("curve", _BOTTOM + 46, "The ε-δ curve of this job", f"Every pair that holds; marked: {label}")
     _axes(svg, frame)
-    polyline(svg, "curve", [(frame.across(x), frame.down(y)) for x, y in _curve(mu, frame)])
+    polyline(svg, "curve", [(frame.across(x), frame.down(y)) for x, y in _curve(mu, slack, frame)])
     _marked(svg, frame.across(epsilon), frame.down(delta), label)
     return xml(svg)
 
@@ -120,8 +121,8 @@ def _marked(svg: Element, x: float, y: float, label: str) -> None:
     text(svg, "label strong", x + 12, y - 8, label, "start")
 
 
-def _curve(mu: float, frame: _Frame) -> list[tuple[float, float]]:
+def _curve(mu: float, slack: float, frame: _Frame) -> list[tuple[float, float]]:
     """Points (ε, δ) from ε = 0 to where δ leaves the drawing."""
     epsilons = [frame.largest * step / 160 for step in range(161)]
-    points = [(epsilon, gaussian_delta(mu, epsilon)) for epsilon in epsilons]
+    points = [(epsilon, gaussian_delta(mu, epsilon) + slack) for epsilon in epsilons]
     return [(epsilon, delta) for epsilon, delta in points if delta >= 10.0**-frame.decades]

@@ -92,6 +92,38 @@ TRUST: Final = (
     "that come back late.",
 )
 
+_NO_SAMPLING: Final = Assumption(
+    assumption="Batches are secret random samples.",
+    realised=False,
+    how="Not needed: no amplification by sampling is claimed.",
+)
+
+_SAMPLING: Final = Assumption(
+    assumption="Batches are secret random samples.",
+    realised=True,
+    how="Every unit enters every batch by its own coin from the operating system's entropy, drawn after the charge and "
+    "never stored. Sums are divided by the expected batch. The time that a step takes shows roughly how many came.",
+)
+
+_EXACT_NOISE: Final = Assumption(
+    assumption="Noise is fresh, exact and cannot be predicted.",
+    realised=True,
+    how="Integers from the operating system's entropy for every coordinate of every release; there is no seed.",
+)
+
+_REAL_ARITHMETIC: Final = Assumption(
+    assumption="Noise is fresh, exact and cannot be predicted.",
+    realised=False,
+    how="Fresh and from the operating system's entropy, without a seed; but directions are drawn in float64, and the "
+    "proof assumes real arithmetic. Choose noise gaussian where this matters.",
+)
+
+_PARTITION: Final = Assumption(
+    assumption="Batches are secret random samples.",
+    realised=False,
+    how="Not needed: batches are a public partition by position, and every unit is in one batch of a pass.",
+)
+
 ASSUMPTIONS: Final = (
     Assumption(
         assumption="A unit reaches every release only within the stated sensitivity.",
@@ -103,21 +135,13 @@ ASSUMPTIONS: Final = (
         realised=True,
         how="Shards are a keyed hash of the unit alone; every teacher has its own weights and optimiser state.",
     ),
-    Assumption(
-        assumption="Noise is fresh, exact and cannot be predicted.",
-        realised=True,
-        how="Integers from the operating system's entropy for every coordinate of every release; there is no seed.",
-    ),
+    _EXACT_NOISE,
     Assumption(
         assumption="Nothing is released before it is paid for.",
         realised=True,
         how="The charge is on the disk before noise is drawn; a draw that may have happened is charged again.",
     ),
-    Assumption(
-        assumption="Batches are secret random samples.",
-        realised=False,
-        how="Not needed: no amplification by sampling is claimed.",
-    ),
+    _NO_SAMPLING,
     Assumption(
         assumption="Number of units, classes and image shape do not depend on one unit.",
         realised=True,
@@ -130,19 +154,54 @@ ASSUMPTIONS: Final = (
     ),
 )
 
+
+def assumptions(*, sampled: bool, directions: bool = False) -> tuple[Assumption, ...]:
+    """What the guarantee rests on, and whether it is so.
+
+    Args:
+        sampled: It rests on the coins of Poisson sampling as well.
+        directions: Noise is on directions, which are not drawn exactly.
+    """
+    if directions:
+        others = {_EXACT_NOISE.assumption: _REAL_ARITHMETIC, _NO_SAMPLING.assumption: _PARTITION}
+        return tuple(others.get(one.assumption, one) for one in ASSUMPTIONS)
+    return tuple(_SAMPLING if sampled and one is _NO_SAMPLING else one for one in ASSUMPTIONS)
+
+
 PUBLIC_DATA: Final = PublicData(
     public_images_used=False,
     pre_trained_weights_used=False,
     provenance="Initial weights, where the method has any, depend on its public seed alone.",
 )
 
+
+def public_data(sentence: str | None) -> PublicData:
+    """What beside the private images went into the model.
+
+    Args:
+        sentence: About public images that training started from; None without any.
+    """
+    if sentence is None:
+        return PUBLIC_DATA
+    return PublicData(public_images_used=True, pre_trained_weights_used=False, provenance=sentence)
+
+
 AUDIT: Final = Audit(
-    attack="none was run for this job",
+    attack="none had been asked for when this report was written",
     lower_bound_epsilon=None,
     confidence=None,
     date=None,
     note="An empirical attack bounds the privacy loss from below only. Its absence weakens no bound, and its success "
     "or failure would replace no proof.",
+)
+
+ASKED_AUDIT: Final = Audit(
+    attack="membership inference, as the owner asked for it",
+    lower_bound_epsilon=None,
+    confidence=None,
+    date=None,
+    note="Its figures are no bound on ε. They depend on private images and are in the owner's copy, or on the page of "
+    "the audit.",
 )
 
 CAVEATS: Final = (

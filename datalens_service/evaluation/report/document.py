@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import operator
 import re
 from typing import Any, Final, Literal
 
@@ -17,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import ReportIncomplete
 from datalens_service.evaluation.measures import ClassFigure, ConfusionTable, Measure, Unavailable
+from datalens_service.evaluation.report.anonymity import Anonymity
+from datalens_service.evaluation.report.attacks import AttacksSection
 from datalens_service.evaluation.report.disclosures import (
     Assumption,
     Audit,
@@ -28,12 +31,16 @@ from datalens_service.evaluation.report.disclosures import (
 )
 from datalens_service.evaluation.report.privacy_statement import Guarantee, Lifetime, Scope, Tier
 from datalens_service.evaluation.report.spending import SpendPoint
+from datalens_service.mechanisms.individual_histogram import IndividualFigures
+from datalens_service.plugins import PluginOrigin
 from datalens_service.signatures import MEMBER, Signature, SignatureInvalid, signer
 
 FORMAT: Final = "datalens-report/3"
 SCHEMA_FILE: Final = "docs/privacy-report.schema.json"
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
-_OPTIONAL: Final = frozenset({"confusion"})
+_OPTIONAL: Final = frozenset({"anonymity", "attacks", "confusion", "individual_epsilon"})
+_OPTIONAL_WITHIN: Final = frozenset({"plugin", "slack", "records_are_public"})
+"""Members of parts that only some reports have; the parts leave them out by themselves."""
 SEALED_BY: Final = "SHA-256 of the JSON without its members seal and signature: keys sorted, no spaces, UTF-8"
 
 
@@ -80,12 +87,19 @@ class MechanismSection(BaseModel):
     units_replace_one_total: int
 
 
+class PluginSection(PluginOrigin):
+    """The package that brought a method."""
+
+    notice: str
+
+
 class MethodSection(_Frozen):
     """What was asked for, with every default filled in, and what was planned before a record was read."""
 
     name: str
     spec: dict[str, Any]
     plan: tuple[MechanismSection, ...]
+    plugin: PluginSection | None = Field(default=None, exclude_if=operator.not_)
 
 
 class MeasureSection(Measure):
@@ -94,6 +108,12 @@ class MeasureSection(Measure):
     title: str
     meaning: str
     status_label: str
+
+
+class IndividualSection(IndividualFigures):
+    """A released histogram of realised individual ε, its mean and its quantiles."""
+
+    meaning: str
 
 
 class PrivacySection(_Frozen):
@@ -171,7 +191,14 @@ class ReportDocument(_Frozen):
     measures: tuple[MeasureSection, ...]
     per_class: tuple[ClassFigure, ...]
     unavailable: tuple[Unavailable, ...]
+    anonymity: Anonymity | None = Field(
+        default=None, description="What speaks for and against; absent from reports of versions without it."
+    )
     confusion: ConfusionTable | None = Field(default=None, description="Of a classifier, in the owner's copy only.")
+    attacks: AttacksSection | None = Field(default=None, description="If the owner had asked for attacks by then.")
+    individual_epsilon: IndividualSection | None = Field(
+        default=None, description="Of a job that released a histogram of individual epsilon; covered by the guarantee."
+    )
     privacy: PrivacySection
     method: MethodSection
     seal: Seal
@@ -182,6 +209,8 @@ class ReportDocument(_Frozen):
         if self.view == "releasable":
             if self.per_class or self.unavailable or self.confusion or not all(one.releasable for one in self.measures):
                 raise ValueError("a releasable report holds a figure that is for the owner")
+            if self.attacks is not None and self.attacks.findings:
+                raise ValueError("a releasable report tells what attacks found, which is for the owner")
             if any(one is not None for one in self._of_the_account()):
                 raise ValueError("a releasable report tells of the account, which is for the owner")
         return self
@@ -240,7 +269,7 @@ def json_schema() -> dict[str, Any]:
     for model in (schema, *schema["$defs"].values()):
         if "properties" in model:
             # Also where a model knows a default: whoever reads the report does not.
-            model["required"] = [name for name in model["properties"] if name not in _OPTIONAL]
+            model["required"] = [name for name in model["properties"] if name not in _OPTIONAL | _OPTIONAL_WITHIN]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:datalens-service:privacy-report:3",

@@ -15,11 +15,13 @@ from markupsafe import Markup
 from datalens_service.evaluation.measures import written
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.fidelity import EXTRACTOR_TITLES
-from datalens_service.evaluation.report.bars import Bar, Figure, accuracy_bars, figure_bars
+from datalens_service.evaluation.report.attacks import AttackFinding
+from datalens_service.evaluation.report.bars import Bar, MetricBars, accuracy_bars, metric_bars
 from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
 from datalens_service.evaluation.report.charts import Spent, epsilon_delta_curve, epsilon_over_releases
 from datalens_service.evaluation.report.galleries import neighbour_gallery, sample_gallery
 from datalens_service.evaluation.report.pictures import Pictures
+from datalens_service.evaluation.report.roc import roc_curve
 from datalens_service.evaluation.report.summary import right_guesses, shown
 from datalens_service.evaluation.settings import ExtractorKind
 
@@ -65,7 +67,7 @@ def page(view: dict[str, Any], pictures: Pictures | None) -> str:
     # Every drawing escapes its own texts.
     drawings = {name: Markup(svg) for name, svg in _drawings(view, pictures).items()}  # noqa: S704
     return environment.get_template("report.html.j2").render(
-        view={"confusion": None, **view},
+        view={"attacks": None, "confusion": None, "individual_epsilon": None, **view},
         privacy=view["privacy"],
         schema=view["dataset"]["public_schema"],
         drawings=drawings,
@@ -82,12 +84,18 @@ def _drawings(view: dict[str, Any], pictures: Pictures | None) -> dict[str, str]
     path = [Spent(step["releases"], step["epsilon"]) for step in privacy["spend"]]
     drawings = {
         "bars": accuracy_bars(_accuracies(view["measures"])),
-        "curve": epsilon_delta_curve(headline["mu"], point["epsilon"], point["delta"]),
+        "curve": epsilon_delta_curve(
+            headline["mu"], point["epsilon"], point["delta"], headline.get("slack", 0) / 10**18
+        ),
         "spend": epsilon_over_releases(path, privacy["epsilon_limit"], delta),
     }
     for extractor, measures in _by_extractor(view["measures"]).items():
         title = f"Fidelity under the {EXTRACTOR_TITLES[extractor]}"
-        drawings[extractor] = figure_bars(f"fidelity-{extractor}", title, [_figure(one) for one in measures])
+        drawings[extractor] = metric_bars(f"fidelity-{extractor}", title, [_metric(one) for one in measures])
+    findings = [AttackFinding.model_validate(one) for one in (view.get("attacks") or {"findings": []})["findings"]]
+    if findings:
+        strongest = max(findings, key=lambda one: one.auc)
+        drawings["attacks"] = roc_curve("attacks", strongest.attack, strongest.curve)
     if pictures is not None:
         names = view["dataset"]["public_schema"]["class_names"]
         drawings["samples"] = sample_gallery(pictures, names)
@@ -115,14 +123,14 @@ def _extractor(measure: dict[str, Any]) -> str | None:
     return variant if measure["basis"] is not None and variant in EXTRACTOR_TITLES else None
 
 
-def _figure(measure: dict[str, Any]) -> Figure:
+def _metric(measure: dict[str, Any]) -> MetricBars:
     rows = {
         "synthetic": (measure["value"], "accuracy"),
         "class averages": (measure["floor"], "floor"),
         "other real images": (measure["ceiling"], "ceiling"),
     }
     compared = [(label, value, kind) for label, (value, kind) in rows.items() if value is not None]
-    return Figure(
+    return MetricBars(
         title=measure["title"].partition(",")[0],
         hint=_HINTS[METRICS[measure["name"]].better],
         rows=tuple(Bar(label, value, None, kind) for label, value, kind in compared),

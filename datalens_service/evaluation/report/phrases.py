@@ -12,15 +12,23 @@ SETTING: Final = (
     "nobody who receives what was released has to be."
 )
 
+PLUGIN: Final = (
+    "The method is a plug-in of another package, which the operator installed. What it releases goes through the "
+    "mechanisms listed here and is charged like every release. That a unit moves nothing of what other units "
+    "contribute is that package's claim: the tests of this product do not cover it."
+)
+
 RELATIONS: Final[dict[str, str]] = {
     "zero_out": "adding or removing one {unit} (its place is left empty; the number of {unit}s is public)",
     "replace_one": "replacing one {unit} by any other",
 }
 
 TIERS: Final[dict[str, str]] = {
-    "strong": "An ε of at most 1 counts as strong protection.",
-    "reasonable": "An ε above 1 and up to 10 counts as reasonable protection, not as strong protection.",
-    "none": "Above an ε of 10 nobody should claim formal privacy protection; the budget still bounds what is released.",
+    "strong": "An ε of at most 1 is in tier 1 of 3 (Ponomareva et al. 2023, “How to DP-fy ML”).",
+    "reasonable": "An ε above 1 and up to 10 is in tier 2 of 3 (Ponomareva et al. 2023, “How to DP-fy ML”). What an "
+    "attacker may reach differs by much within that tier: the bound above is what counts.",
+    "none": "An ε above 10 is in tier 3 of 3 (Ponomareva et al. 2023, “How to DP-fy ML”): nobody should claim formal "
+    "privacy protection. The budget still bounds what is released.",
 }
 
 ACCOUNTANT: Final = (
@@ -29,20 +37,51 @@ ACCOUNTANT: Final = (
     "up, limits down. No amplification by sampling is claimed. From the units listed here anybody can recompute ε."
 )
 
+SAMPLED_ACCOUNTANT: Final = (
+    "Closed form for Gaussian mechanisms: μ² adds up over all releases, however later ones depend on earlier ones, "
+    "and δ(ε) = Φ(μ/2 − ε/μ) − e^ε · Φ(−μ/2 − ε/μ). Sampled batches are charged as one Gaussian release that their "
+    "privacy loss distribution stays below, up to a slack; ε is read off at δ less all slack. Both are kept in whole "
+    "units, 10⁻¹⁵ of μ² and 10⁻¹⁸ of δ; costs are rounded up, limits down. Anybody can recompute both and ε."
+)
+
 NOISE: Final = (
     "Discrete Gaussian on integers, drawn exactly in integer arithmetic (Canonne, Kamath & Steinke 2020) from the "
     "operating system's entropy, fresh for every coordinate, without a seed. A release costs Δ²/(σ² − 9) of μ²."
 )
 
+DIRECTIONS_ACCOUNTANT: Final = (
+    "Closed form for Gaussian mechanisms: μ² adds up over all releases, however later ones depend on earlier ones, "
+    "and δ(ε) = Φ(μ/2 − ε/μ) − e^ε · Φ(−μ/2 − ε/μ). A noisy direction of concentration κ in d dimensions tells no more "
+    "than a Gaussian release of μ = κ/√(d − 3), or twice that when a unit is replaced; batches are a partition, so a "
+    "pass costs as much as one batch. The account is kept in whole units of 10⁻¹⁵ μ²; costs are rounded up, limits "
+    "down. From the units listed here anybody can recompute ε."
+)
+
+DIRECTIONS_NOISE: Final = (
+    "Von Mises-Fisher noise on the direction of every unit's gradient by itself, drawn in float64 (Wood 1994) from the "
+    "operating system's entropy, without a seed. The guarantee assumes real arithmetic: unlike discrete noise, this "
+    "sampler is not exact on a computer. With the listed σ a release costs Δ²/(σ² − 9) of μ², which covers it."
+)
+
 EVIDENCE: Final = (
-    "No empirical attack was run for this job. Such an audit could only bound the privacy loss from below and would "
-    "not replace the proof."
+    "No empirical attack had been asked for when this report was written. Such an audit could only bound the privacy "
+    "loss from below and would not replace the proof."
+)
+
+ATTACKED: Final = (
+    "The owner had asked for empirical attacks when this report was written; their figures lie with the owner. They "
+    "bound the privacy loss from below and do not replace the proof."
 )
 
 PUBLIC: Final = (
     "The number of {unit}s, the names of the classes and the shape of the images, as the owner declared them.",
     "The parameters of the method and the plan of releases; both are fixed before a private image is read.",
     "No public images and no pre-trained weights were used in training.",
+)
+
+STARTED_FROM_PUBLIC: Final = (
+    "Training started from {images} images{name} that the owner had declared public, with the classes {classes} "
+    "(SHA-256 {sha256}). The guarantee does not cover them."
 )
 
 GROUPED: Final = (
@@ -116,3 +155,10 @@ OWNER_NOTICE: Final = (
 def about(sentences: tuple[str, ...], unit: str, records: int = 1) -> tuple[str, ...]:
     """The sentences with the owner's word for one privacy unit, and the most images it may have."""
     return tuple(sentence.replace("{unit}", unit).replace("{records}", f"{records:,}") for sentence in sentences)
+
+
+INDIVIDUAL: Final = (
+    "Realised individual ε of all units, as one noisy histogram that was charged like any release; mean and quantiles "
+    "follow from it alone. They describe what training happened to cost. The guarantee of every unit is the ε of the "
+    "job."
+)

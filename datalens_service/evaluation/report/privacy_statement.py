@@ -6,6 +6,7 @@ Every number is a function of public parameters and of the ledger; no private re
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
@@ -17,12 +18,22 @@ from datalens_service.errors import LedgerCorrupt
 from datalens_service.evaluation.report import phrases
 from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.evaluation.report.spending import CurvePoint, SpendPoint, curve, spend_path
-from datalens_service.mechanisms import AnyMechanism
-from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, mu_of_units, round_up
+from datalens_service.mechanisms import AnyMechanism, VonMisesFisherSum
+from datalens_service.models.public_source import PublicSource
+from datalens_service.privacy.accounting import (
+    SLACK_UNITS_PER_DELTA,
+    Charge,
+    NeighboringRelation,
+    delta_beside,
+    epsilon_of_charge,
+    mu_of_units,
+    round_up,
+)
 
 Tier = Literal["strong", "reasonable", "none"]
 
 _SMALL_DELTA = 1e-6
+_NO_BRACES = str.maketrans("{}", "()")
 _STRONG, _REASONABLE = 1.0, 10.0
 _ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
 
@@ -38,18 +49,22 @@ class Release(_Frozen):
     count: int = Field(default=1, ge=1)
 
     def units(self, relation: NeighboringRelation) -> int:
-        """Ledger units of all of them."""
-        return self.count * self.mechanism.cost(relation)
+        """Ledger units of all of them; of a block whose batches are sampled, all draws that were paid for."""
+        return self.mechanism.price(self.count, relation).units
+
+    @property
+    def slack(self) -> int:
+        """What they cost beside, in 1e-18 of δ; 0 unless batches are sampled."""
+        return self.mechanism.price(self.count).slack
 
     @property
     def label(self) -> str:
         """Its name in the ledger."""
         return self.mechanism.label()
 
-    @property
-    def units_each(self) -> int:
-        """What one of them costs under zero-out."""
-        return self.mechanism.cost()
+    def charge_after(self, made: int) -> Charge:
+        """What was charged under zero-out when `made` of them were made: of a block, all of it with the first."""
+        return self.mechanism.price(made) if made else Charge(0)
 
 
 class Point(_Frozen):
@@ -66,6 +81,7 @@ class Guarantee(_Frozen):
     relation: NeighboringRelation
     meaning: str
     units: int = Field(description="Charged, in 1e-15 of μ².")
+    slack: int = Field(default=0, exclude_if=operator.not_, description="Charged beside the units, in 1e-18 of δ.")
     mu: float = Field(description="Parameter of the Gaussian trade-off curve.")
     points: tuple[Point, ...] = Field(description="ε at the requested δ, at 1e-6 and at n^-1.1.")
     membership_advantage: float = Field(description="Largest true minus false positive rate of any attack.")
@@ -100,12 +116,15 @@ class Scope(_Frozen):
     never_released: tuple[str, ...]
 
     @classmethod
-    def of(cls, unit: str, records_per_unit: int, result: str = "generator") -> Scope:
+    def of(
+        cls, unit: str, records_per_unit: int, result: str = "generator", source: PublicSource | None = None
+    ) -> Scope:
         """The sentences with the owner's word for one privacy unit."""
         wording = wording_of(result)
+        used = phrases.PUBLIC[-1] if source is None else started_from(source)
         grouped = phrases.GROUPED if records_per_unit > 1 else ()
         return cls(
-            public=phrases.about((*phrases.PUBLIC, *grouped), unit, records_per_unit),
+            public=phrases.about((*phrases.PUBLIC[:-1], used, *grouped), unit, records_per_unit),
             covered=phrases.about(wording.covered, unit),
             not_covered=phrases.about(wording.not_covered, unit),
             released=phrases.about(wording.released, unit),
@@ -143,6 +162,7 @@ def privacy_statement(
     *,
     releases: Sequence[Release],
     units_charged: int,
+    slack_charged: int = 0,
     epsilon_limit: float,
     limit_units: int,
     delta: float,
@@ -151,12 +171,14 @@ def privacy_statement(
     records_per_unit: int = 1,
     lifetime: Lifetime | None = None,
     result: str = "generator",
+    source: PublicSource | None = None,
 ) -> PrivacyStatement:
     """The privacy part of the report of one job.
 
     Args:
         releases: Releases that were made, in order.
         units_charged: What the ledger says under zero-out; more than the releases cost if a crash lost one.
+        slack_charged: The same of its slack, in 1e-18 of δ.
         epsilon_limit: What the job might spend at δ.
         limit_units: The same in ledger units.
         delta: Requested δ.
@@ -165,12 +187,15 @@ def privacy_statement(
         records_per_unit: Most training images of one unit, public.
         lifetime: The account of the data set.
         result: Kind of the released model.
+        source: Public images that training started from.
 
     Raises:
         LedgerCorrupt: Less was charged than the releases cost.
     """
     deltas = _deltas(delta, num_units)
-    headline = _guarantee(_ZERO_OUT, units_charged, deltas, unit)
+    charged = Charge(units_charged, slack_charged)
+    headline = _guarantee(_ZERO_OUT, charged, deltas, unit)
+    replace_one = Charge(_replace_one_units(releases, units_charged), slack_charged)
     tier = classify_epsilon(headline.epsilon)
     return PrivacyStatement(
         unit=unit,
@@ -181,14 +206,36 @@ def privacy_statement(
         epsilon_limit=epsilon_limit,
         limit_units=limit_units,
         headline=headline,
-        replace_one=_guarantee(_REPLACE_ONE, _replace_one_units(releases, units_charged), deltas, unit),
+        replace_one=_guarantee(_REPLACE_ONE, replace_one, deltas, unit),
         tier=tier,
         tier_meaning=phrases.TIERS[tier],
         releases=tuple(releases),
-        spend=spend_path(releases, units_charged, delta),
-        scope=Scope.of(unit, records_per_unit, result),
+        spend=spend_path(releases, charged, delta),
+        accountant=_accountant(releases, slack_charged),
+        noise=phrases.DIRECTIONS_NOISE if has_directions(releases) else phrases.NOISE,
+        scope=Scope.of(unit, records_per_unit, result, source),
         lifetime=lifetime,
     )
+
+
+def started_from(source: PublicSource) -> str:
+    """The sentence about public images that training started from."""
+    classes = ", ".join(source.class_names).translate(_NO_BRACES)
+    name = f" of the data set “{source.name.translate(_NO_BRACES)}”" if source.name else ""
+    return phrases.STARTED_FROM_PUBLIC.format(
+        images=f"{source.images:,}", name=name, classes=classes, sha256=source.sha256
+    )
+
+
+def has_directions(releases: Sequence[Release]) -> bool:
+    """Whether noise is on directions, where it is not exact."""
+    return any(isinstance(release.mechanism, VonMisesFisherSum) for release in releases)
+
+
+def _accountant(releases: Sequence[Release], slack_charged: int) -> str:
+    if has_directions(releases):
+        return phrases.DIRECTIONS_ACCOUNTANT
+    return phrases.SAMPLED_ACCOUNTANT if slack_charged else phrases.ACCOUNTANT
 
 
 def first_releases(releases: Sequence[Release], steps: int) -> tuple[Release, ...]:
@@ -209,17 +256,17 @@ def classify_epsilon(epsilon: float) -> Tier:
     return "reasonable" if epsilon <= _REASONABLE else "none"
 
 
-def true_positive_rate(mu: float, false_positive_rate: float) -> float:
+def true_positive_rate(mu: float, false_positive_rate: float, slack: float = 0.0) -> float:
     """Largest true positive rate of any membership attack on a μ-GDP release, rounded up to four digits.
 
-    Dong, Roth & Su 2022, Section 2: the Gaussian trade-off curve, Φ(Φ⁻¹(FPR) + μ).
+    Dong, Roth & Su 2022, Section 2: the Gaussian trade-off curve, Φ(Φ⁻¹(FPR) + μ); a slack adds to it.
     """
-    return min(1.0, round_up(float(ndtr(ndtri(false_positive_rate) + mu)), 4))
+    return min(1.0, round_up(float(ndtr(ndtri(false_positive_rate) + mu)) + slack, 4))
 
 
-def membership_advantage(mu: float) -> float:
-    """Largest difference of true and false positive rate, 2Φ(μ/2) − 1, rounded up to four digits."""
-    return min(1.0, round_up(2 * float(ndtr(mu / 2)) - 1, 4))
+def membership_advantage(mu: float, slack: float = 0.0) -> float:
+    """Largest difference of true and false positive rate, 2Φ(μ/2) − 1 and the slack, rounded up to four digits."""
+    return min(1.0, round_up(2 * float(ndtr(mu / 2)) - 1 + slack, 4))
 
 
 def _deltas(requested: float, num_units: int) -> dict[float, str]:
@@ -233,21 +280,25 @@ def _deltas(requested: float, num_units: int) -> dict[float, str]:
     return reasons
 
 
-def _guarantee(relation: NeighboringRelation, units: int, deltas: dict[float, str], unit: str) -> Guarantee:
-    mu = round_up(mu_of_units(units), 6)
+def _guarantee(relation: NeighboringRelation, charge: Charge, deltas: dict[float, str], unit: str) -> Guarantee:
+    mu = round_up(mu_of_units(charge.units), 6)
+    slack = charge.slack / SLACK_UNITS_PER_DELTA
     return Guarantee(
         relation=relation,
         meaning=phrases.RELATIONS[relation].replace("{unit}", unit),
-        units=units,
+        units=charge.units,
+        slack=charge.slack,
         mu=mu,
         points=tuple(
-            Point(chosen=chosen, delta=delta, epsilon=round_up(epsilon_of_units(units, delta)))
+            Point(chosen=chosen, delta=delta, epsilon=round_up(epsilon_of_charge(charge, delta)))
             for delta, chosen in deltas.items()
+            # Below the slack there is no ε.
+            if delta_beside(charge.slack, delta) > 0
         ),
-        membership_advantage=membership_advantage(mu),
-        true_positive_rate_at_0_1_percent=true_positive_rate(mu, 0.001),
-        true_positive_rate_at_1_percent=true_positive_rate(mu, 0.01),
-        curve=curve(units),
+        membership_advantage=membership_advantage(mu, slack),
+        true_positive_rate_at_0_1_percent=true_positive_rate(mu, 0.001, slack),
+        true_positive_rate_at_1_percent=true_positive_rate(mu, 0.01, slack),
+        curve=curve(charge),
     )
 
 

@@ -95,6 +95,8 @@ class PrivateRead:
 
 # The owner's report: as a file, in the list of files, and framed by a page.
 _OWNERS_REPORT: Final = ("getJobReport", "getJobArtifact", "listJobArtifacts", "showJobReport")
+# Its figures, in the list of jobs and on the page of one.
+_FIGURES: Final = (*_OWNERS_REPORT, "showJobs", "showJob", "showJobComparison")
 _NOT_SERVED: Final = "No service has these images, so there is no page and no address that shows any of them."
 _NOT_MEASURED: Final = "The job was asked to measure nothing."
 
@@ -106,14 +108,30 @@ PRIVATE_READS: Final = (
         what="The releases listed here, each charged before its noise was drawn.",
         modules=(
             "datalens_service.methods.guided",
-            "datalens_service.methods.dp_sgd",
+            "datalens_service.methods.dp_sgd_run",
+            "datalens_service.methods.ordered_records",
             "datalens_service.methods.scattering",
             "datalens_service.methods.record_sums",
+            "datalens_service.methods.rejection",
             "datalens_service.methods.shapes",
             "datalens_service.methods.datalens.teacher_pool",
             "datalens_service.methods.datalens.distributed",
+            "workers.job.ranks",
             "workers.job.execute",
         ),
+    ),
+    PrivateRead(
+        access="attacks",
+        status="owner only, not charged",
+        audience="owner",
+        what="If the owner asks for an audit, parts of the records train models that never leave the process, and "
+        "released models are attacked with records and test images; figures go to the owner alone.",
+        otherwise="A run without a service has no audit. The owner can rehearse one by a command of its own.",
+        happens=_served,
+        modules=("datalens_service.audits.rehearsal", "datalens_service.audits.audit",
+                 "datalens_service.audits.released_model", "datalens_service.audits.unprotected",
+                 "datalens_service.cli.audit", "workers.job.execute"),
+        operations=("listAudits", "getAudit", "showAudit", "showJob", "showDataset"),
     ),
     PrivateRead(
         access="figures on test images",
@@ -125,7 +143,7 @@ PRIVATE_READS: Final = (
         happens=_measured,
         modules=("datalens_service.evaluation.metrics.reference", "datalens_service.evaluation.metrics.context",
                  "datalens_service.evaluation.evaluate"),
-        operations=_OWNERS_REPORT,
+        operations=_FIGURES,
         results=GENERATOR,
     ),
     PrivateRead(
@@ -137,7 +155,7 @@ PRIVATE_READS: Final = (
         otherwise=_NOT_MEASURED,
         happens=_measured,
         modules=("datalens_service.evaluation.metrics.reference",),
-        operations=(*_OWNERS_REPORT, "showJob"),
+        operations=_FIGURES,
         results=CLASSIFIER,
     ),
     PrivateRead(
@@ -149,7 +167,7 @@ PRIVATE_READS: Final = (
         otherwise=_NOT_MEASURED,
         happens=_measured,
         modules=("datalens_service.evaluation.metrics.context", "workers.job.run_evaluation"),
-        operations=_OWNERS_REPORT,
+        operations=_FIGURES,
         results=GENERATOR,
     ),
     PrivateRead(
@@ -161,7 +179,7 @@ PRIVATE_READS: Final = (
         otherwise=_NOT_MEASURED,
         happens=_measured,
         modules=("datalens_service.evaluation.metrics.reference",),
-        operations=_OWNERS_REPORT,
+        operations=_FIGURES,
         results=GENERATOR,
     ),
     PrivateRead(
@@ -189,6 +207,14 @@ PRIVATE_READS: Final = (
         results=CLASSIFIER,
     ),
     PrivateRead(
+        access="individual epsilon of a record",
+        status="post-processing",
+        audience="nobody",
+        what="Computed from released iterates and an image that somebody sends, of jobs that keep their iterates. No "
+        "record of the data set is read, and the answer does not tell whether the image is one.",
+        results=CLASSIFIER,
+    ),
+    PrivateRead(
         access="reading the upload",
         status="owner only, not charged",
         audience="owner",
@@ -213,7 +239,7 @@ PRIVATE_READS: Final = (
         otherwise=_NOT_SERVED,
         happens=_served,
         modules=("api.routes.datasets",),
-        operations=("getDatasetPreview", "showDataset"),
+        operations=("getDatasetPreview", "showDataset", "showJob"),
     ),
     PrivateRead(
         access="recognising records that come again",

@@ -57,7 +57,8 @@ _CLASSIFIER: Final = ResultWording(
         "that may concern people who took no part.",
         phrases.NOT_COVERED[5],
     ),
-    released=("The classifier, with all its weights.", "Its predictions.", phrases.RELEASED[2]),
+    released=("The classifier, with all its weights; its weights before every step too, if the job keeps its iterates.",
+              "Its predictions.", phrases.RELEASED[2]),
     never_released=(phrases.NEVER_RELEASED[0], "Gradients and sums before the noise, losses, class counts, logs.",
                     phrases.NEVER_RELEASED[3]),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.privacy.accounting import epsilon_of_units, mu_of_units, round_up
+from datalens_service.privacy.accounting import Charge, delta_beside, epsilon_of_charge, mu_of_units, round_up
 
 _MOST_POINTS: Final = 100
 # δ at half decades from a tenth down to 1e-12.
@@ -25,9 +25,8 @@ class Spending(Protocol):
     def label(self) -> str:
         """Their name in the ledger."""
 
-    @property
-    def units_each(self) -> int:
-        """What one of them costs under zero-out."""
+    def charge_after(self, made: int) -> Charge:
+        """What was charged under zero-out when `made` of them were made."""
 
 
 class SpendPoint(BaseModel):
@@ -51,41 +50,47 @@ class CurvePoint(BaseModel):
     epsilon: float
 
 
-def spend_path(releases: Sequence[Spending], units_charged: int, delta: float) -> tuple[SpendPoint, ...]:
+def spend_path(releases: Sequence[Spending], charged: Charge, delta: float) -> tuple[SpendPoint, ...]:
     """The account of a job after each release; at most about a hundred points, the last one with everything charged.
 
     Args:
         releases: In order.
-        units_charged: What the ledger says; more than the releases cost if a crash lost one.
+        charged: What the ledger says; more than the releases cost if a crash lost one.
         delta: At which ε is stated.
     """
     total = sum(release.count for release in releases)
     every = max(1, total // _MOST_POINTS)
-    steps = [(made, label, units) for made, label, units in _walked(releases) if made % every == 0 or made == total]
-    points = [_point(0, "before the first release", 0, delta), *(_point(*step, delta) for step in steps)]
-    if points[-1].units < units_charged:
-        points.append(_point(total, "charged again after a crash", units_charged, delta))
+    steps = [(made, label, spent) for made, label, spent in _walked(releases) if made % every == 0 or made == total]
+    points = [_point(0, "before the first release", Charge(0), delta), *(_point(*step, delta) for step in steps)]
+    if points[-1].units < charged.units:
+        points.append(_point(total, "charged again after a crash", charged, delta))
     return tuple(points)
 
 
-def curve(units: int) -> tuple[CurvePoint, ...]:
-    """ε over δ of everything charged; all pairs hold at once."""
-    return tuple(CurvePoint(delta=delta, epsilon=round_up(epsilon_of_units(units, delta))) for delta in _CURVE_DELTAS)
+def curve(charged: Charge) -> tuple[CurvePoint, ...]:
+    """ε over δ of everything charged; all pairs hold at once. Below the slack there is no ε."""
+    return tuple(
+        CurvePoint(delta=delta, epsilon=round_up(epsilon_of_charge(charged, delta)))
+        for delta in _CURVE_DELTAS
+        if delta_beside(charged.slack, delta) > 0
+    )
 
 
-def _walked(releases: Sequence[Spending]) -> Iterator[tuple[int, str, int]]:
-    made = units = 0
+def _walked(releases: Sequence[Spending]) -> Iterator[tuple[int, str, Charge]]:
+    before, units, slack = 0, 0, 0
     for release in releases:
-        for _ in range(release.count):
-            made, units = made + 1, units + release.units_each
-            yield made, release.label, units
+        for made in range(1, release.count + 1):
+            spent = release.charge_after(made)
+            yield before + made, release.label, Charge(units + spent.units, slack + spent.slack)
+        whole = release.charge_after(release.count)
+        before, units, slack = before + release.count, units + whole.units, slack + whole.slack
 
 
-def _point(made: int, label: str, units: int, delta: float) -> SpendPoint:
+def _point(made: int, label: str, charged: Charge, delta: float) -> SpendPoint:
     return SpendPoint(
         releases=made,
         release=label,
-        units=units,
-        mu=round_up(mu_of_units(units), 6),
-        epsilon=round_up(epsilon_of_units(units, delta)),
+        units=charged.units,
+        mu=round_up(mu_of_units(charged.units), 6),
+        epsilon=round_up(epsilon_of_charge(charged, delta)),
     )

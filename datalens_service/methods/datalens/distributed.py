@@ -18,8 +18,8 @@ from datalens_service.data.readers.base import Upload
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms import DistributedGradients, VoteMechanism
 from datalens_service.methods.base import ExecutionOptions
-from datalens_service.methods.datalens.parameters import DataLensParameters
 from datalens_service.methods.datalens.teacher_pool import Proposal, TeacherPool
+from datalens_service.methods.datalens.voting import VotingMethod
 from datalens_service.privacy.randomness import TrainingRandomness
 from datalens_service.process_group import ProcessGroup
 
@@ -27,7 +27,7 @@ from datalens_service.process_group import ProcessGroup
 class _CreatePool(NamedTuple):
     """Command to create a pool in place of the one before."""
 
-    parameters: DataLensParameters
+    parameters: VotingMethod
     votes: VoteMechanism
     randomness: TrainingRandomness
     device: str
@@ -54,7 +54,7 @@ class LeaderTeacherPool(TeacherPool):
 
     def __init__(
         self,
-        parameters: DataLensParameters,
+        parameters: VotingMethod,
         votes: VoteMechanism,
         dataset: Dataset,
         randomness: TrainingRandomness,

@@ -15,8 +15,8 @@ from datalens_service.data.dataset import Dataset, Labels, Schema
 from datalens_service.data.partition import assign_shards, members
 from datalens_service.mechanisms import DistributedGradients, PartialGradients, VoteMechanism
 from datalens_service.methods.base import ExecutionOptions
-from datalens_service.methods.datalens.parameters import DataLensParameters
 from datalens_service.methods.datalens.teachers import TeacherRequest
+from datalens_service.methods.datalens.voting import VotingMethod
 from datalens_service.models.generators.dct import dct_basis
 from datalens_service.models.teachers.base import TeacherBackend
 from datalens_service.models.teachers.batches import ShardSampler
@@ -48,7 +48,7 @@ class TeacherPool:
 
     def __init__(
         self,
-        parameters: DataLensParameters,
+        parameters: VotingMethod,
         votes: VoteMechanism,
         dataset: Dataset,
         randomness: TrainingRandomness,
@@ -99,14 +99,18 @@ class TeacherPool:
         return DistributedGradients(self.gradients(proposal), self._teachers.local.start, self._group.all_reduce)
 
     def gradients(self, proposal: Proposal) -> Iterator[torch.Tensor | PartialGradients]:
-        """GradientBlocks (teachers, images, coordinates); with class-pure shards on the images of one class."""
+        """GradientBlocks (teachers, images, coordinates); with class-pure shards on the images of one class.
+
+        Scores instead, (teachers, images, 1), where the mechanism reads scores.
+        """
         images, labels = proposal
+        answers = self._teachers.scores if self._votes.reads_scores else self._teachers.image_gradients
         group_images = len(images) // self._class_groups
         group_teachers = self._parameters.num_teachers // self._class_groups
         for group in range(self._class_groups):
             rows = slice(group * group_images, (group + 1) * group_images)
             teachers = slice(group * group_teachers, (group + 1) * group_teachers)
-            for block in self._teachers.image_gradients(images[rows], labels[rows], teachers):
+            for block in answers(images[rows], labels[rows], teachers):
                 votes = self._in_basis(block)
                 yield votes if self._class_groups == 1 else PartialGradients(votes, rows)
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account, VoteMechanism
-from datalens_service.methods.base import ExecutionOptions, Plan
+from datalens_service.methods.base import ExecutionOptions, Extras, Plan
 from datalens_service.methods.datalens.distributed import LeaderTeacherPool
-from datalens_service.methods.datalens.parameters import DataLensParameters
 from datalens_service.methods.datalens.teacher_pool import Proposal
+from datalens_service.methods.datalens.voting import VotingMethod
 from datalens_service.methods.moments import MomentsRun
 from datalens_service.models.generators.architectures import build_network
 from datalens_service.models.generators.dct import dct_basis
@@ -38,7 +38,7 @@ class DataLensRun:
 
     def __init__(
         self,
-        parameters: DataLensParameters,
+        parameters: VotingMethod,
         plan: Plan,
         dataset: Dataset,
         randomness: TrainingRandomness,
@@ -91,6 +91,10 @@ class DataLensRun:
     def initial_generator(self) -> Generator | None:
         """The warm start, before any vote."""
         return self._warm.result() if self._warm else None
+
+    def extras(self, epsilon: float, delta: float) -> Extras:
+        """Nothing beside the student."""
+        return Extras()
 
     def state(self) -> State:
         """Teachers and student; empty before the first vote, where replaying is cheap, and where teachers keep none."""

@@ -59,6 +59,20 @@ class Classifier:
         Raises:
             InvalidInput: The images have another size, type or number of channels.
         """
+        return self.predict_with_features(images)[1]
+
+    def predict_with_features(self, images: Images) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """What the last layer sees, and class probabilities.
+
+        Args:
+            images: As for `predict`.
+
+        Returns:
+            float32 (n, features) and (n, classes).
+
+        Raises:
+            InvalidInput: As `predict`.
+        """
         import torch
 
         schema = self.schema
@@ -66,12 +80,15 @@ class Classifier:
             size = f"{schema.height}×{schema.width} pixels and {schema.channels} channels"
             raise InvalidInput(f"The classifier takes images of bytes with {size}.")
         network = self._network()
+        width = network[-1].in_features
+        features = [np.zeros((0, width), dtype=np.float32)]
         parts = [np.zeros((0, schema.num_classes), dtype=np.float32)]
         with torch.no_grad():
             for start in range(0, len(images), _BATCH):
                 pixels = torch.from_numpy(np.array(images[start : start + _BATCH].transpose(0, 3, 1, 2), order="C"))
-                parts.append(network(pixels.float() / 255).softmax(dim=1).numpy())
-        return np.concatenate(parts)
+                features.append(network[:-1](pixels.float() / 255).numpy())
+                parts.append(network[-1](torch.from_numpy(features[-1])).softmax(dim=1).numpy())
+        return np.concatenate(features), np.concatenate(parts)
 
     def save(self, path: Path) -> None:
         """Write safetensors with kind, schema and settings in the header."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,12 @@ from datalens_service.models.released import ReleasedFile
 Tensors = dict[str, NDArray[np.float32]]
 Draw = Callable[[Tensors, dict[str, Any], Schema, Labels, np.random.Generator], NDArray[np.float32]]
 
-_BATCH = 2048
+Observe = Callable[[int, int], None]
+
+_BATCH: Final = 2048
+# Rejected proposals make a batch slow: whoever waits hears something every few seconds.
+_BATCHES: Final = {"rejection": 500}
+_REMEMBERED_BYTES: Final = 2**28
 
 
 def _draw_network(
@@ -54,12 +59,22 @@ def _draw_shapes(
     return shapes.draw(tensors, settings, schema, labels, rng)
 
 
+def _draw_rejection(
+    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Images that a classifier agrees with; SciPy and torch are imported only where they are used."""
+    from datalens_service.models.generators import rejection
+
+    return rejection.draw(tensors, settings, schema, labels, rng)
+
+
 KINDS: dict[str, Draw] = {
     "gaussian": gaussian.draw,
     "mixture": mixture.draw,
     "network": _draw_network,
     "guided": _draw_guided,
     "shapes": _draw_shapes,
+    "rejection": _draw_rejection,
 }
 
 
@@ -81,14 +96,19 @@ class Generator:
     schema: Schema
     settings: dict[str, Any]
     tensors: Tensors
+    _remembered: dict[tuple[int, int], Images] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Whole batches by seed and first image, up to 256 MiB: a job packs, measures and shows the same images."""
 
-    def sample(self, n: int, *, labels: Labels | None = None, seed: int = 0) -> tuple[Images, Labels]:
+    def sample(
+        self, n: int, *, labels: Labels | None = None, seed: int = 0, observe: Observe | None = None
+    ) -> tuple[Images, Labels]:
         """Draw synthetic images.
 
         Args:
             n: How many, at least 1.
             labels: (n,) wanted classes; by default every class in turn, never the private frequencies.
             seed: Repeats the draw.
+            observe: Told of images drawn, and of n, after each batch; may raise to stop.
 
         Returns:
             uint8 images (n, height, width, channels) and int64 labels (n,).
@@ -97,16 +117,34 @@ class Generator:
             labels = np.arange(n, dtype=np.int64) % self.schema.num_classes
         if n < 1 or len(labels) != n or labels.min() < 0 or labels.max() >= self.schema.num_classes:
             raise InvalidInput("Ask for at least one image and give one declared class for each.")
-        shape = (-1, self.schema.channels, self.schema.height, self.schema.width)
-        parts = []
-        for start in range(0, n, _BATCH):
-            # One stream per batch: the first images do not depend on how many follow.
-            rng = np.random.default_rng([seed, start])
-            pixels = KINDS[self.kind](
-                self.tensors, self.settings, self.schema, labels[start : start + _BATCH], rng
-            ).reshape(shape)
-            parts.append(np.rint(pixels.clip(0, 1) * 255).astype(np.uint8).transpose(0, 2, 3, 1))
+        parts, batch = [], _BATCHES.get(self.kind, _BATCH)
+        for start in range(0, n, batch):
+            parts.append(self._recall(seed, start, labels[start : start + batch]))
+            if observe is not None:
+                observe(min(start + batch, n), n)
         return np.concatenate(parts), labels
+
+    def _recall(self, seed: int, start: int, labels: Labels) -> Images:
+        """A batch as it was drawn before, or anew; only whole ones with every class in turn are remembered."""
+        batch = _BATCHES.get(self.kind, _BATCH)
+        in_turn = len(labels) == batch and np.array_equal(
+            labels, np.arange(start, start + batch) % self.schema.num_classes
+        )
+        if in_turn and (seed, start) in self._remembered:
+            return self._remembered[seed, start]
+        images = self._draw(seed, start, labels)
+        if in_turn and (len(self._remembered) + 1) * images.nbytes <= _REMEMBERED_BYTES:
+            images.setflags(write=False)
+            self._remembered[seed, start] = images
+        return images
+
+    def _draw(self, seed: int, start: int, labels: Labels) -> Images:
+        """One stream per batch: the first images do not depend on how many follow."""
+        rng = np.random.default_rng([seed, start])
+        pixels = KINDS[self.kind](self.tensors, self.settings, self.schema, labels, rng)
+        planes = pixels.reshape(-1, self.schema.channels, self.schema.height, self.schema.width)
+        images: Images = np.rint(planes.clip(0, 1) * 255).astype(np.uint8).transpose(0, 2, 3, 1)
+        return images
 
     def save(self, path: Path) -> None:
         """Write safetensors with kind, schema and settings in the header."""

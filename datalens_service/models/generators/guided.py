@@ -7,6 +7,7 @@ classifier guidance of diffusion models.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from datalens_service.data.dataset import Labels, Schema
 from datalens_service.models.classifier import Classifier
 from datalens_service.models.generators import gaussian, mixture
 from datalens_service.models.generators.augmentation import augment_affine, augment_texture, random_affine_maps
+from datalens_service.models.generators.requests import fill_requests
 
 Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
@@ -26,9 +28,6 @@ STARTS: Final = {"gaussian": gaussian.draw, "mixture": mixture.draw}
 
 _BASE, _CLASSIFIER = "start.", "labeller."
 _SCALES: Final = 4
-# After so many rounds, images of a class that the classifier never predicts stay samples of that class. A class that
-# it predicts for a sixth of its samples needs about twenty.
-_ROUNDS: Final = 32
 
 
 def pack(start: Tensors, classifier: Tensors) -> Tensors:
@@ -93,28 +92,8 @@ def draw(
     """
     start, weights = _part(tensors, _BASE), _part(tensors, _CLASSIFIER)
     classifier = Classifier.from_tensors(schema, weights)
-    images = np.empty((len(labels), schema.dimensions), dtype=np.float32)
-    unfilled = np.arange(len(labels))
-    for _ in range(_ROUNDS):
-        if not len(unfilled):
-            break
-        samples = propose(start, settings, schema, labels[unfilled], rng)
-        images[unfilled] = samples
-        rows, filled = _match(classifier.predict(samples), labels[unfilled])
-        images[unfilled[filled]] = samples[rows]
-        unfilled = np.delete(unfilled, filled)
-    return images
-
-
-def _match(predicted: Labels, requested: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Samples for requests of their predicted class, in order: (rows of samples, rows of requests), equally long."""
-    samples, requests = [], []
-    for label in np.unique(requested):
-        of_class, open_requests = np.flatnonzero(predicted == label), np.flatnonzero(requested == label)
-        count = min(len(of_class), len(open_requests))
-        samples.append(of_class[:count])
-        requests.append(open_requests[:count])
-    return np.concatenate(samples), np.concatenate(requests)
+    propose_of = partial(propose, start, settings, schema, rng=rng)
+    return fill_requests(labels, schema.dimensions, propose_of, classifier.predict)
 
 
 def _part(tensors: Tensors, prefix: str) -> Tensors:

@@ -37,6 +37,7 @@ Content = Literal["drawings", "objects"]
 # Lengths are counted in twenty-eighths of an image's side. Farther from the outline than this, distance is no matter.
 _SIDE: Final = 28.0
 _DEPTH: Final = 3.0
+_INK: Final = 0.7
 _FAR: Final = 6.0
 _ENLARGEMENT: Final = 3
 # Brightness per pixel across the outline.
@@ -88,37 +89,71 @@ class LevelSets:
         vector[: len(lowest)] = lowest[: self.field_numbers]
         return vector
 
+    @property
+    def ink_level(self) -> float:
+        """Brightness, of 1, from which a pixel counts as ink: below that of the outline, as thin strokes are grey."""
+        return _INK * self._level
+
     def encode(self, images: Images) -> Floats:
         """Vectors (n, dimensions) of uint8 images (n, height, width, channels), each a function of its own image."""
         field_basis, shading_basis = self._bases()
         vectors = np.empty((len(images), self.dimensions))
-        longest = math.sqrt(self.schema.dimensions) * 2 * _DEPTH
         for start in range(0, len(images), _ROWS):
             layers = [self._layers(image) for image in images[start : start + _ROWS]]
             fields, others = np.stack([item.field for item in layers]), np.stack([item.shading for item in layers])
             rows = vectors[start : start + _ROWS]
-            rows[:, : self.field_numbers] = exact_products(on_grid(fields, longest), field_basis) * self._density
+            rows[:, : self.field_numbers] = exact_products(on_grid(fields, self._longest), field_basis) * self._density
             if self._posed:
                 rows[:, -POSE_NUMBERS:] = pose_coordinates(np.stack([item.pose for item in layers]))
             else:
-                shades = exact_products(on_grid(others, longest), shading_basis)
+                shades = exact_products(on_grid(others, self._longest), shading_basis)
                 rows[:, self.field_numbers :] = shades * (_SHADING_WEIGHT * self._density)
         return vectors
 
     def decode(self, vectors: Floats) -> NDArray[np.float32]:
         """float32 images (n, d) in [0, 1], channels first."""
         field_basis, shading_basis = self._bases()
-        schema, split = self.schema, self.field_numbers
-        fields = vectors[:, :split] @ field_basis.T / self._density - _DEPTH
-        planes: NDArray[Any] = fields.reshape(-1, 1, schema.height, schema.width)
+        split = self.field_numbers
+        planes = self._planes(vectors[:, :split] @ field_basis.T)
         if self._posed:
-            planes = apply_poses(planes, poses_from(vectors[:, split:]))
-        shape = (len(vectors), schema.channels, schema.height, schema.width)
+            return self._painted(apply_poses(planes, poses_from(vectors[:, split:])), None)
+        return self._painted(planes, vectors[:, split:] @ shading_basis.T)
+
+    def decode_records(self, vectors: Floats) -> Images:
+        """uint8 images (n, height, width, channels) of private vectors, each a function of its own vector."""
+        images = np.empty((len(vectors), self.schema.height, self.schema.width, self.schema.channels), dtype=np.uint8)
+        for start in range(0, len(vectors), _ROWS):
+            images[start : start + _ROWS] = self._decode_block(vectors[start : start + _ROWS])
+        return images
+
+    def _decode_block(self, vectors: Floats) -> Images:
+        field_basis, shading_basis = self._bases()
+        split, schema = self.field_numbers, self.schema
+        numbers = on_grid(vectors, self._longest * _SHADING_WEIGHT)
+        planes = self._planes(exact_products(numbers[:, :split], field_basis.T))
+        if self._posed:
+            poses = poses_from(numbers[:, split:])
+            # One at a time: a product of several matrices may depend on how many there are.
+            moved = [apply_poses(planes[row : row + 1], poses[row : row + 1]) for row in range(len(planes))]
+            images = self._painted(np.concatenate(moved), None)
+        else:
+            images = self._painted(planes, exact_products(numbers[:, split:], shading_basis.T))
+        shape = (-1, schema.channels, schema.height, schema.width)
+        return np.rint(images * 255).astype(np.uint8).reshape(shape).transpose(0, 2, 3, 1)
+
+    def _planes(self, fields: Floats) -> NDArray[Any]:
+        """(n, 1, height, width) signed distances of products with the basis."""
+        return (fields / self._density - _DEPTH).reshape(-1, 1, self.schema.height, self.schema.width)
+
+    def _painted(self, planes: NDArray[Any], shading: Floats | None) -> NDArray[np.float32]:
+        """float32 (n, d): bright inside the outline, with shading where there is some."""
+        schema = self.schema
+        shape = (len(planes), schema.channels, schema.height, schema.width)
         images = np.broadcast_to((0.5 + _SLOPE * self._unit * planes).clip(0, 1), shape)
-        if not self._posed:
-            shades = vectors[:, split:] @ shading_basis.T / (_SHADING_WEIGHT * self._density) + 0.5
+        if shading is not None:
+            shades = shading / (_SHADING_WEIGHT * self._density) + 0.5
             images = images * shades.reshape(shape).clip(0, 1)
-        return np.ascontiguousarray(images.reshape(len(vectors), -1), dtype=np.float32)
+        return np.ascontiguousarray(images.reshape(len(planes), -1), dtype=np.float32)
 
     @property
     def _posed(self) -> bool:
@@ -137,6 +172,11 @@ class LevelSets:
     def _unit(self) -> float:
         """Pixels per unit of length."""
         return math.sqrt(self._pixels) / _SIDE
+
+    @property
+    def _longest(self) -> float:
+        """Length that no image's layers exceed."""
+        return math.sqrt(self.schema.dimensions) * 2 * _DEPTH
 
     @property
     def _density(self) -> float:

@@ -44,7 +44,7 @@ def draw(
     for _ in range(_ROUNDS):
         if not len(unfilled):
             break
-        images[unfilled], errors = _propose(codec, tensors, settings["spread"], labels[unfilled], rng)
+        images[unfilled], errors = propose(codec, tensors, settings["spread"], labels[unfilled], rng)
         unfilled = unfilled[errors > tensors["tolerances"][labels[unfilled]]]
     return images
 
@@ -59,16 +59,29 @@ def tolerances(tensors: Tensors, settings: dict[str, Any], schema: Schema, accep
         accepted: Share, in (0, 1].
         seed: Of the samples; public.
     """
+    if accepted == 1:
+        return np.full(schema.num_classes, np.inf, dtype=np.float32)
     labels = np.repeat(np.arange(schema.num_classes), _TRIED)
     codec, rng = LevelSets(schema, settings["content"]), np.random.default_rng(seed)
-    _, errors = _propose(codec, tensors, settings["spread"], labels, rng)
+    _, errors = propose(codec, tensors, settings["spread"], labels, rng)
     return np.quantile(errors.reshape(-1, _TRIED), accepted, axis=1).astype(np.float32)
 
 
-def _propose(
+def propose(
     codec: LevelSets, tensors: Tensors, spread: float, labels: Labels, rng: np.random.Generator
 ) -> tuple[Floats, NDArray[np.float64]]:
-    """Images (n, d) of samples, and how far their fields move (n,) when they are encoded again."""
+    """Images of samples, whether they would be accepted or not.
+
+    Args:
+        codec: Of the images.
+        tensors: `basis`, `means`, `factors`, as for `draw`.
+        spread: How much wider samples lie than records.
+        labels: (n,) classes.
+        rng: Of the samples.
+
+    Returns:
+        float32 images (n, d), and squared distances (n,) by which their fields move when they are encoded again.
+    """
     basis, means, factors = (tensors[name].astype(np.float64) for name in ("basis", "means", "factors"))
     points = rng.standard_normal((len(labels), basis.shape[1])) * spread
     vectors = np.empty((len(labels), codec.dimensions))

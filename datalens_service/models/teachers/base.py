@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from datalens_service.errors import InvalidSpec
+
 
 class TeacherBackend(ABC):
     """The teachers of one rank; everything here is private.
@@ -60,6 +62,19 @@ class TeacherBackend(ABC):
         Yields:
             (teachers of a block, images, coordinates) in the order of the teachers.
         """
+
+    def scores(
+        self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
+    ) -> Iterator[Tensor]:
+        """Every teacher's logit of "this image is real"; arguments as of `image_gradients`.
+
+        Yields:
+            (teachers of a block, images, 1) in the order of the teachers.
+
+        Raises:
+            InvalidSpec: They judge no images.
+        """
+        raise InvalidSpec("Teachers of this kind do not say whether an image is real: choose dense or conv.")
 
     @abstractmethod
     def state(self) -> dict[str, NDArray[np.generic]]:

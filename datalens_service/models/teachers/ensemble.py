@@ -158,6 +158,26 @@ class TeacherEnsemble(TeacherBackend):
             self._drop(block)
             yield directions
 
+    def scores(
+        self, synthetic_images: Tensor, synthetic_labels: Tensor, teachers: slice = slice(None)
+    ) -> Iterator[Tensor]:
+        """Every teacher's logit Γ(x, y) for every image; 0 of a teacher without records.
+
+        Args:
+            synthetic_images: float32 (images, d).
+            synthetic_labels: int64 (images,).
+            teachers: Which ones of all N, without gaps; those of other ranks are left out.
+
+        Yields:
+            (teachers of a block, images, 1) in the order of the teachers.
+        """
+        images, labels = synthetic_images.to(self.device), synthetic_labels.to(self.device)
+        for block in self._blocks(range(*teachers.indices(self.num_teachers)), len(images)):
+            with reduced_precision_products(self.device, self._coarse):
+                logits = self._score_block(block, images, labels)
+            self._drop(block)
+            yield logits
+
     def teachers_per_block(self, images: int) -> int:
         """How many teachers are handled at once when each sees `images` images."""
         weights = sum(value[0].numel() for value in self._adam_state.parameters.values())
@@ -243,6 +263,14 @@ class TeacherEnsemble(TeacherBackend):
         if self._some_idle:
             directions = directions.masked_fill(self._idle[block][:, None, None], 0.0)
         return directions
+
+    def _score_block(self, block: slice, images: Tensor, labels: Tensor) -> Tensor:
+        parameters = self._adam_state.block(block).parameters
+        classes = self._one_hot(labels).expand(block.stop - block.start, -1, -1)
+        nothing = images.new_empty(len(classes), 0, images.shape[1])
+        features = self._network.first(parameters, nothing, images, classes)
+        logits = self._network.rest(parameters, features, classes).detach()
+        return logits.masked_fill(self._idle[block][:, None], 0.0)[..., None]
 
     def _one_hot(self, labels: Tensor) -> Tensor:
         """(…, B) → (…, C, B), at least three axes."""

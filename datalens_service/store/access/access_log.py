@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import select
+from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
@@ -59,10 +60,21 @@ class AuditEntry:
 
     def computed_hash(self) -> str:
         """Hash that the other fields call for."""
-        fields = asdict(self)
+        fields = dict(vars(self))
         del fields["hash"]
         fields["at"] = self.at.astimezone(UTC).isoformat(timespec="microseconds")
         return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Note:
+    """What is to be noted of one call; the fields are those of `AuditEntry`."""
+
+    actor: str
+    action: str
+    object_id: str | None = None
+    outcome: int = 200
+    detail: str = ""
 
 
 def append(
@@ -80,28 +92,50 @@ def append(
     Raises:
         NotFound: No such tenant.
     """
+    append_all(session, tenant_id, [Note(actor, action, object_id, outcome, detail)])
+
+
+def append_all(session: Session, tenant_id: str, notes: Sequence[Note]) -> None:
+    """Seal entries onto the journal of a tenant, one after another, in the caller's transaction.
+
+    Raises:
+        NotFound: No such tenant.
+    """
     head = _locked(session, tenant_id)
-    draft = AuditEntry(
-        tenant_id=tenant_id,
-        seq=head.audit_seq + 1,
-        at=to_second(utc_now()),
-        actor=actor,
-        action=action,
-        object_id=object_id,
-        outcome=outcome,
-        detail=detail,
-        previous_hash=head.audit_hash,
-    )
-    row = AuditEntryRow(**{**asdict(draft), "hash": draft.computed_hash()})
-    head.audit_seq, head.audit_hash = row.seq, row.hash
-    session.add(row)
+    at = to_second(utc_now())
+    rows = []
+    for each in notes:
+        draft = AuditEntry(
+            tenant_id=tenant_id,
+            seq=head.audit_seq + 1,
+            at=at,
+            actor=each.actor,
+            action=each.action,
+            object_id=each.object_id,
+            outcome=each.outcome,
+            detail=each.detail,
+            previous_hash=head.audit_hash,
+        )
+        head.audit_seq, head.audit_hash = draft.seq, draft.computed_hash()
+        rows.append({**vars(draft), "hash": head.audit_hash})
+    session.execute(insert(AuditEntryRow), rows)
     session.flush()
 
 
 def note(database: Database, tenant_id: str, *, actor: str, action: str, object_id: str | None, outcome: int) -> None:
-    """The same in a transaction of its own."""
+    """One entry in a transaction of its own."""
+    note_all(database, tenant_id, [Note(actor, action, object_id, outcome)])
+
+
+def note_all(database: Database, tenant_id: str, notes: Sequence[Note]) -> None:
+    """Entries in one transaction; all are durable when it returns, and none if it raises.
+
+    Raises:
+        NotFound: No such tenant.
+        StoreUnavailable: The database does not take them.
+    """
     with database.transaction() as session:
-        append(session, tenant_id, actor=actor, action=action, object_id=object_id, outcome=outcome)
+        append_all(session, tenant_id, notes)
 
 
 def list_entries(
@@ -116,6 +150,35 @@ def list_entries(
     with database.session() as session:
         rows = session.scalars(query.order_by(AuditEntryRow.seq).limit(check_limit(limit))).all()
         return tuple(AuditEntry.of(row) for row in rows), session.get_one(TenantRow, tenant_id).audit_hash
+
+
+def list_latest(
+    database: Database, tenant_id: str, *, before: int | None = None, limit: int = 100
+) -> tuple[AuditEntry, ...]:
+    """Entries newest first.
+
+    Args:
+        database: With the journal.
+        tenant_id: Whose.
+        before: Only entries with smaller numbers.
+        limit: Most entries.
+
+    Raises:
+        InvalidInput: `limit` is not usable.
+    """
+    query = select(AuditEntryRow).where(AuditEntryRow.tenant_id == tenant_id)
+    if before is not None:
+        query = query.where(AuditEntryRow.seq < before)
+    with database.session() as session:
+        rows = session.scalars(query.order_by(AuditEntryRow.seq.desc()).limit(check_limit(limit)))
+        return tuple(AuditEntry.of(row) for row in rows)
+
+
+def find_last_access(database: Database, tenant_id: str) -> dict[str, datetime]:
+    """When each actor was last noted in the journal of a tenant; by the id of its key."""
+    query = select(AuditEntryRow.actor, func.max(AuditEntryRow.at)).where(AuditEntryRow.tenant_id == tenant_id)
+    with database.session() as session:
+        return {actor: to_second(at) for actor, at in session.execute(query.group_by(AuditEntryRow.actor))}
 
 
 def verify(database: Database, tenant_id: str) -> int:

@@ -52,13 +52,18 @@ class BrowserSession:
 
 
 def sign_in(database: Database, plain: str) -> BrowserSession:
-    """A new session for whoever has a key; rows of sessions that have ended by themselves go.
+    """A new session for whoever has a key.
 
     Raises:
         Unauthorized: The key is malformed, unknown or revoked.
     """
     with database.connection() as connection:
         key = keys.verify(connection, plain)
+    return open_session(database, key)
+
+
+def open_session(database: Database, key: ApiKey) -> BrowserSession:
+    """A new session for a caller who was verified; rows of sessions that have ended by themselves go."""
     identity, now = secrets.token_urlsafe(_TOKEN_BYTES), utc_now()
     ends_at = now + timedelta(seconds=LIFETIME_SECONDS)
     with database.transaction() as session:

@@ -12,10 +12,10 @@ import re
 import secrets
 import string
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from sqlalchemy import Connection, bindparam, delete, exists, select
@@ -27,6 +27,9 @@ from datalens_service.store.access.roles import Role, Scope, checked_scopes
 from datalens_service.store.database import Database
 from datalens_service.store.service_tables import BrowserSessionRow, TenantRow
 from datalens_service.store.tables import DEFAULT_TENANT, ApiKeyRow
+
+SINGLE_SIGN_ON_PREFIX: Final = "sso:"
+"""Of rows without a key, for people who sign in elsewhere: no key contains a colon, so none leads to such a row."""
 
 _ALPHABET = string.digits + string.ascii_letters
 _LENGTH = 36
@@ -62,6 +65,11 @@ class ApiKey:
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+
+    @property
+    def single_sign_on(self) -> bool:
+        """Whether this is a person known through an OpenID provider; then there is no key, only browser sessions."""
+        return self.prefix.startswith(SINGLE_SIGN_ON_PREFIX)
 
     @classmethod
     def of(cls, row: ApiKeyRow) -> ApiKey:
@@ -116,12 +124,33 @@ def create(database: Database, wanted: KeyRequest | str) -> tuple[ApiKey, str]:
         return _added(session, request)
 
 
+def create_first(database: Database, name: str, keep: Callable[[str], None]) -> str | None:
+    """An owner's key of the default tenant, unless a usable key exists: processes that start at once make one.
+
+    Args:
+        database: Where.
+        name: Of the key.
+        keep: Stores the plain text before the key is committed, so that no key exists that nobody knows.
+
+    Returns:
+        The plain text; None where there is a key.
+    """
+    with database.transaction() as session:
+        # Whoever else starts now waits for this row.
+        session.get(TenantRow, DEFAULT_TENANT, with_for_update=True)
+        if _any_usable(session):
+            return None
+        _, plain = _added(session, KeyRequest(name))
+        keep(plain)
+        return plain
+
+
 def rotate(database: Database, key_id: str, overlap: timedelta) -> tuple[ApiKey, str]:
     """A key like this one, which goes on working for `overlap` and no longer.
 
     Raises:
         NotFound: No such key.
-        StateConflict: It was revoked or has expired.
+        StateConflict: It was revoked or has expired, or belongs to single sign-on.
     """
     now = utc_now()
     with database.transaction() as session:
@@ -131,6 +160,8 @@ def rotate(database: Database, key_id: str, overlap: timedelta) -> tuple[ApiKey,
         if not works(old, now):
             raise StateConflict("This API key was revoked or has expired; create a new one.")
         like = ApiKey.of(old)
+        if like.single_sign_on:
+            raise StateConflict("This is access by single sign-on, without a key; create a key instead.")
         new = _added(
             session,
             KeyRequest(
@@ -215,8 +246,13 @@ def list_keys(database: Database, tenant_id: str | None = None) -> tuple[ApiKey,
 def any_key(database: Database) -> bool:
     """Whether a usable key exists."""
     with database.session() as session:
-        unexpired = ApiKeyRow.expires_at.is_(None) | (ApiKeyRow.expires_at > utc_now())
-        return bool(session.scalar(select(exists().where(ApiKeyRow.revoked_at.is_(None), unexpired))))
+        return _any_usable(session)
+
+
+def _any_usable(session: Session) -> bool:
+    unexpired = ApiKeyRow.expires_at.is_(None) | (ApiKeyRow.expires_at > utc_now())
+    keyed = ~ApiKeyRow.prefix.startswith(SINGLE_SIGN_ON_PREFIX)
+    return bool(session.scalar(select(exists().where(ApiKeyRow.revoked_at.is_(None), unexpired, keyed))))
 
 
 def _added(session: Session, wanted: KeyRequest) -> tuple[ApiKey, str]:

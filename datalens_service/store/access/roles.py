@@ -75,8 +75,8 @@ def checked_scopes(role: Role, scopes: Iterable[Scope] | None) -> frozenset[Scop
     """
     if scopes is None:
         return SCOPES[role]
-    wanted = frozenset(scopes)
-    if not wanted or not wanted <= SCOPES[role]:
+    requested = frozenset(scopes)
+    if not requested or not requested <= SCOPES[role]:
         held = ", ".join(sorted(SCOPES[role]))
         raise InvalidInput(f"A key for {role} may be narrowed to one or more of: {held}.")
-    return wanted
+    return requested

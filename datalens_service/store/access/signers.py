@@ -21,6 +21,7 @@ class Purpose(StrEnum):
     BROWSER_SESSION = "datalens browser session"
     FORM = "datalens form"
     DOWNLOAD = "datalens download"
+    SIGN_IN_ATTEMPT = "datalens sign-in attempt"
 
 
 def create_signer(session: Session, purpose: Purpose) -> Signer:

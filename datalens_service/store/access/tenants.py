@@ -38,7 +38,8 @@ OWNED: Final[Mapping[str, tuple[tuple[Select[str], ...], str]]] = {
     # An upload is in this table alone before it has a row of its own.
     "dataset_id": ((_by_row(DatasetRow), _by_key(IntakeRow, IntakeRow.dataset_id)), "There is no such data set."),
     "upload_id": ((_by_key(UploadRow, UploadRow.id),), "There is no such upload."),
-    "job_id": ((_by_row(JobRow),), "There is no such job."),
+    "job_id": ((_by_row(JobRow).where(~JobRow.is_audit),), "There is no such job."),
+    "audit_id": ((_by_row(JobRow).where(JobRow.is_audit),), "There is no such audit."),
     "key_id": ((_by_row(ApiKeyRow),), "There is no such API key."),
     "generator_id": ((_by_row(ReleasedModelRow),), "There is no such generator."),
     "classifier_id": ((_by_row(ReleasedModelRow),), "There is no such classifier."),
@@ -113,6 +114,6 @@ def check_owned(connection: Connection, tenant_id: str, ids: Mapping[str, str]) 
         if name not in OWNED:
             continue
         queries, sentence = OWNED[name]
-        found = (connection.scalar(query, {"identifier": identifier}) for query in queries)
-        if next((owner for owner in found if owner is not None), None) != tenant_id:
+        owners = (connection.scalar(query, {"identifier": identifier}) for query in queries)
+        if next((owner for owner in owners if owner is not None), None) != tenant_id:
             raise NotFound(sentence)

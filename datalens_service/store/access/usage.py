@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
+from datalens_service.store.access.keys import SINGLE_SIGN_ON_PREFIX
 from datalens_service.store.database import Database
 from datalens_service.store.service_tables import CLASSIFIER, GENERATOR, ReleasedModelRow
 from datalens_service.store.tables import ApiKeyRow, ArtifactRow, DatasetRow, JobRow
@@ -45,10 +46,12 @@ def of_tenant(database: Database, tenant_id: str) -> Usage:
     """What the tenant has used up to now."""
     mine = JobRow.tenant_id == tenant_id
     unexpired = ApiKeyRow.expires_at.is_(None) | (ApiKeyRow.expires_at > utc_now())
-    usable = (ApiKeyRow.tenant_id == tenant_id, ApiKeyRow.revoked_at.is_(None), unexpired)
+    keyed = ~ApiKeyRow.prefix.startswith(SINGLE_SIGN_ON_PREFIX)
+    usable = (ApiKeyRow.tenant_id == tenant_id, ApiKeyRow.revoked_at.is_(None), unexpired, keyed)
     times = select(JobRow.started_at, JobRow.finished_at).where(mine)
+    states = select(JobRow.state, func.count()).where(mine, ~JobRow.is_audit)
     with database.session() as session:
-        by_state = session.execute(select(JobRow.state, func.count()).where(mine).group_by(JobRow.state))
+        by_state = session.execute(states.group_by(JobRow.state))
         size = select(func.sum(ArtifactRow.size)).join(JobRow).where(mine)
         return Usage(
             datasets=session.scalar(select(func.count()).where(DatasetRow.tenant_id == tenant_id)) or 0,

@@ -98,7 +98,7 @@ class Claimed:
 
 def create(database: Database, tenant_id: str, url: str, events: Collection[str]) -> tuple[Webhook, str]:
     """A new webhook: its record, and the secret that is never shown again."""
-    secret = "whsec_" + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+    secret = _new_secret()
     row = WebhookRow(
         id=f"wh_{uuid4().hex}",
         tenant_id=tenant_id,
@@ -152,6 +152,19 @@ def change(
         row.enabled = enabled if enabled is not None else row.enabled
         session.flush()
         return Webhook.of(row)
+
+
+def rotate_secret(database: Database, webhook_id: str) -> tuple[Webhook, str]:
+    """A new secret, which signs every message from now on, also pending ones.
+
+    Raises:
+        NotFound: There is no such webhook.
+    """
+    with database.transaction() as session:
+        row = _row(session, webhook_id)
+        row.secret = _new_secret()
+        session.flush()
+        return Webhook.of(row), row.secret
 
 
 def delete(database: Database, webhook_id: str) -> None:
@@ -252,6 +265,10 @@ def settle(
             row.state = "failed"
         else:
             row.next_attempt_at = now + timedelta(seconds=BACK_OFF_SECONDS[row.attempts - 1])
+
+
+def _new_secret() -> str:
+    return "whsec_" + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
 def _row(session: Session, webhook_id: str) -> WebhookRow:

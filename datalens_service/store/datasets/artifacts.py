@@ -19,10 +19,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
-from sqlalchemy import delete, select
-from sqlalchemy.orm import Session
+from sqlalchemy import bindparam, delete, select
 
 from datalens_service.clock import entry_time
 from datalens_service.errors import InvalidInput, NotFound, StoreUnavailable
@@ -37,6 +36,9 @@ Audience = Literal["anyone", "owner"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _DIGEST_LENGTH = 16
+_BY_NAME = select(ArtifactRow.__table__).where(
+    ArtifactRow.job_id == bindparam("job_id"), ArtifactRow.name == bindparam("name")
+)
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,11 @@ class ArtifactStore:
         Raises:
             NotFound: No such file.
         """
-        with self._database.session() as session:
-            return self._artifact(_row(session, job_id, name))
+        with self._database.connection() as connection:
+            row: Any = connection.execute(_BY_NAME, {"job_id": job_id, "name": name}).one_or_none()
+        if row is None:
+            raise NotFound("There is no such file; owner-only files are deleted with their dataset.")
+        return self._artifact(row)
 
     def releasable(self, job_id: str, name: str) -> Artifact:
         """One file of a job that anybody may get.
@@ -168,11 +173,11 @@ class ArtifactStore:
         of_these = ArtifactRow.job_id.in_(job_ids)
         with self._database.transaction() as session:
             session.execute(delete(ArtifactRow).where(of_these, ~ArtifactRow.releasable))
-            kept = {self._root / path for path in session.scalars(select(ArtifactRow.path).where(of_these))}
+            referenced = {self._root / path for path in session.scalars(select(ArtifactRow.path).where(of_these))}
             folders = [self._root / job_id for job_id in session.scalars(job_ids)]
         try:
             for folder in folders:
-                _remove_all_but(kept, folder)
+                _remove_all_but(referenced, folder)
         except OSError as error:
             raise StoreUnavailable("Private files could not be removed; look at the disk of data_dir.") from error
 
@@ -208,13 +213,6 @@ class ArtifactStore:
         )
 
 
-def _row(session: Session, job_id: str, name: str) -> ArtifactRow:
-    row = session.get(ArtifactRow, (job_id, name))
-    if row is None:
-        raise NotFound("There is no such file; those for the owner alone go when their data set is deleted.")
-    return row
-
-
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InvalidInput("An artifact's name consists of letters, digits, dot, dash and underscore.")
@@ -236,9 +234,9 @@ def _written(folder: Path, content: Path | bytes) -> tuple[Path, str]:
         raise
 
 
-def _remove_all_but(kept: AbstractSet[Path], folder: Path) -> None:
+def _remove_all_but(referenced: AbstractSet[Path], folder: Path) -> None:
     for path in tuple(folder.rglob("*")):
-        if path.is_file() and path not in kept:
+        if path.is_file() and path not in referenced:
             path.unlink(missing_ok=True)
             # Its folder is named by what was in it.
             with suppress(OSError):

@@ -22,7 +22,7 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import uuid4
 
-from sqlalchemy import exists, select
+from sqlalchemy import exists, select, update
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
@@ -43,7 +43,7 @@ from datalens_service.store.installation import installation_key
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.recovery import check_log_before_upload
 from datalens_service.store.paging import Page, list_page
-from datalens_service.store.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow
+from datalens_service.store.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow, PrivacyAuditRow
 
 _KEY_BYTES = 32
 _CONSTANT_LINK = (
@@ -89,6 +89,8 @@ class StoredDataset:
     created_at: datetime
     deleted_at: datetime | None
     known_records: int | None = field(default=None, compare=False)
+    tags: tuple[str, ...] = ()
+    notes: str = ""
 
     def __repr__(self) -> str:
         return f"StoredDataset({self.id}, {self.state})"
@@ -109,6 +111,8 @@ class StoredDataset:
             partition_key=row.partition_key,
             created_at=to_second(row.created_at),
             deleted_at=row.deleted_at and to_second(row.deleted_at),
+            tags=tuple(row.tags),
+            notes=row.notes,
         )
 
 
@@ -171,6 +175,8 @@ def create(
         checked_log_bytes = check_log_before_upload(session, database.log)
         known = known_records(session, prints)
         _check_same_units(prints, known)
+        if schema.records_are_public:
+            _check_none_is_private(session, known)
         accounts = {record.account_id for record in known.values()}
         if account is not None:
             named = _named_account(session, account, tenant_id)
@@ -201,6 +207,13 @@ def create(
         notices.count(NoticeCode.SHARES_RECORDS, len(known))
         notices.count(NoticeCode.SHARES_CONSTANT_IMAGES, len(known.keys() & constant))
     return stored
+
+
+def _check_none_is_private(session: Session, known: Mapping[bytes, KnownRecord]) -> None:
+    """Refuse to declare public what an account of private records knows."""
+    query = select(DatasetRow.schema).where(DatasetRow.account_id.in_({one.account_id for one in known.values()}))
+    if any(not schema.get("records_are_public", False) for schema in session.scalars(query)):
+        raise InvalidDataset("One of these images was uploaded as private before; it cannot be declared public now.")
 
 
 def get(database: Database, dataset_id: str) -> StoredDataset:
@@ -267,6 +280,7 @@ def delete(database: Database, dataset_id: str) -> StoredDataset:
         row.partition_key = None
         row.deleted_at = utc_now()
         ledger.note_deletion(session, account, dataset_id)
+        _forget_audits(session, dataset_id)
         return StoredDataset.of(row)
 
 
@@ -283,10 +297,10 @@ def check_holdout(database: Database, dataset_id: str, holdout_id: str) -> Store
     """
     if holdout_id == dataset_id:
         raise InvalidSpec("evaluation.holdout must name another data set than the one that is trained on.")
-    aside, own = get(database, holdout_id), get(database, dataset_id)
+    aside, trained = get(database, holdout_id), get(database, dataset_id)
     if aside.state is not DatasetState.READY:
         raise StateConflict("The data set that was set aside was deleted.")
-    if _kind(aside.schema) != _kind(own.schema):
+    if _kind(aside.schema) != _kind(trained.schema):
         raise InvalidSpec("evaluation.holdout must name a data set with images of the same shape and the same classes.")
     return aside
 
@@ -367,6 +381,12 @@ def _joined(
         )
     ledger.join(session, account, dataset_id)
     return account
+
+
+def _forget_audits(session: Session, dataset_id: str) -> None:
+    """What attacks found depends on the records, and goes with them."""
+    of_these = PrivacyAuditRow.job_id.in_(select(JobRow.id).where(JobRow.dataset_id == dataset_id))
+    session.execute(update(PrivacyAuditRow).where(of_these).values(result=None))
 
 
 def _check_no_open_job(session: Session, dataset_id: str) -> None:

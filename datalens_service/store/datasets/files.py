@@ -121,8 +121,8 @@ class RemoteFiles:
             with _translated("The artifact could not be read"):
                 self._files.get_file(f"{self._root}/{name}", str(fetched))
                 with fetched.open("rb") as file:
-                    found = hashlib.file_digest(file, "sha256").hexdigest()
-            if found != sha256:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if digest != sha256:
                 raise StoreUnavailable("The artifact store holds other bytes than were put there; restore the object.")
             fetched.replace(copy)
         self._remove_oldest()

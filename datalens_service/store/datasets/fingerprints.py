@@ -24,7 +24,7 @@ from datalens_service.data.dataset import Images, UnitIds
 from datalens_service.store.tables import DEFAULT_TENANT, RecordFingerprintRow
 
 _LENGTH = 16
-_PORTION = 1000
+_BATCH = 1000
 
 
 class KnownRecord(NamedTuple):
@@ -48,11 +48,11 @@ def fingerprints(key: bytes, images: Images, units: UnitIds | None = None) -> di
     if units is None:
         return dict.fromkeys(records)
     keyed_units = hmac.new(key, b"unit\0", hashlib.sha256)
-    found: dict[bytes, bytes] = {}
+    unit_prints: dict[bytes, bytes] = {}
     for record, unit in zip(records, units.tolist(), strict=True):
         unit_print = _fingerprint(keyed_units, unit.to_bytes(8, "big"))
-        found[record] = min(unit_print, found.get(record, unit_print))
-    return dict(found)
+        unit_prints[record] = min(unit_print, unit_prints.get(record, unit_print))
+    return dict(unit_prints)
 
 
 def tenant_key(key: bytes, tenant_id: str) -> bytes:
@@ -69,16 +69,16 @@ def tenant_key(key: bytes, tenant_id: str) -> bytes:
 def known_records(session: Session, prints: Collection[bytes]) -> dict[bytes, KnownRecord]:
     """Fingerprints among `prints` that an account knows, with what is kept of them."""
     known: dict[bytes, KnownRecord] = {}
-    for portion in _portions(sorted(prints)):
-        query = select(RecordFingerprintRow).where(RecordFingerprintRow.fingerprint.in_(portion))
+    for batch in _batches(sorted(prints)):
+        query = select(RecordFingerprintRow).where(RecordFingerprintRow.fingerprint.in_(batch))
         known.update((row.fingerprint, KnownRecord(row.account_id, row.unit_print)) for row in session.scalars(query))
     return known
 
 
 def remember(session: Session, prints: Mapping[bytes, bytes | None], account_id: str) -> None:
     """Tie records that no account knows yet, and the units they came with, to `account_id`."""
-    for portion in _portions(sorted(prints)):
-        rows = [{"fingerprint": item, "account_id": account_id, "unit_print": prints[item]} for item in portion]
+    for batch in _batches(sorted(prints)):
+        rows = [{"fingerprint": item, "account_id": account_id, "unit_print": prints[item]} for item in batch]
         session.execute(insert(RecordFingerprintRow), rows)
 
 
@@ -88,7 +88,7 @@ def _fingerprint(keyed: hmac.HMAC, content: bytes) -> bytes:
     return digest.digest()[:_LENGTH]
 
 
-def _portions(items: Iterable[bytes]) -> Iterable[Sequence[bytes]]:
+def _batches(items: Iterable[bytes]) -> Iterable[Sequence[bytes]]:
     iterator = iter(items)
-    while portion := list(islice(iterator, _PORTION)):
-        yield portion
+    while batch := list(islice(iterator, _BATCH)):
+        yield batch

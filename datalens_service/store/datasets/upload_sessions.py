@@ -1,4 +1,4 @@
-"""Uploads that arrive in pieces: what is known of each. The bytes lie on the disk (`api/pieces.py`)."""
+"""Uploads that arrive in chunks: what is known of each. The bytes are on the disk (`api/uploads/tus.py`)."""
 
 from __future__ import annotations
 
@@ -110,11 +110,11 @@ def take(session: Session, upload_id: str) -> PartialUpload:
         StateConflict: Something is missing.
     """
     row = _row(session, upload_id)
-    found = PartialUpload.of(row)
-    if not found.complete:
-        raise StateConflict(f"Only {found.received} of {found.length} bytes were received; send the rest first.")
+    upload = PartialUpload.of(row)
+    if not upload.complete:
+        raise StateConflict(f"Only {upload.received} of {upload.length} bytes were received; send the rest first.")
     session.delete(row)
-    return found
+    return upload
 
 
 def known(database: Database) -> frozenset[str]:

@@ -64,7 +64,9 @@ def get(database: Database, dataset_id: str) -> DatasetView:
 
 
 def list_views(database: Database, tenant_id: str, *, limit: int = 50, cursor: str | None = None) -> Page[DatasetView]:
-    """Uploads of a tenant, newest first, deleted ones included.
+    """Uploads of a tenant, newest first.
+
+    Deleted data sets are included, as their accounts stay. Deleted uploads that never became one are not.
 
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.
@@ -72,6 +74,7 @@ def list_views(database: Database, tenant_id: str, *, limit: int = 50, cursor: s
     registered = select(DatasetRow.id, DatasetRow.created_at).where(DatasetRow.tenant_id == tenant_id)
     unregistered = select(IntakeRow.dataset_id, IntakeRow.created_at).where(
         IntakeRow.dataset_id.not_in(select(DatasetRow.id)),
+        IntakeRow.state != DatasetState.DELETED,
         IntakeRow.key_id.in_(select(ApiKeyRow.id).where(ApiKeyRow.tenant_id == tenant_id)),
     )
     if cursor is not None:
@@ -88,10 +91,11 @@ def list_views(database: Database, tenant_id: str, *, limit: int = 50, cursor: s
 
 
 def _read(session: Session, dataset_id: str) -> DatasetView:
-    dataset = session.get(DatasetRow, dataset_id)
-    if dataset is not None:
+    dataset, validation = session.get(DatasetRow, dataset_id), session.get(IntakeRow, dataset_id)
+    # A data set is registered a moment before its report is noted: until then it is still being read.
+    noted = validation is None or validation.state != DatasetState.VALIDATING
+    if dataset is not None and (noted or dataset.state == DatasetState.DELETED):
         return DatasetView.from_dataset(StoredDataset.of(dataset))
-    validation = session.get(IntakeRow, dataset_id)
     if validation is None:
         raise NotFound("There is no such data set.")
     return DatasetView.from_validation(Validation.of(validation))

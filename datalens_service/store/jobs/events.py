@@ -95,7 +95,12 @@ class Event:
 
 
 def record(session: Session, job: JobRow, kind: EventType) -> None:
-    """Tell of a change of `job` (locked) in the transaction that makes it; call it after the change."""
+    """Tell of a change of `job` (locked) in the transaction that makes it; call it after the change.
+
+    Of audits nothing is told: they are between the service and the owner.
+    """
+    if job.is_audit:
+        return
     session.flush()
     row = JobEventRow(
         job_id=job.id,

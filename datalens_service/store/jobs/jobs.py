@@ -26,31 +26,38 @@ The database is the truth; a message to a worker carries the id and nothing else
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import MAXYEAR, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Text, bindparam, cast, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import to_second, utc_now
+from datalens_service.clock import to_second
 from datalens_service.errors import NotFound, StateConflict
 from datalens_service.methods import Plan
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs import events, released_models
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
-from datalens_service.store.ledger import ledger
+from datalens_service.store.ledger import ledger, released_iterates
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
-from datalens_service.store.paging import Page, list_page
-from datalens_service.store.tables import DatasetRow, JobRow
+from datalens_service.store.paging import Page, list_columns
+from datalens_service.store.tables import DEFAULT_PRIORITY, DatasetRow, JobRow, ReservationRow
 
 DEFAULT_MAX_ATTEMPTS = 3
 
-_BY_ID = select(JobRow.__table__).where(JobRow.id == bindparam("id"))
+_SHOWN = select(
+    *(column for column in JobRow.__table__.columns if column.name != "release_plan"),
+    ReservationRow.reserved_units,
+    ReservationRow.charged_units,
+).join(ReservationRow, ReservationRow.owner_id == JobRow.id)
+_BY_ID = _SHOWN.where(JobRow.id == bindparam("id"))
 
 
 class JobState(StrEnum):
@@ -123,7 +130,12 @@ class Job:
     started_at: datetime | None
     finished_at: datetime | None
     queue: str | None = None
+    priority: int = DEFAULT_PRIORITY
     released_at: datetime | None = None
+    is_audit: bool = False
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    notes: str = ""
 
     @classmethod
     def of(cls, row: JobRow) -> Job:
@@ -149,7 +161,12 @@ class Job:
             started_at=row.started_at and to_second(row.started_at),
             finished_at=row.finished_at and to_second(row.finished_at),
             queue=row.queue,
+            priority=row.priority,
             released_at=row.released_at,
+            is_audit=row.is_audit,
+            name=row.name,
+            tags=tuple(row.tags),
+            notes=row.notes,
         )
 
 
@@ -164,6 +181,7 @@ def create(
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
     queue: str | None = None,
+    priority: int = DEFAULT_PRIORITY,
 ) -> Job:
     """Accept a job and reserve its budget, both or neither.
 
@@ -173,10 +191,11 @@ def create(
         spec: What was asked, as JSON.
         plan: The price, as JSON.
         release_plan: What will be charged; the worker runs this one.
-        units: Ledger units of the whole plan.
+        units: Ledger units of the whole plan; its slack is that of `release_plan`.
         max_attempts: Lost workers in a row without a stored step before it fails.
         idempotency_key: Chosen by the client; the same key with the same request is the same job.
         queue: Where it waits; None leaves it to any worker.
+        priority: From 0 to 9; of jobs that wait, one with a higher priority is taken first.
 
     Raises:
         BudgetExceeded: Less remains; nothing was kept.
@@ -194,9 +213,11 @@ def create(
             return Job.of(known)
         _check_ready(session, dataset)
         check_log(database.log, account)
-        row = _new_row(dataset, spec, plan, release_plan, max_attempts, key, fingerprint, queue)
+        now = read_database_clock(session)
+        row = _new_row(dataset, spec, plan, release_plan, max_attempts, key, fingerprint, queue, now)
+        row.priority = priority
         session.add(row)
-        ledger.reserve(session, account, row, units)
+        ledger.reserve(session, account, row, units, release_plan.slack)
         events.record(session, row, EventType.CREATED)
         return Job.of(row)
 
@@ -238,11 +259,13 @@ def list_jobs(
     cursor: str | None = None,
     dataset_id: str | None = None,
     state: JobState | None = None,
+    method: str | None = None,
+    search: str | None = None,
     created_after: datetime | None = None,
     created_before: datetime | None = None,
     tenant_id: str | None = None,
 ) -> Page[Job]:
-    """Jobs, newest first; what they paid for figures elsewhere is left out (`measurements.py`).
+    """Jobs, newest first, without what they paid for figures elsewhere (`measurements.py`) and audits (`audits.py`).
 
     Args:
         database: Where.
@@ -250,6 +273,8 @@ def list_jobs(
         cursor: Of the page before.
         dataset_id: Only jobs on this data set.
         state: Only jobs in this state.
+        method: Only jobs of the method with this name.
+        search: Only jobs whose name contains it, or which have it as a tag.
         created_after: Only jobs whose second of creation is this instant or later.
         created_before: Only jobs whose second of creation is before this instant.
         tenant_id: Only jobs of this tenant.
@@ -257,19 +282,24 @@ def list_jobs(
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.
     """
-    query = select(JobRow).where(JobRow.measured_job_id.is_(None))
+    query = _SHOWN.where(JobRow.measured_job_id.is_(None), ~JobRow.is_audit)
     if dataset_id is not None:
         query = query.where(JobRow.dataset_id == dataset_id)
     if state is not None:
         query = query.where(JobRow.state == state)
+    if method is not None:
+        query = query.where(JobRow.spec["method"]["name"].as_string() == method)
+    if search is not None:
+        tagged = cast(JobRow.tags, Text).contains(json.dumps(search), autoescape=True)
+        query = query.where(or_(JobRow.name.icontains(search, autoescape=True), tagged))
     if created_after is not None:
         query = query.where(JobRow.created_at >= _whole(created_after))
     if created_before is not None:
         query = query.where(JobRow.created_at < _whole(created_before))
     if tenant_id is not None:
         query = query.where(JobRow.tenant_id == tenant_id)
-    with database.session() as session:
-        return list_page(session, query, (JobRow.created_at, JobRow.id), Job.of, limit, cursor)
+    with database.connection() as connection:
+        return list_columns(connection, query, (JobRow.created_at, JobRow.id), Job.of, limit, cursor)
 
 
 def _whole(at: datetime) -> datetime:
@@ -302,14 +332,16 @@ def request_cancel(database: Database, job_id: str) -> Job:
 def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | None) -> None:
     """Give a job (locked) its last state and settle its account, in the caller's transaction.
 
-    What was released stays released: from then on a job succeeds, whatever ended its evaluation.
+    What was released stays released: from then on a job succeeds, whatever ended its evaluation. Iterates that it kept
+    are in a file by then, or the job has no result that they belong to.
     """
     if row.released_at is not None:
         state, error = JobState.SUCCEEDED, None
     ledger.settle(session, row.id, None)
+    released_iterates.discard(session, row.id)
     row.state = state
     row.error = error
-    row.finished_at = utc_now()
+    row.finished_at = read_database_clock(session)
     row.lease_owner = None
     row.lease_until = None
     if state == JobState.SUCCEEDED:
@@ -319,10 +351,10 @@ def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | 
 
 def release(session: Session, row: JobRow, kind: str = released_models.GENERATOR) -> None:
     """Note that the model of a job (locked) is ready, if it is not noted yet; it may go on being evaluated."""
-    # What a job pays for a figure elsewhere makes no model.
-    if row.released_at is not None or row.measured_job_id is not None:
+    # What a job pays for a figure elsewhere makes no model, and an audit keeps none.
+    if row.released_at is not None or row.measured_job_id is not None or row.is_audit:
         return
-    row.released_at = utc_now().replace(microsecond=0)
+    row.released_at = read_database_clock(session).replace(microsecond=0)
     released_models.add_made(session, row, kind)
 
 
@@ -349,9 +381,12 @@ def _new_row(
     idempotency_key: str | None,
     fingerprint: str,
     queue: str | None,
+    now: datetime,
 ) -> JobRow:
+    job_id = f"job_{uuid4().hex}"
     return JobRow(
-        id=f"job_{uuid4().hex}",
+        id=job_id,
+        reservation=ledger.new_reservation(job_id, dataset.account_id, "job"),
         tenant_id=dataset.tenant_id,
         account_id=dataset.account_id,
         dataset_id=dataset.id,
@@ -361,9 +396,6 @@ def _new_row(
         release_plan=release_plan.model_dump(mode="json"),
         idempotency_key=idempotency_key,
         request_fingerprint=fingerprint,
-        reserved_units=0,
-        charged_units=0,
-        settled=False,
         lease_token=0,
         attempts=0,
         max_attempts=max_attempts,
@@ -373,5 +405,5 @@ def _new_row(
         progress_value=0,
         progress_maximum=0,
         phase_start=0,
-        created_at=utc_now(),
+        created_at=now,
     )

@@ -1,8 +1,8 @@
 """Who runs a job: claim, renew, report, finish, give back, and what happens to the jobs of lost workers.
 
 A lease carries a token that grows with every claim. Whatever a worker writes names its token, so a worker that
-was stopped, declared lost and woken again is refused (`StaleLease`) however late it comes. The clock decides
-only when a silent worker may be replaced, never who may write.
+was stopped, declared lost and woken again is refused (`StaleLease`) however late it comes. A clock decides only when
+a silent worker may be replaced, never who may write, and it is the database's: clocks of workers take no part.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import or_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs import events, jobs, released_models
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import Job, JobState, end
+from datalens_service.store.jobs.queue_order import select_waiting
 from datalens_service.store.ledger import ledger
 from datalens_service.store.tables import JobRow
 
@@ -60,7 +61,7 @@ def claim(
         job_id: Which.
         owner: Name of the worker.
         lease_seconds: How long silence is tolerated.
-        now: For tests; the present by default.
+        now: For tests; the present of the database by default.
 
     Returns:
         The lease; None if another worker holds the job, or it has ended (also: was lost too often, just now).
@@ -68,22 +69,65 @@ def claim(
     Raises:
         NotFound: No such job.
     """
-    now = now or utc_now()
     with database.transaction() as session:
         _, row = ledger.lock(session, job_id)
+        now = now or read_database_clock(session)
         if _ran_out(row, now):
             _requeue_or_end(session, row, EventType.LEASE_LOST)
         if row.state != JobState.QUEUED:
             return None
-        until = now + timedelta(seconds=lease_seconds)
-        row.state = JobState.RUNNING
-        row.lease_token += 1
-        row.attempts += 1
+        return _grant(session, row, owner, lease_seconds, now)
+
+
+def claim_next(
+    database: Database, owner: str, lease_seconds: float, *, queue: str | None = None, now: datetime | None = None
+) -> Lease | None:
+    """Take the job that is next (a; see `queue_order.py`). Jobs of lost workers wait again after `expire_leases`.
+
+    No two workers take one job: PostgreSQL locks its row, and whoever looks meanwhile gets the next one; SQLite lets
+    one look after the other. The account is not locked, because no budget changes.
+
+    Args:
+        database: Where.
+        owner: Name of the worker.
+        lease_seconds: How long silence is tolerated.
+        queue: Only jobs of this queue, and of none; None is all.
+        now: For tests; the present of the database by default.
+
+    Returns:
+        The lease; None if no job waits.
+    """
+    if not next_queued(database, 1, queue):
+        # Without the write lock of SQLite: idle workers ask often.
+        return None
+    with database.transaction() as session:
+        first = select_waiting(select(JobRow), queue).limit(1).with_for_update(skip_locked=True, of=JobRow)
+        row = session.scalars(first).one_or_none()
+        if row is None:
+            return None
+        return _grant(session, row, owner, lease_seconds, now or read_database_clock(session))
+
+
+def adopt(database: Database, job_id: str, token: int, owner: str, lease_seconds: float) -> Lease:
+    """Continue under a lease that was claimed for this process.
+
+    Args:
+        database: Where.
+        job_id: Of the lease.
+        token: Of the lease.
+        owner: Name of the worker from now on.
+        lease_seconds: How long silence is tolerated, from now on.
+
+    Raises:
+        StaleLease: Another worker holds the job, or it has ended.
+        NotFound: No such job.
+    """
+    with database.transaction() as session:
+        until = read_database_clock(session) + timedelta(seconds=lease_seconds)
+        lease = Lease(job_id, token, owner, lease_seconds, until)
+        row = _held(session, lease)
         row.lease_owner, row.lease_until = owner, until
-        row.started_at = row.started_at or now
-        row.phase_started_at = None
-        events.record(session, row, EventType.STARTED)
-        return Lease(job_id, row.lease_token, owner, lease_seconds, until)
+        return lease
 
 
 def renew(database: Database, lease: Lease, *, now: datetime | None = None) -> Lease:
@@ -92,10 +136,21 @@ def renew(database: Database, lease: Lease, *, now: datetime | None = None) -> L
     Raises:
         StaleLease: Another worker holds the job, or it has ended.
     """
-    until = (now or utc_now()) + timedelta(seconds=lease.seconds)
     with database.transaction() as session:
-        _held(session, lease).lease_until = until
+        row = _held(session, lease)
+        until = (now or read_database_clock(session)) + timedelta(seconds=lease.seconds)
+        row.lease_until = until
     return replace(lease, until=until)
+
+
+def was_lost(database: Database, lease: Lease) -> bool:
+    """Whether somebody else may have ended the lease: the job was claimed again, or `lease.until` has passed.
+
+    A lease that can no longer be renewed and was not lost ended with its job, by its own holder.
+    """
+    with database.session() as session:
+        token = session.scalar(select(JobRow.lease_token).where(JobRow.id == lease.job_id))
+        return token != lease.token or lease.until < read_database_clock(session)
 
 
 def progress(database: Database, lease: Lease, phase: str, value: int, maximum: int) -> None:
@@ -104,12 +159,11 @@ def progress(database: Database, lease: Lease, phase: str, value: int, maximum: 
     Raises:
         StaleLease: Another worker holds the job, or it has ended.
     """
-    now = utc_now()
     with database.transaction() as session:
         row = _held(session, lease)
         news = events.worth_telling(row, phase, value, maximum)
         if row.phase != phase or row.phase_started_at is None:
-            row.phase_started_at, row.phase_start = now, value
+            row.phase_started_at, row.phase_start = read_database_clock(session), value
         row.phase, row.progress_value, row.progress_maximum = phase, value, maximum
         if news:
             events.record(session, row, EventType.PROGRESS)
@@ -170,33 +224,50 @@ def expire_leases(database: Database, *, now: datetime | None = None) -> tuple[J
     Returns:
         The jobs that changed, as they are now.
     """
-    now = now or utc_now()
-    candidates = select(JobRow.id).where(JobRow.state == JobState.RUNNING, JobRow.lease_until < now)
     with database.session() as session:
+        silent = JobRow.lease_until < (now or read_database_clock(session))
+        candidates = select(JobRow.id).where(JobRow.state == JobState.RUNNING, silent)
         job_ids = session.scalars(candidates.order_by(JobRow.id)).all()
     changed = (_expire(database, job_id, now) for job_id in job_ids)
     return tuple(job for job in changed if job is not None)
 
 
 def next_queued(database: Database, limit: int = 1, queue: str | None = None) -> tuple[str, ...]:
-    """Ids of the jobs that have waited longest.
+    """Ids of the jobs that are next, in their order.
 
     Args:
         database: Where.
         limit: At most so many.
         queue: Only those of this queue, and those of none; None is all.
     """
-    query = select(JobRow.id).where(JobRow.state == JobState.QUEUED).order_by(JobRow.created_at, JobRow.id)
-    if queue is not None:
-        query = query.where(or_(JobRow.queue.is_(None), JobRow.queue == queue))
     with database.session() as session:
-        return tuple(session.scalars(query.limit(limit)))
+        return tuple(session.scalars(select_waiting(select(JobRow.id), queue).limit(limit)))
 
 
-def _expire(database: Database, job_id: str, now: datetime) -> Job | None:
+def list_running(database: Database) -> tuple[str, ...]:
+    """Ids of what worker processes run now: jobs and audits, not what a job pays for a figure elsewhere."""
+    running = select(JobRow.id).where(JobRow.state == JobState.RUNNING, JobRow.measured_job_id.is_(None))
+    with database.session() as session:
+        return tuple(session.scalars(running.order_by(JobRow.id)))
+
+
+def _grant(session: Session, row: JobRow, owner: str, lease_seconds: float, now: datetime) -> Lease:
+    """The queued job (locked) is this worker's."""
+    until = now + timedelta(seconds=lease_seconds)
+    row.state = JobState.RUNNING
+    row.lease_token += 1
+    row.attempts += 1
+    row.lease_owner, row.lease_until = owner, until
+    row.started_at = row.started_at or now
+    row.phase_started_at = None
+    events.record(session, row, EventType.STARTED)
+    return Lease(row.id, row.lease_token, owner, lease_seconds, until)
+
+
+def _expire(database: Database, job_id: str, now: datetime | None) -> Job | None:
     with database.transaction() as session:
         _, row = ledger.lock(session, job_id)
-        if not _ran_out(row, now):
+        if not _ran_out(row, now or read_database_clock(session)):
             return None
         _requeue_or_end(session, row, EventType.LEASE_LOST)
         return Job.of(row)

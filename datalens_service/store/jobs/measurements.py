@@ -13,14 +13,18 @@ from uuid import uuid4
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
 from datalens_service.errors import NotFound, StateConflict
+from datalens_service.privacy.randomness import Integers
 from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
-from datalens_service.store.ledger import ledger
+from datalens_service.store.ledger import aggregates, ledger
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
 from datalens_service.store.tables import AggregateRow, DatasetRow, JobRow
+
+# A measurement releases one sum.
+_STEP = 0
 
 
 def begin(database: Database, measured: Job, dataset_id: str, units: int, lease: Lease) -> Lease:
@@ -49,26 +53,33 @@ def begin(database: Database, measured: Job, dataset_id: str, units: int, lease:
         if dataset.state != "ready":
             raise StateConflict("The data set that was set aside was deleted.")
         check_log(database.log, account)
-        row = _row(dataset, measured, lease)
+        now = read_database_clock(session)
+        row = _row(dataset, measured, lease, now)
         session.add(row)
         ledger.reserve(session, account, row, units)
-        return Lease(row.id, row.lease_token, lease.owner, lease.seconds, _until(lease))
+        return Lease(row.id, row.lease_token, lease.owner, lease.seconds, _until(lease, now))
 
     return in_step_with_log(database, reserve)
 
 
-def stored(database: Database, measured_job_id: str, dataset_id: str) -> str | None:
-    """Id of a measurement of this job on this data set whose noisy sum is stored, or None."""
-    kept = exists().where(AggregateRow.job_id == JobRow.id, AggregateRow.step == 0)
-    query = select(JobRow.id).where(JobRow.measured_job_id == measured_job_id, JobRow.dataset_id == dataset_id, kept)
+def replay(database: Database, measured_job_id: str, dataset_id: str) -> Integers | None:
+    """The noisy sum that a measurement of this job on this data set stored, or None. Reads only: it needs no lease.
+
+    Raises:
+        LedgerCorrupt: The stored bytes were altered.
+    """
+    stored = exists().where(AggregateRow.job_id == JobRow.id, AggregateRow.step == _STEP)
+    query = select(JobRow.id).where(JobRow.measured_job_id == measured_job_id, JobRow.dataset_id == dataset_id, stored)
     with database.session() as session:
-        return session.scalars(query.order_by(JobRow.created_at, JobRow.id).limit(1)).one_or_none()
+        earliest = session.scalars(query.order_by(JobRow.created_at, JobRow.id).limit(1)).one_or_none()
+        return None if earliest is None else aggregates.replay(session, earliest, _STEP)
 
 
-def _row(dataset: DatasetRow, measured: Job, lease: Lease) -> JobRow:
-    now = utc_now()
+def _row(dataset: DatasetRow, measured: Job, lease: Lease, now: datetime) -> JobRow:
+    measurement_id = f"job_{uuid4().hex}"
     return JobRow(
-        id=f"job_{uuid4().hex}",
+        id=measurement_id,
+        reservation=ledger.new_reservation(measurement_id, dataset.account_id, "measurement"),
         account_id=dataset.account_id,
         dataset_id=dataset.id,
         state=JobState.RUNNING,
@@ -77,12 +88,9 @@ def _row(dataset: DatasetRow, measured: Job, lease: Lease) -> JobRow:
         idempotency_key=None,
         request_fingerprint="0" * 64,
         measured_job_id=measured.id,
-        reserved_units=0,
-        charged_units=0,
-        settled=False,
         lease_token=1,
         lease_owner=lease.owner,
-        lease_until=_until(lease),
+        lease_until=_until(lease, now),
         attempts=1,
         # A lost worker ends it: nobody else may take it up.
         max_attempts=1,
@@ -95,5 +103,5 @@ def _row(dataset: DatasetRow, measured: Job, lease: Lease) -> JobRow:
     )
 
 
-def _until(lease: Lease) -> datetime:
-    return utc_now() + timedelta(seconds=lease.seconds)
+def _until(lease: Lease, now: datetime) -> datetime:
+    return now + timedelta(seconds=lease.seconds)

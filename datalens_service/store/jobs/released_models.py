@@ -124,7 +124,7 @@ def list_models(
         tenant_id: Whose.
         kind: Only those of this kind; None is all.
         limit: At most so many.
-        cursor: Of the portion before.
+        cursor: Returned by the previous page.
 
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.

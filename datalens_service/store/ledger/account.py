@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import InsufficientStorage
+from datalens_service.privacy.blocks import Block
 from datalens_service.privacy.randomness import Integers
+from datalens_service.proof.hash_chain import Entry
 from datalens_service.store.charge_log import LogLine
 from datalens_service.store.database import Database
-from datalens_service.store.ledger import aggregates, ledger, recovery
+from datalens_service.store.ledger import aggregates, blocks, ledger, recovery, released_iterates, released_states
 from datalens_service.store.tables import AccountRow
 
 
@@ -44,10 +52,36 @@ class JobAccount:
             LedgerCorrupt: The account is frozen, or was now: the log has charges that it has forgotten.
             StoreUnavailable: Nothing may be drawn; at worst the charge is counted without a draw.
         """
+        self._book(partial(ledger.charge, step=step, label=label, units=units))
+
+    def charge_draw(self, step: int, label: str, block: Block) -> int:
+        """Book a draw of a block as `charge` does: all of its units and its slack with the first.
+
+        Returns:
+            How many draws were booked before, those that a crash lost included.
+
+        Raises:
+            BudgetExceeded: The reservation does not cover the block, or all of its draws are made.
+            StaleLease: Another worker holds the job; nothing was booked.
+            LedgerCorrupt: The account is frozen, or was now.
+            StoreUnavailable: Nothing may be drawn; at worst the draw is counted and not made.
+        """
+        booked: list[int] = []
+
+        def book(session: Session, job_id: str, lease_token: int) -> Entry:
+            entry = blocks.charge_draw(session, job_id, lease_token, step, label, block)
+            booked.append(blocks.count_draws(session, job_id, label))
+            return entry
+
+        self._book(book)
+        # What was booked last is this draw itself.
+        return booked[-1] - 1
+
+    def _book(self, make_entry: Callable[..., Entry]) -> None:
         written: list[tuple[LogLine, int]] = []
 
         def charge(session: Session) -> None:
-            entry = ledger.charge(session, self._job_id, self._lease_token, step, label, units)
+            entry = make_entry(session, self._job_id, self._lease_token)
             if self._database.log is not None:
                 account = session.get_one(AccountRow, entry.account_id)
                 line = LogLine.of(entry)
@@ -70,3 +104,33 @@ class JobAccount:
         """
         with self._database.transaction() as session:
             aggregates.store_aggregate(session, self._job_id, self._lease_token, step, noisy)
+
+    def advance(self, step: int, state: dict[str, NDArray[Any]], iterates: NDArray[np.float32] | None = None) -> None:
+        """Keep `state`, a function of released sums, in the place of all sums before `step`, and beside it `iterates`.
+
+        Raises:
+            StaleLease: Another worker holds the job.
+            StateConflict: The state does not follow what is stored.
+        """
+        with self._database.transaction() as session:
+            released_states.advance(session, self._job_id, self._lease_token, step, state)
+            if iterates is not None:
+                released_iterates.add(session, self._job_id, self._lease_token, step, iterates)
+
+    def latest(self) -> tuple[int, dict[str, NDArray[Any]]] | None:
+        """What `advance` was given last, or None.
+
+        Raises:
+            LedgerCorrupt: The stored bytes were altered.
+        """
+        with self._database.session() as session:
+            return released_states.latest(session, self._job_id)
+
+    def iterates(self) -> list[NDArray[np.float32]]:
+        """All that `advance` was given, in order; empty once the job has ended.
+
+        Raises:
+            LedgerCorrupt: The stored bytes were altered.
+        """
+        with self._database.session() as session:
+            return released_iterates.read(session, self._job_id)

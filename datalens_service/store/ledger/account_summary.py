@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import NotFound
+from datalens_service.errors import BudgetExceeded, NotFound
 from datalens_service.privacy import accounting
+from datalens_service.privacy.accounting import Charge
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.store.tables import AccountRow, DatasetRow, LedgerEntryRow
 
@@ -31,6 +32,9 @@ class AccountSummary:
     head_hash: str
     frozen_reason: str | None
     unbooked_units: int = 0
+    reserved_slack: int = 0
+    charged_slack: int = 0
+    held_for_slack: int = 0
 
     @property
     def spent_units(self) -> int:
@@ -42,17 +46,31 @@ class AccountSummary:
         """Units that a new job may reserve."""
         if self.frozen_reason is not None:
             return 0
-        return self.limit_units - self.reserved_units - self.charged_units
+        return self.limit_units - self.reserved_units - self.charged_units - self.held_for_slack
+
+    def with_reserved(self, charge: Charge) -> AccountSummary:
+        """The account once units and slack of a new job are reserved; what they do not leave is below 0."""
+        slack = self.reserved_slack + charge.slack
+        try:
+            held = accounting.units_held_for_slack(slack + self.charged_slack, self.epsilon, self.delta)
+        except BudgetExceeded:
+            held = self.limit_units
+        reserved = self.reserved_units + charge.units
+        return replace(self, reserved_units=reserved, reserved_slack=slack, held_for_slack=held)
+
+    def covers(self, charge: Charge) -> bool:
+        """Whether units and slack of a new job fit beside all that is spent and reserved."""
+        return self.with_reserved(charge).remaining_units >= 0 and charge.units <= self.remaining_units
 
     @property
     def epsilon_spent(self) -> float:
         """ε of everything spent, over all jobs and data sets of the account, deleted ones included."""
-        return self.epsilon_of(self.spent_units)
+        return self.epsilon_of(self.spent_units, self.charged_slack)
 
     @property
     def epsilon_reserved(self) -> float:
         """ε of everything reserved and not yet charged."""
-        return self.epsilon_of(self.reserved_units)
+        return self.epsilon_of(self.reserved_units, self.reserved_slack)
 
     @property
     def epsilon_remaining(self) -> float:
@@ -62,9 +80,9 @@ class AccountSummary:
             shown = accounting.round_down(shown - 5e-5)
         return shown
 
-    def epsilon_of(self, units: int) -> float:
-        """ε of `units` at the account's δ, rounded up to four digits."""
-        return accounting.round_up(accounting.epsilon_of_units(units, self.delta))
+    def epsilon_of(self, units: int, slack: int = 0) -> float:
+        """ε of `units` and `slack` at the account's δ, rounded up to four digits."""
+        return accounting.round_up(accounting.epsilon_of_charge(Charge(units, slack), self.delta))
 
     def figures(self) -> dict[str, float]:
         """The account as ε at δ, for problem documents and reports; public."""
@@ -133,6 +151,9 @@ def of_account(account: AccountRow) -> AccountSummary:
         reserved_units=account.reserved_units,
         charged_units=account.charged_units,
         unbooked_units=account.unbooked_units,
+        reserved_slack=account.reserved_slack,
+        charged_slack=account.charged_slack,
+        held_for_slack=account.held_for_slack,
         entries=account.head_seq,
         head_hash=account.head_hash,
         frozen_reason=account.frozen_reason,
@@ -140,7 +161,7 @@ def of_account(account: AccountRow) -> AccountSummary:
 
 
 def journal(session: Session, account_id: str) -> Iterator[Entry]:
-    """The entries of an account, oldest first, read in portions."""
-    query = select(LedgerEntryRow).where(LedgerEntryRow.account_id == account_id).order_by(LedgerEntryRow.seq)
-    for row in session.scalars(query.execution_options(yield_per=1000)):
+    """The entries of an account, oldest first, read in portions; as plain rows, since there may be very many."""
+    query = select(*LedgerEntryRow.__table__.columns).where(LedgerEntryRow.account_id == account_id)
+    for row in session.execute(query.order_by(LedgerEntryRow.seq).execution_options(yield_per=1000)):
         yield Entry.model_validate(row)

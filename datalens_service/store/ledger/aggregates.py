@@ -11,7 +11,7 @@ import io
 import zlib
 
 import numpy as np
-from sqlalchemy import Exists, exists, select
+from sqlalchemy import Exists, exists, func, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import utc_now
@@ -19,7 +19,7 @@ from datalens_service.errors import InvalidInput, LedgerCorrupt, StateConflict
 from datalens_service.privacy.randomness import Integers
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.ledger import ledger
-from datalens_service.store.tables import AggregateRow, LedgerEntryRow
+from datalens_service.store.tables import AggregateRow, LedgerEntryRow, ReleasedStateRow
 
 _PLAIN = "npy"
 _COMPRESSED = "npy+zlib"
@@ -96,3 +96,15 @@ def _unpacked(row: AggregateRow) -> bytes | None:
         return zlib.decompress(row.payload) if row.encoding == _COMPRESSED else row.payload
     except zlib.error:
         return None
+
+
+def is_draw_pending(session: Session, job_id: str, lease_token: int) -> bool:
+    """Whether the last charge under a lease has no stored sum yet: who dies now pays for this step again."""
+    charged = select(func.max(LedgerEntryRow.step)).where(
+        LedgerEntryRow.job_id == job_id, LedgerEntryRow.lease_token == lease_token
+    )
+    step = session.scalar(charged)
+    if step is None or session.get(AggregateRow, (job_id, step)) is not None:
+        return False
+    state = session.get(ReleasedStateRow, job_id)
+    return state is None or state.step <= step

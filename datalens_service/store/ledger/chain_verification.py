@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.proof.hash_chain import Balance, EntryKind, broken, budget_label, follow
 from datalens_service.store.ledger.account_summary import account_of, journal
-from datalens_service.store.tables import AccountRow, AggregateRow, JobRow, LedgerEntryRow
+from datalens_service.store.tables import AccountRow, AggregateRow, JobRow, LedgerEntryRow, ReservationRow
 
 
 def verify_chain(session: Session, dataset_id: str) -> Balance:
@@ -30,7 +30,7 @@ def verify_account(session: Session, account: AccountRow) -> Balance:
     balance = follow(journal(session, account.id))
     _check_head(account, balance)
     _check_totals(account, balance)
-    _check_jobs(session, account, balance)
+    _check_reservations(session, account, balance)
     _check_aggregates(session, account)
     return balance
 
@@ -49,6 +49,9 @@ def _check_totals(account: AccountRow, balance: Balance) -> None:
         "limit": (account.limit_units, balance.limit),
         "reserved": (account.reserved_units, balance.total_reserved),
         "charged": (account.charged_units, balance.total_charged),
+        "reserved slack": (account.reserved_slack, sum(balance.reserved_slack.values())),
+        "charged slack": (account.charged_slack, sum(balance.charged_slack.values())),
+        "held for slack": (account.held_for_slack, balance.held_for_slack),
     }
     for name, (found, expected) in pairs.items():
         if found != expected:
@@ -58,13 +61,14 @@ def _check_totals(account: AccountRow, balance: Balance) -> None:
             )
 
 
-def _check_jobs(session: Session, account: AccountRow, balance: Balance) -> None:
-    for job in session.scalars(select(JobRow).where(JobRow.account_id == account.id).order_by(JobRow.id)):
-        found = (job.reserved_units, job.charged_units)
-        if found != (balance.reserved[job.id], balance.charged[job.id]):
+def _check_reservations(session: Session, account: AccountRow, balance: Balance) -> None:
+    query = select(ReservationRow).where(ReservationRow.account_id == account.id)
+    for reservation in session.scalars(query.order_by(ReservationRow.id)):
+        totals = (reservation.reserved_units, reservation.charged_units)
+        if totals != (balance.reserved[reservation.id], balance.charged[reservation.id]):
             raise LedgerCorrupt(
-                f"Job {job.id} says other reserved and charged units than the journal of account {account.id}.",
-                extra={"account_id": account.id, "job_id": job.id},
+                f"Job {reservation.id} says other reserved and charged units than the journal of account {account.id}.",
+                extra={"account_id": account.id, "job_id": reservation.id},
             )
 
 

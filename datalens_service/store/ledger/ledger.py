@@ -4,12 +4,13 @@ Every function takes the session of an open `Database.transaction()` (or `sessio
 locks what it decides on: first the account's row, then the job's. Together with the journal entry they write,
 the totals on the account's and the job's row change in the same transaction.
 
-    limit ≥ reserved + charged         for every account, at every commit (also a CHECK of the table)
+    limit ≥ reserved + charged + held  for every account, at every commit (also a CHECK of the table)
     limit never falls                  and rises by an entry of its own only (also a trigger)
     charged never falls                (also a trigger)
     a draw happens only after its charge has committed (mechanisms/base.py)
 
-Units are integers, 1e-15 of μ²; no float takes part in a decision.
+Units are integers, 1e-15 of μ²; no float takes part in a decision. `held` are units by which the slack of sampled
+batches lowers the limit (docs/mechanisms/poisson_sampling.md); charging them is `blocks.py`.
 """
 
 from __future__ import annotations
@@ -31,9 +32,18 @@ from datalens_service.errors import (
     StateConflict,
 )
 from datalens_service.privacy import accounting
+from datalens_service.privacy.accounting import Charge
 from datalens_service.proof.hash_chain import GENESIS, Entry, EntryKind, budget_label
 from datalens_service.store.ledger.account_summary import AccountSummary, of_account
-from datalens_service.store.tables import LARGEST_UNITS, AccountRow, AggregateRow, JobRow, LedgerEntryRow
+from datalens_service.store.tables import (
+    LARGEST_UNITS,
+    AccountRow,
+    AggregateRow,
+    JobRow,
+    LedgerEntryRow,
+    ReleasedStateRow,
+    ReservationRow,
+)
 
 NO_ROOM = (
     "its ledger log knows charges that its budget has no room for; cancel queued jobs or raise the budget, "
@@ -67,6 +77,9 @@ def open_account(
         limit_units=units,
         reserved_units=0,
         charged_units=0,
+        reserved_slack=0,
+        charged_slack=0,
+        held_for_slack=0,
         head_seq=0,
         head_hash=GENESIS,
         checked_log_bytes=checked_log_bytes,
@@ -101,6 +114,7 @@ def raise_limit(session: Session, account: AccountRow, dataset_id: str, epsilon:
     if epsilon <= account.epsilon or added < 1:
         raise StateConflict(f"The lifetime budget is epsilon {account.epsilon:g} already; it can only be raised.")
     account.epsilon, account.limit_units = epsilon, units
+    hold_for_slack(account)
     label = budget_label(epsilon, account.delta)
     append(session, account, EntryKind.RAISE, dataset_id=dataset_id, units=added, label=label)
 
@@ -110,7 +124,7 @@ def join(session: Session, account: AccountRow, dataset_id: str) -> None:
     append(session, account, EntryKind.JOIN, dataset_id=dataset_id)
 
 
-def reserve(session: Session, account: AccountRow, job: JobRow, units: int) -> None:
+def reserve(session: Session, account: AccountRow, job: JobRow, units: int, slack: int = 0) -> None:
     """Set `units` aside for a new job; the caller inserts the job in the same transaction.
 
     Args:
@@ -118,19 +132,42 @@ def reserve(session: Session, account: AccountRow, job: JobRow, units: int) -> N
         account: Locked with `lock_account`.
         job: The new row.
         units: At least 1.
+        slack: Beside them, in 1e-18 of δ.
 
     Raises:
-        BudgetExceeded: Less remains; the members say how much, as ε.
+        BudgetExceeded: Less remains; the members say how much, as ε. Or slack would take more than half of δ.
         LedgerCorrupt: The account is frozen.
     """
     units = _positive(units)
     _check_not_frozen(account)
     statement = of_account(account)
-    if units > statement.remaining_units:
-        raise _exceeded(statement, units)
+    if not statement.covers(Charge(units, slack)):
+        raise _exceeded(statement, units, slack)
     account.reserved_units += units
-    job.reserved_units = units
-    append(session, account, EntryKind.RESERVE, dataset_id=job.dataset_id, job_id=job.id, units=units)
+    account.reserved_slack += index(slack)
+    hold_for_slack(account)
+    job.reservation.reserved_units = units
+    append(session, account, EntryKind.RESERVE, dataset_id=job.dataset_id, job_id=job.id, units=units, slack=slack)
+
+
+def new_reservation(job_id: str, account_id: str, owner_kind: str) -> ReservationRow:
+    """An empty reservation for a new row of `jobs`; `reserve` fills it.
+
+    Args:
+        job_id: The row, and the name of the reservation in the journal.
+        account_id: Who pays.
+        owner_kind: `job` or `measurement`.
+    """
+    return ReservationRow(
+        id=job_id,
+        account_id=account_id,
+        owner_kind=owner_kind,
+        owner_id=job_id,
+        reserved_units=0,
+        charged_units=0,
+        settled=False,
+        created_at=utc_now(),
+    )
 
 
 def charge(session: Session, job_id: str, lease_token: int, step: int, label: str, units: int) -> Entry:
@@ -145,16 +182,10 @@ def charge(session: Session, job_id: str, lease_token: int, step: int, label: st
         LedgerCorrupt: The account is frozen.
     """
     units = _positive(units)
-    account, job = lock(session, job_id)
-    _check_not_frozen(account)
-    check_lease(job, lease_token)
-    if index(step) < 0:
-        raise InvalidInput("step must be a whole number of at least 0.")
-    if session.get(AggregateRow, (job_id, step)) is not None:
-        raise StateConflict(f"Step {step} is stored already; replay it instead of drawing it again.")
+    account, job = lock_for_charge(session, job_id, lease_token, step)
     if units > job.reserved_units:
         raise BudgetExceeded(f"The job's reservation does not cover step {step}; it has to end before this step.")
-    _spend(account, job, units)
+    spend(account, job.reservation, units)
     return append(
         session,
         account,
@@ -166,6 +197,25 @@ def charge(session: Session, job_id: str, lease_token: int, step: int, label: st
         units=units,
         lease_token=lease_token,
     )
+
+
+def lock_for_charge(session: Session, job_id: str, lease_token: int, step: int) -> tuple[AccountRow, JobRow]:
+    """The account's and the job's row, locked, if `step` may be charged.
+
+    Raises:
+        StaleLease: `lease_token` is not the current one, or the job does not run.
+        StateConflict: The step has a stored aggregate, or a state that stands for it.
+        LedgerCorrupt: The account is frozen.
+    """
+    account, job = lock(session, job_id)
+    _check_not_frozen(account)
+    check_lease(job, lease_token)
+    if index(step) < 0:
+        raise InvalidInput("step must be a whole number of at least 0.")
+    state = session.get(ReleasedStateRow, job_id, populate_existing=True)
+    if session.get(AggregateRow, (job_id, step)) is not None or (state is not None and step < state.step):
+        raise StateConflict(f"Step {step} is stored already; replay it instead of drawing it again.")
+    return account, job
 
 
 def settle(session: Session, job_id: str, lease_token: int | None) -> int:
@@ -185,12 +235,15 @@ def settle(session: Session, job_id: str, lease_token: int | None) -> int:
     account, job = lock(session, job_id)
     if lease_token is not None:
         check_lease(job, lease_token)
-    if job.settled:
+    reservation = job.reservation
+    if reservation.settled:
         return 0
-    remainder = job.reserved_units
+    remainder, slack = reservation.reserved_units, reserved_slack(session, job_id)
     account.reserved_units -= remainder
-    job.reserved_units = 0
-    job.settled = True
+    account.reserved_slack -= slack
+    hold_for_slack(account)
+    reservation.reserved_units = 0
+    reservation.settled = True
     append(
         session,
         account,
@@ -198,9 +251,31 @@ def settle(session: Session, job_id: str, lease_token: int | None) -> int:
         dataset_id=job.dataset_id,
         job_id=job_id,
         units=remainder,
+        slack=slack,
         lease_token=lease_token,
     )
     return remainder
+
+
+def reserved_slack(session: Session, job_id: str) -> int:
+    """Slack that is set aside for a job and neither spent nor returned, as the journal has it."""
+    query = select(LedgerEntryRow.kind, LedgerEntryRow.slack).where(
+        LedgerEntryRow.job_id == job_id, LedgerEntryRow.slack > 0
+    )
+    reserved = 0
+    for kind, slack in session.execute(query.order_by(LedgerEntryRow.seq)):
+        reserved += slack if kind == EntryKind.RESERVE else -min(slack, reserved)
+    return reserved
+
+
+def hold_for_slack(account: AccountRow) -> None:
+    """Hold as many units as the slack of the account (locked) takes from what its limit holds.
+
+    Raises:
+        BudgetExceeded: It is more than half of δ.
+    """
+    slack = account.reserved_slack + account.charged_slack
+    account.held_for_slack = accounting.units_held_for_slack(slack, account.epsilon, account.delta)
 
 
 def note_deletion(session: Session, account: AccountRow, dataset_id: str) -> None:
@@ -268,6 +343,7 @@ def append(
     step: int | None = None,
     label: str = "",
     units: int = 0,
+    slack: int = 0,
     lease_token: int | None = None,
     recovers: str | None = None,
 ) -> Entry:
@@ -281,6 +357,7 @@ def append(
         step=step,
         label=label,
         units=units,
+        slack=slack,
         lease_token=lease_token,
         at=entry_time(),
         recovers=recovers,
@@ -293,9 +370,10 @@ def append(
     return entry
 
 
-def _spend(account: AccountRow, job: JobRow, units: int) -> None:
-    job.reserved_units -= units
-    job.charged_units += units
+def spend(account: AccountRow, reservation: ReservationRow, units: int) -> None:
+    """Turn units that are reserved into spent ones; both rows locked."""
+    reservation.reserved_units -= units
+    reservation.charged_units += units
     account.reserved_units -= units
     account.charged_units += units
 
@@ -312,8 +390,8 @@ def _check_not_frozen(account: AccountRow) -> None:
         raise LedgerCorrupt(f"The account {account.id} is frozen: {account.frozen_reason}")
 
 
-def _exceeded(statement: AccountSummary, units: int) -> BudgetExceeded:
-    figures = {**statement.figures(), "requested": statement.epsilon_of(units)}
+def _exceeded(statement: AccountSummary, units: int, slack: int) -> BudgetExceeded:
+    figures = {**statement.figures(), "requested": statement.epsilon_of(units, slack)}
     return BudgetExceeded(
         f"The request needs epsilon {figures['requested']:g} and {figures['remaining']:g} of {figures['limit']:g} "
         "remains; ask for less, or wait for running jobs to return what they do not spend.",

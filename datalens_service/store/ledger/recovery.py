@@ -17,16 +17,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import LedgerCorrupt, StoreUnavailable
+from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StoreUnavailable
+from datalens_service.privacy.accounting import Charge, units_held_for_slack
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.store.charge_log import ChargeLog, LogLine, LogMismatch, LogSlice
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import ledger
+from datalens_service.store.ledger.account_summary import of_account
 from datalens_service.store.ledger.chain_verification import verify_account
 from datalens_service.store.tables import (
     LARGEST_UNITS,
@@ -173,11 +176,20 @@ def _examine(session: Session, account: AccountRow, portion: LogSlice) -> None:
 
 def _unbooked_units(session: Session, account: AccountRow, lines: Sequence[LogLine]) -> int:
     """What the log knows as spent beyond the account's own total, whose journal may be damaged."""
-    units = {line.hash: line.units for line in lines}
+    spent = {line.hash: line for line in lines}
     known = _known_hashes(session, account)
-    lost = sum(cost for line_hash, cost in units.items() if line_hash not in known)
-    lowered = sum(units.values()) - account.charged_units
+    unknown = [line for line_hash, line in spent.items() if line_hash not in known]
+    lost = sum(line.units + _held_alone(account, line.slack) for line in unknown)
+    lowered = sum(line.units for line in spent.values()) - account.charged_units
     return min(max(lost, lowered), LARGEST_UNITS - account.charged_units)
+
+
+def _held_alone(account: AccountRow, slack: int) -> int:
+    """Units that stand for a lost slack while the account is frozen: all of it where δ leaves no room."""
+    try:
+        return units_held_for_slack(slack, account.epsilon, account.delta)
+    except BudgetExceeded:
+        return account.limit_units
 
 
 def _verdict(session: Session, account: AccountRow, lines: Sequence[LogLine]) -> str | None:
@@ -198,14 +210,19 @@ def _recover(session: Session, account: AccountRow, line: LogLine) -> bool:
     """Book a lost charge; False if there is no room for it."""
     job = session.get(JobRow, line.job_id)
     from_reservation = min(line.units, job.reserved_units) if job is not None else 0
-    free = account.limit_units - account.reserved_units - account.charged_units
-    if line.units - from_reservation > free:
+    slack_from_reservation = min(line.slack, ledger.reserved_slack(session, line.job_id)) if line.slack else 0
+    unreserved = Charge(line.units - from_reservation, line.slack - slack_from_reservation)
+    # A frozen account is examined with this open, too.
+    if not replace(of_account(account), frozen_reason=None).covers(unreserved):
         return False
+    account.reserved_slack -= slack_from_reservation
+    account.charged_slack += line.slack
+    ledger.hold_for_slack(account)
     account.reserved_units -= from_reservation
     account.charged_units += line.units
     if job is not None:
-        job.reserved_units -= from_reservation
-        job.charged_units += line.units
+        job.reservation.reserved_units -= from_reservation
+        job.reservation.charged_units += line.units
         _outdate_leases(job, line.lease_token)
     ledger.append(
         session,
@@ -216,6 +233,7 @@ def _recover(session: Session, account: AccountRow, line: LogLine) -> bool:
         step=line.step,
         label=line.label,
         units=line.units,
+        slack=line.slack,
         lease_token=line.lease_token,
         recovers=line.hash,
     )
@@ -227,11 +245,13 @@ def _rewrite_lost_lines(database: Database, lines: Sequence[LogLine]) -> None:
     if database.log is None:
         return
     written = {line.hash for line in lines}
-    query = select(LedgerEntryRow).where(LedgerEntryRow.kind.in_(_SPENDS))
+    columns = (LedgerEntryRow.account_id, LedgerEntryRow.seq, LedgerEntryRow.hash, LedgerEntryRow.recovers)
+    query = select(*columns).where(LedgerEntryRow.kind.in_(_SPENDS))
     with database.session() as session:
-        for row in session.scalars(query.order_by(LedgerEntryRow.account_id, LedgerEntryRow.seq)):
+        for row in session.execute(query.order_by(LedgerEntryRow.account_id, LedgerEntryRow.seq)):
             if not {row.hash, row.recovers} & written:
-                database.log.add(LogLine.of(Entry.model_validate(row)))
+                lost = session.get_one(LedgerEntryRow, (row.account_id, row.seq))
+                database.log.add(LogLine.of(Entry.model_validate(lost)))
 
 
 def _outdate_leases(job: JobRow, lease_token: int) -> None:

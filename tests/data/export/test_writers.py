@@ -35,7 +35,7 @@ def imagefolder_statement(path: Path) -> str:
 
 def webdataset_statement(path: Path) -> str:
     with tarfile.open(path) as archive:
-        card = archive.extractfile("card.json")
+        card = archive.extractfile("__card.json__")
         assert card is not None
         return card.read().decode()
 

@@ -1,0 +1,51 @@
+"""Released images of one class, a page at a time, from those that a job has packed: nothing is drawn anew."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from datalens_service.data.dataset import Schema
+from datalens_service.data.export import sample_grid
+from datalens_service.errors import InvalidInput
+
+COLUMNS: Final = 10
+IMAGES_PER_PAGE: Final = COLUMNS * COLUMNS
+MOST_BYTES: Final = 2**28
+"""Of all packed images together; larger sets are looked at after a download."""
+
+
+def fits(schema: Schema, packed: int) -> bool:
+    """Whether so many images can be paged through."""
+    return schema.dimensions * packed <= MOST_BYTES
+
+
+def draw_page(path: Path, schema: Schema, label: int, page: int) -> bytes:
+    """PNG with the images number 100·page and following of a class.
+
+    Args:
+        path: What the job has packed, NPZ.
+        schema: Of the images.
+        label: Of the class.
+        page: From 0; behind the last one all places are blank.
+
+    Raises:
+        InvalidInput: There is no such class.
+    """
+    if not 0 <= label < schema.num_classes:
+        raise InvalidInput(f"The class must lie between 0 and {schema.num_classes - 1}.")
+    with np.load(path, allow_pickle=False) as stock:
+        images, labels = stock["train_images"], stock["train_labels"].reshape(-1)
+    rows = np.flatnonzero(labels == label)[page * IMAGES_PER_PAGE : (page + 1) * IMAGES_PER_PAGE]
+    shown = images[rows].reshape(-1, schema.height, schema.width, schema.channels)
+    # A row of the picture stands where a class does in a grid of samples.
+    lines = schema.model_copy(update={"class_names": tuple(map(str, range(COLUMNS)))})
+    return sample_grid(shown, np.arange(len(rows), dtype=np.int64) // COLUMNS, lines, COLUMNS)
+
+
+def pages_of_class(schema: Schema, packed: int) -> int:
+    """How many pages the first class has; classes take turns, so none has more."""
+    return math.ceil(math.ceil(packed / schema.num_classes) / IMAGES_PER_PAGE)

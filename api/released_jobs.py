@@ -1,0 +1,124 @@
+"""What all downloads of a job share: its state, formats, licences, and answers with a stored file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import AfterValidator
+
+from api.deps import ObjectId, Services, ServicesDep, caller
+from api.http.file_responses import file_response
+from api.openapi.document import problems
+from datalens_service.data.export import WRITERS
+from datalens_service.data.export.licence import LICENCES
+from datalens_service.errors import StateConflict
+from datalens_service.spec import TrainingSpec
+from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.jobs import Job
+from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
+
+
+def download_router() -> APIRouter:
+    """A router for files of one job."""
+    return APIRouter(
+        prefix="/v1/jobs/{job_id}",
+        tags=["downloads"],
+        dependencies=[Depends(caller)],
+        default_response_class=Response,
+        responses=problems(
+            "unauthorized",
+            "not-found",
+            "state-conflict",
+            "invalid-input",
+            "range-not-satisfiable",
+            "store-unavailable",
+            "internal-error",
+        ),
+    )
+
+
+def released(job_id: ObjectId, services: ServicesDep) -> Job:
+    """The job, if it has something to download: its evaluation may still go on.
+
+    Raises:
+        NotFound: No such job.
+        StateConflict: Its images are not ready.
+    """
+    job = jobs.get(services.database, job_id)
+    if job.released_at is None:
+        raise StateConflict(f"There is nothing to download: the job is {job.state} and its images are not ready.")
+    return job
+
+
+def drawing(job: Annotated[Job, Depends(released)]) -> Job:
+    """A job that made a generator.
+
+    Raises:
+        StateConflict: It made something else.
+    """
+    return _making(job, GENERATOR)
+
+
+def labelling(job: Annotated[Job, Depends(released)]) -> Job:
+    """A job that made a classifier.
+
+    Raises:
+        StateConflict: It made something else.
+    """
+    return _making(job, CLASSIFIER)
+
+
+def _making(job: Job, kind: str) -> Job:
+    made = TrainingSpec.model_validate(job.spec).method.result
+    if made != kind:
+        raise StateConflict(f"The job made a {made}: there is no {kind} to download. `links` of the job says what is.")
+    return job
+
+
+def _known(format: str) -> str:
+    if format not in WRITERS:
+        raise ValueError(f"Must be one of {', '.join(WRITERS)}.")
+    return format
+
+
+def _licence(spdx: str) -> str:
+    if spdx not in LICENCES:
+        raise ValueError(f"Must be one of {', '.join(LICENCES)}.")
+    return spdx
+
+
+Released = Annotated[Job, Depends(released)]
+Drawing = Annotated[Job, Depends(drawing)]
+Labelling = Annotated[Job, Depends(labelling)]
+LicenceId = Annotated[str, AfterValidator(_licence), Query(json_schema_extra={"enum": list(LICENCES)})]
+FormatName = Annotated[
+    str, AfterValidator(_known), Query(json_schema_extra={"enum": list(WRITERS)}, description="Of the file.")
+]
+
+
+def stored_file(
+    request: Request, services: Services, job: Job, name: str, *, inline: bool = False, private: bool = False
+) -> Response:
+    """Answer with a stored file of a job.
+
+    Args:
+        request: Whose conditions and ranges count.
+        services: With the artifact store.
+        job: Whose file it is.
+        name: Of the file.
+        inline: Whether a browser shows it instead of saving it.
+        private: Whether the file may be one for the owner alone; the operation has checked the key.
+
+    Raises:
+        NotFound: There is no such file, or it is not for everybody and `private` is not set.
+    """
+    artifact = (services.artifacts.get if private else services.artifacts.releasable)(job.id, name)
+    return file_response(
+        request,
+        artifact.path,
+        artifact.sha256,
+        media_type=artifact.media_type,
+        name=f"{job.id}-{name}",
+        inline=inline,
+    )

@@ -1,0 +1,122 @@
+"""Pages of datasets: list, upload, budget and journal. Every change is a request to `/v1`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Response
+
+from api.dashboard import journal
+from api.dashboard.attacks import found_on_dataset
+from api.dashboard.facts import dataset_facts, job_rows
+from api.dashboard.rendering import PageRoute
+from api.dashboard.visitor import Visitor, VisitorDep
+from api.deps import After, ObjectId, Services, ServicesDep
+from api.schemas.common import DatasetRead
+from api.schemas.datasets import ValidationRead
+from api.security.permissions import check_scope
+from datalens_service.data.readers import READERS, usual_suffixes
+from datalens_service.errors import NotFound
+from datalens_service.store.access import access_log
+from datalens_service.store.access.roles import Scope
+from datalens_service.store.datasets import datasets, validations, views
+from datalens_service.store.datasets.datasets import DatasetState
+from datalens_service.store.datasets.views import DatasetView
+from datalens_service.store.jobs import jobs
+from datalens_service.store.ledger import journal_pages
+from datalens_service.store.tables import LARGEST_UNITS
+
+_RECENT: Final = 6
+_PAGE_SIZE: Final = 25
+_PAYERS: Final = 100
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/", operation_id="showDatasets")
+def overview(who: VisitorDep, services: ServicesDep, after: After = None) -> Response:
+    """All datasets, and the newest jobs."""
+    datasets_page = views.list_views(services.database, who.tenant_id, limit=_PAGE_SIZE, cursor=after)
+    recent = jobs.list_jobs(services.database, limit=_RECENT, tenant_id=who.tenant_id).items
+    return who.page(
+        "overview",
+        datasets=_cards(services, who, datasets_page.items),
+        next_cursor=datasets_page.next_cursor,
+        first_page=after is None,
+        jobs=job_rows(services, recent),
+    )
+
+
+@router.get("/datasets/new", operation_id="showUploadForm")
+def upload_page(who: VisitorDep, services: ServicesDep) -> Response:
+    """The form of an upload."""
+    newest = datasets.list_datasets(services.database, limit=_PAYERS, tenant_id=who.tenant_id).items
+    formats, suffixes = list(READERS.values()), usual_suffixes()
+    return who.page(
+        "upload", limit=services.settings.max_upload_bytes, payers=newest, formats=formats, suffixes=suffixes
+    )
+
+
+@router.get("/datasets/{dataset_id}", operation_id="showDataset")
+def dataset_page(
+    dataset_id: ObjectId,
+    who: VisitorDep,
+    services: ServicesDep,
+    before: Annotated[int | None, Query(ge=1, le=LARGEST_UNITS)] = None,
+) -> Response:
+    """A dataset, its budget, its jobs and a page of the journal of its account; a receipt once it was deleted."""
+    try:
+        dataset = datasets.get(services.database, dataset_id)
+    except NotFound:
+        return _validation_page(who, services, dataset_id)
+    with services.database.session() as session:
+        portion = journal_pages.read_slice(session, dataset_id, before, journal.MOST_ENTRIES)
+        deletion = journal_pages.read_deletion(session, dataset_id)
+    shown = dataset_facts(services, dataset)
+    return who.page(
+        "dataset",
+        **shown,
+        jobs=job_rows(services, jobs.list_jobs(services.database, dataset_id=dataset_id, limit=_PAGE_SIZE).items),
+        ledger=journal.build_table(portion, shown["dataset"].privacy.delta),
+        deletion=deletion,
+        attacks=found_on_dataset(services, who, dataset_id),
+        linked=datasets.linked(services.database, dataset_id),
+        joined=validations.joined(services.database, dataset_id) if Scope.DATASETS_WRITE in who.key.scopes else None,
+    )
+
+
+def _validation_page(who: Visitor, services: Services, dataset_id: str) -> Response:
+    """An upload that is being read, or of which nothing became."""
+    check_scope(who.key, Scope.DATASETS_WRITE)
+    validation = validations.get(services.database, dataset_id)
+    if validation.report is not None:
+        _note(services, who, dataset_id)
+    shown = ValidationRead.of(validation)
+    return who.page("validation", validation=shown, name=DatasetView.from_validation(validation).name)
+
+
+def _cards(services: Services, who: Visitor, uploads: Sequence[DatasetView]) -> list[dict[str, Any]]:
+    """A budget that several data sets share is shown once, to those who may know that they share it."""
+    payers: dict[str, DatasetView] = {}
+    may_know = Scope.DATASETS_WRITE in who.key.scopes
+    cards = []
+    for upload in uploads:
+        payer = upload
+        if may_know and upload.contents is not None and upload.state is DatasetState.READY:
+            payer = payers.setdefault(upload.contents.account_id, upload)
+        cards.append(_card(services, upload) | {"shares": None if payer is upload else payer})
+    return cards
+
+
+def _card(services: Services, upload: DatasetView) -> dict[str, Any]:
+    if upload.contents is None:
+        return {"dataset": DatasetRead.of(upload, None), "gauge": None}
+    return dataset_facts(services, upload.contents)
+
+
+def _note(services: Services, who: Visitor, dataset_id: str) -> None:
+    """That somebody saw what depends on the records, before they see it."""
+    access_log.note(
+        services.database, who.tenant_id, actor=who.key.id, action="seeDataset", object_id=dataset_id, outcome=200
+    )

@@ -1,0 +1,85 @@
+"""Released images of a job, class by class."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from api.dashboard import image_viewer
+from api.dashboard.rendering import PageRoute
+from api.dashboard.visitor import VisitorDep
+from api.deps import ObjectId, Services, ServicesDep
+from api.schemas.jobs import JobRead
+from api.security.permissions import check_scope
+from datalens_service.errors import InvalidInput, StateConflict
+from datalens_service.services.synthetic_files import PREGENERATED
+from datalens_service.spec import TrainingSpec
+from datalens_service.store.access.roles import Scope
+from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.datasets import StoredDataset
+from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.jobs import Job
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+Label = Annotated[int, Query(ge=0, description="Class.")]
+Seed = Annotated[int | None, Query(ge=0, lt=2**31, description="Draws others; left out: those that are packed.")]
+PageNumber = Annotated[int, Query(ge=0, le=10_000)]
+
+
+@router.get("/jobs/{job_id}/images", operation_id="showJobImages")
+def images_page(
+    job_id: ObjectId,
+    who: VisitorDep,
+    services: ServicesDep,
+    label: Label = 0,
+    page: PageNumber = 0,
+    seed: Seed = None,
+) -> Response:
+    """A hundred images of a class, and the way to the next hundred; or a hundred that are drawn anew."""
+    check_scope(who.key, Scope.RELEASES_READ)
+    job, dataset, packed = _released(services, job_id)
+    pages = image_viewer.pages_of_class(dataset.schema, packed) if seed is None else 1
+    if label >= dataset.schema.num_classes or page >= pages:
+        raise InvalidInput("The job has packed no such images.")
+    shown = {"label": label, "page": page, "pages": pages, "seed": seed}
+    return who.page("images", job=JobRead.of(job), dataset=dataset, **shown)
+
+
+@router.get("/jobs/{job_id}/images.png", operation_id="showJobImagesPicture")
+def images_picture(
+    job_id: ObjectId,
+    request: Request,
+    who: VisitorDep,
+    services: ServicesDep,
+    label: Label = 0,
+    page: PageNumber = 0,
+    seed: Seed = None,
+) -> Response:
+    """The same as a picture."""
+    check_scope(who.key, Scope.RELEASES_READ)
+    job, dataset, _ = _released(services, job_id)
+    if seed is None:
+        path = services.artifacts.releasable(job.id, PREGENERATED).path
+    else:
+        count = image_viewer.IMAGES_PER_PAGE * dataset.schema.num_classes
+        path = services.synthetic.get(job, dataset.schema, "npz", count, seed).path
+    picture = image_viewer.draw_page(path, dataset.schema, label, page)
+    return Response(picture, media_type="image/png")
+
+
+def _released(services: Services, job_id: str) -> tuple[Job, StoredDataset, int]:
+    """A job, its dataset, and how many images it has packed.
+
+    Raises:
+        StateConflict: There are no images, or too many bytes of them to page through.
+    """
+    job = jobs.get(services.database, job_id)
+    spec = TrainingSpec.model_validate(job.spec)
+    if job.released_at is None or spec.method.result != "generator":
+        raise StateConflict("This job has no images to look at.")
+    dataset = datasets.get(services.database, job.dataset_id)
+    if not image_viewer.fits(dataset.schema, spec.synthetic_images):
+        raise StateConflict("These are too many large images for a page; download them to look at them.")
+    return job, dataset, spec.synthetic_images

@@ -1,0 +1,81 @@
+"""Audits: what was asked, how far they are, and what they found. For the owner alone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Self
+
+from pydantic import BaseModel, Field
+
+from api.schemas.common import listed
+from api.schemas.jobs import JobError, ProgressRead
+from datalens_service.audits.audit import AuditResult
+from datalens_service.audits.request import AttackName, AuditRequest, Target
+from datalens_service.clock import utc_now
+from datalens_service.store.jobs.audits import StoredAudit
+from datalens_service.store.jobs.jobs import JobState
+
+AUDIT_STATES = {
+    JobState.QUEUED: "waiting for a worker",
+    JobState.RUNNING: "a worker trains and attacks",
+    JobState.SUCCEEDED: "`result` has what attacks found, until the dataset is deleted",
+    JobState.FAILED: "`error` says why",
+    JobState.CANCELLED: "stopped on request",
+}
+
+
+class PrivacyAuditLinks(BaseModel):
+    """Where to go from here; null where there is nothing any more."""
+
+    self_: str = Field(serialization_alias="self")
+    cancel: str | None
+
+
+class PrivacyAuditRead(BaseModel):
+    """An audit. Nothing was charged for it, because nothing of it leaves the owner."""
+
+    id: str
+    dataset_id: str
+    state: JobState = Field(description=listed(AUDIT_STATES))
+    target: Target = Field(description="What is attacked, with defaults filled in.")
+    attacks: list[AttackName]
+    references: int
+    candidates: int
+    seed: int
+    progress: ProgressRead = Field(description="In models trained.")
+    attempts: int
+    cancel_requested: bool
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    error: JobError | None
+    result: AuditResult | None = Field(
+        description="Lower bounds with intervals of 95 %, and beside each curve the one that μ allows. For the owner "
+        "alone: the figures depend on private records."
+    )
+    links: PrivacyAuditLinks
+
+    @classmethod
+    def of(cls, audit: StoredAudit) -> Self:
+        """What is shown of an audit."""
+        job, request = audit.job, AuditRequest.model_validate(audit.job.spec)
+        base = f"/v1/audits/{job.id}"
+        return cls(
+            id=job.id,
+            dataset_id=job.dataset_id,
+            state=job.state,
+            target=request.target,
+            attacks=list(request.attacks),
+            references=request.references,
+            candidates=request.candidates,
+            seed=request.seed,
+            progress=ProgressRead.of(job.progress, utc_now()),
+            attempts=job.attempts,
+            cancel_requested=job.cancel_requested,
+            created_at=job.created_at,
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+            error=JobError.of(job.error) if job.error else None,
+            result=None if audit.result is None else AuditResult.model_validate(audit.result),
+            links=PrivacyAuditLinks(self_=base, cancel=None if job.state.terminal else f"{base}:cancel"),
+        )

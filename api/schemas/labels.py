@@ -1,0 +1,44 @@
+"""Names, tags and notes as requests give them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+_NO_NUL: Final = r"^[^\x00]*$"
+_TAGS: Final = 20
+
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=_NO_NUL)]
+Notes = Annotated[str, StringConstraints(max_length=2000, pattern=_NO_NUL)]
+Tag = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=40, pattern=r"^[^\x00,\"\\]+$")]
+
+
+class LabelChanges(BaseModel):
+    """What to change; what is left out stays. Labels are for finding things: they change no price and no result."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tags: list[Tag] | None = Field(default=None, max_length=_TAGS, description="All tags, in place of those before.")
+    notes: Notes | None = Field(default=None, description="Of any kind; leaves the service in no report or download.")
+
+    def changed(self) -> dict[str, Any]:
+        """New values by name; tags in order, each once."""
+        values = self.model_dump(exclude_none=True)
+        if self.tags is not None:
+            values["tags"] = sorted(set(self.tags))
+        return values
+
+
+class DatasetChanges(LabelChanges):
+    """New labels of a dataset."""
+
+    name: Name | None = Field(default=None, description="What it is called from now on.")
+
+
+class JobChanges(LabelChanges):
+    """New labels of a job."""
+
+    name: Annotated[str, StringConstraints(strip_whitespace=True, max_length=200, pattern=_NO_NUL)] | None = Field(
+        default=None, description="What it is called from now on; empty for none."
+    )

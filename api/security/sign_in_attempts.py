@@ -1,0 +1,91 @@
+"""The state of a sign-in between leaving for the OpenID provider and coming back: a signed cookie of ten minutes.
+
+The cookie is sent when another site leads here (`SameSite=lax`), which the session's is not. It is for one path, is
+removed by the first answer of the provider, and is worth nothing without the code that answers it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import secrets
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from fastapi import Request, Response
+from itsdangerous import BadSignature
+
+from datalens_service.clock import utc_now
+from datalens_service.errors import Unauthorized
+from datalens_service.services.openid_provider import Secrets
+from datalens_service.store.access.signers import Purpose, create_signer
+from datalens_service.store.database import Database
+
+COOKIE: Final = "datalens-sign-in"
+PATH: Final = "/sign-in/oidc"
+LIFETIME_SECONDS: Final = 600
+
+_RANDOM_BYTES: Final = 32
+_LOST: Final = "This sign-in was not begun in this browser, or too long ago: begin again."
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A sign-in that was begun.
+
+    Attributes:
+        secrets: That tie the answer to this browser.
+        next: Page to show afterwards; a path of this service.
+        expires_at: Seconds since 1970.
+    """
+
+    secrets: Secrets
+    next: str
+    expires_at: int
+
+
+def begin(next: str) -> Attempt:
+    """A new attempt."""
+    state, nonce, verifier = (secrets.token_urlsafe(_RANDOM_BYTES) for _ in range(3))
+    return Attempt(Secrets(state, nonce, verifier), next, int(utc_now().timestamp()) + LIFETIME_SECONDS)
+
+
+def remember(response: Response, request: Request, database: Database, attempt: Attempt) -> None:
+    """Hand the attempt to the browser."""
+    payload = base64.urlsafe_b64encode(json.dumps(asdict(attempt)).encode())
+    with database.session() as session:
+        value = create_signer(session, Purpose.SIGN_IN_ATTEMPT).sign(payload).decode()
+    response.set_cookie(
+        COOKIE,
+        value,
+        max_age=LIFETIME_SECONDS,
+        path=PATH,
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
+
+
+def resume(request: Request, database: Database, state: str) -> Attempt:
+    """The attempt that an answer with this state belongs to.
+
+    Raises:
+        Unauthorized: There is none in this browser, or it is too old.
+    """
+    try:
+        with database.session() as session:
+            signer = create_signer(session, Purpose.SIGN_IN_ATTEMPT)
+            fields = json.loads(base64.urlsafe_b64decode(signer.unsign(request.cookies.get(COOKIE, ""))))
+    except BadSignature:
+        raise Unauthorized(_LOST) from None
+    attempt = Attempt(Secrets(**fields["secrets"]), fields["next"], fields["expires_at"])
+    same = hmac.compare_digest(attempt.secrets.state.encode(), state.encode())
+    if not same or utc_now().timestamp() >= attempt.expires_at:
+        raise Unauthorized(_LOST)
+    return attempt
+
+
+def forget(response: Response) -> None:
+    """Have the browser drop the attempt."""
+    response.delete_cookie(COOKIE, path=PATH, httponly=True, samesite="lax")

@@ -1,0 +1,222 @@
+"""What jobs reach by size of the data set, ε and preset: the table that plans quote (docs/expectations.md).
+
+    python -m benchmarks.expectations measure --dataset mnist --units 2000 --epsilon 1 --preset auto
+    python -m benchmarks.expectations adopt benchmarks/results/utility-mnist-1-auto.json
+    python -m benchmarks.expectations page > docs/expectations.md
+    python -m benchmarks.expectations check --dataset fashion_mnist --units 4000 --epsilon 3 --preset auto
+
+`measure` draws that many training images for each seed, trains, and adds the row to the table of the package
+(`datalens_service/expectations.json`). Accuracy is that of the standard CNN on real test images after
+training on the samples, or of the classifier itself; last epoch, nothing is selected on test data. `adopt` takes a
+row of the utility table for jobs on all records. `check` runs a job that is not in the table and says whether it lies
+inside what a plan would have said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.environment import dataset, provenance
+from datalens_service.calibration import measure_machine
+from datalens_service.cli.specs import SpecOptions
+from datalens_service.clock import duration
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.evaluation.metrics.downstream import accuracy
+from datalens_service.expectations import TABLE, Measured, expect, read_table
+from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.presets import preset
+from datalens_service.privacy.budget import UnchargedAccount
+from datalens_service.run import run
+from datalens_service.spec import TrainingSpec
+
+PRESETS = ("auto", "fast", "classifier")
+DELTA = 1e-5
+
+
+def draw(data: Dataset, units: int, seed: int) -> Dataset:
+    """As many training images, drawn by `seed`."""
+    rows = np.sort(np.random.default_rng(seed).permutation(len(data.train.labels))[:units])
+    train = dataclasses.replace(data.train, images=data.train.images[rows], labels=data.train.labels[rows])
+    return dataclasses.replace(data, schema=data.schema.model_copy(update={"num_units": units}), train=train)
+
+
+def build_spec(options: argparse.Namespace, data: Dataset, seed: int) -> TrainingSpec:
+    """The job that the preset makes."""
+    return SpecOptions(options.epsilon, DELTA, None, options.preset, seed=seed).build_spec(data.schema)
+
+
+def run_once(options: argparse.Namespace, data: Dataset, seed: int) -> tuple[float, float]:
+    """Accuracy in percent, and processor seconds of training."""
+    drawn = draw(data, options.units, seed)
+    began = time.process_time()
+    released = run(build_spec(options, drawn, seed), drawn, account=UnchargedAccount()).model
+    seconds = time.process_time() - began
+    return score(released, drawn, options, seed), seconds
+
+
+def score(released: Any, data: Dataset, options: argparse.Namespace, seed: int) -> float:
+    """Percent of real test images that are recognised."""
+    if data.test is None:
+        raise SystemExit("the data set has no test split")
+    if isinstance(released, Classifier):
+        predicted = released.predict(data.test.images).argmax(axis=1)
+        return round(100 * float(np.mean(predicted == data.test.labels)), 2)
+    images, labels = released.sample(options.images, seed=seed)
+    classes = data.schema.num_classes
+    test = data.test
+    percent = accuracy(
+        images, labels, test.images, test.labels, classes, epochs=options.epochs, seed=seed, device="cpu"
+    )
+    return round(percent, 2)
+
+
+def measure(options: argparse.Namespace) -> Measured:
+    """One row, over seeds."""
+    data = dataset(options.dataset)
+    runs = [run_once(options, data, seed) for seed in range(options.seeds)]
+    method = build_spec(options, draw(data, options.units, 0), 0).method.name
+    return Measured(
+        dataset=options.dataset,
+        preset=options.preset,
+        method=method,
+        units=options.units,
+        epsilon=options.epsilon,
+        accuracies=tuple(percent for percent, _ in runs),
+        training_seconds=round(float(np.mean([seconds for _, seconds in runs])), 1),
+        calibration_seconds=round(measure_machine(), 5),
+        synthetic_images=0 if method == "scattering" else options.images,
+        epochs=options.epochs,
+        commit=provenance()["commit"],
+        machine=provenance()["machine"],
+    )
+
+
+def name_alike(options: argparse.Namespace, schema: Schema) -> list[str]:
+    """The presets that make the very same job."""
+    method = preset(options.preset, schema, options.epsilon)
+    return [name for name in PRESETS if preset(name, schema, options.epsilon) == method]
+
+
+def store(row: Measured, presets: Sequence[str]) -> None:
+    """Put a row into the table once for each of its presets, in place of one of the same job."""
+    added = [row.model_copy(update={"preset": name}) for name in presets]
+    jobs = {item.job for item in added}
+    rows = [other for other in read_table() if other.job not in jobs] + added
+    rows.sort(key=lambda item: (item.preset, item.dataset, item.units, item.epsilon))
+    TABLE.write_text(json.dumps([item.model_dump(mode="json") for item in rows], indent=1) + "\n")
+
+
+def check(options: argparse.Namespace) -> dict[str, Any]:
+    """A fresh job beside what a plan says of it."""
+    data = dataset(options.dataset)
+    schema = draw(data, options.units, 0).schema
+    expected = expect(build_spec(options, draw(data, options.units, 0), 0), schema)
+    if expected is None:
+        raise SystemExit("plans say nothing of such a job")
+    reached, seconds = run_once(options, data, options.seed)
+    inside = expected.accuracy_low <= reached <= expected.accuracy_high
+    job = {"dataset": options.dataset, "preset": options.preset, "units": options.units, "epsilon": options.epsilon}
+    return (
+        provenance()
+        | job
+        | {
+            "expected": expected.model_dump(),
+            "accuracy": reached,
+            "training_seconds": round(seconds, 1),
+            "inside": inside,
+        }
+    )
+
+
+def adopt(path: Path) -> Measured:
+    """The row of a utility benchmark, which ran the preset `auto` on all records."""
+    measured = json.loads(path.read_text())
+    row = measured["rows"][0]
+    if row["row"] != "auto" or row["settings"] or row["delta"] != DELTA:
+        raise SystemExit("only rows of the preset auto with its own settings can be adopted")
+    schema = dataset(row["dataset"]).schema
+    return Measured(
+        dataset=row["dataset"],
+        preset="auto",
+        method=preset("auto", schema, row["epsilon"]).name,
+        units=schema.num_units,
+        epsilon=row["epsilon"],
+        accuracies=(row["accuracy_mean"],),
+        training_seconds=row["seconds"],
+        calibration_seconds=round(measure_machine(), 5),
+        synthetic_images=row["synthetic_images"],
+        epochs=row["epochs"],
+        commit=measured["commit"],
+        machine=measured["machine"],
+    )
+
+
+def write_page() -> str:
+    """The table as Markdown."""
+    lines = [PAGE_HEAD]
+    for name in PRESETS:
+        lines.append(f"\n## `{name}`\n\n| data set | images | ε | method | accuracy | seeds | training |")
+        lines.append("| --- | --- | --- | --- | --- | --- | --- |")
+        lines += [_line(row) for row in read_table() if row.preset == name]
+    return "\n".join(lines)
+
+
+def _line(row: Measured) -> str:
+    spread = f" ± {row.spread:.1f}" if len(row.accuracies) > 1 else ""
+    name = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}[row.dataset]
+    figures = f"{row.mean:.1f}{spread} | {len(row.accuracies)} | {duration(row.training_seconds)}"
+    return f"| {name} | {row.units:,} | {row.epsilon:g} | `{row.method}` | {figures} |"
+
+
+PAGE_HEAD = """# What to expect
+
+Before anything is spent, a plan says which accuracy jobs like it reached, and how long they trained. It quotes this
+table. Accuracy is that of a standard CNN which learned from the samples alone, on real test images, or of the released
+classifier itself; δ = 10⁻⁵, last epoch, mean ± spread over seeds. Training is in processor seconds of one core; a plan
+scales them by a calibration of the machine that it runs on.
+
+MNIST (written digits) and Fashion-MNIST (clothes) stand for easy and hard images: expect to lie between them where your
+images are grey, of about 28×28 pixels and in about ten classes. Between the sizes and ε of the table a plan
+interpolates; outside of them, for colours and for other shapes it says that nothing was measured.
+
+`python -m benchmarks.expectations measure` makes a row, `python -m benchmarks.expectations check` compares a fresh job
+with what its plan says."""
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("measure", "adopt", "check", "page"))
+    parser.add_argument("row", type=Path, nargs="?", help="of adopt")
+    parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="mnist")
+    parser.add_argument("--units", type=int, default=2000)
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--preset", choices=PRESETS, default="auto")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=100, help="of a check")
+    parser.add_argument("--images", type=int, default=30_000)
+    parser.add_argument("--epochs", type=int, default=2)
+    options = parser.parse_args()
+    if options.what == "page":
+        sys.stdout.write(write_page() + "\n")
+    elif options.what == "check":
+        sys.stdout.write(json.dumps(check(options), indent=2) + "\n")
+    elif options.what == "adopt":
+        store(adopt(options.row), ["auto"])
+    else:
+        row = measure(options)
+        store(row, name_alike(options, draw(dataset(options.dataset), options.units, 0).schema))
+        sys.stdout.write(row.model_dump_json() + "\n")
+
+
+if __name__ == "__main__":
+    main()

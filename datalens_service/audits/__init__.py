@@ -1,0 +1,1 @@
+"""Attacks on what is released: lower bounds on leakage, for the owner alone."""

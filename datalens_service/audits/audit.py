@@ -1,0 +1,182 @@
+"""What every audit has in common: its settings, the evidence that it gathers, and what it says.
+
+Figures depend on private records: they are for the owner alone, and not to be passed on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Annotated, Final, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from datalens_service.audits.attacks import ATTACKS
+from datalens_service.audits.evidence import Evidence, measure_fit
+from datalens_service.audits.membership import MembershipFigures, measure
+from datalens_service.audits.subgroups import ClassFigures, measure_classes
+from datalens_service.data.dataset import Dataset, Split
+from datalens_service.errors import InvalidInput
+from datalens_service.models.released import ReleasedModel
+from datalens_service.strict import Integer
+
+Train = Callable[[Dataset, int], ReleasedModel]
+"""Trains the audited method on a data set, with a seed of training randomness."""
+
+FEWEST_UNITS: Final = 400
+NOTE: Final = (
+    "Lower bounds: what these attacks reached. A stronger one may reach more, up to what μ allows. False positives are "
+    "counted over all records together; single records can be easier to tell."
+)
+
+
+class AuditSettings(BaseModel):
+    """What an audit does.
+
+    Attributes:
+        references: Models trained without the candidates.
+        candidates: Most members, and most others, that are scored.
+        seed: Of the split and of training.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    attacks: Annotated[tuple[str, ...], Field(min_length=1)] = tuple(ATTACKS)
+    references: Integer = Field(default=8, ge=2, le=64)
+    candidates: Integer = Field(default=2000, ge=50, le=100_000)
+    seed: Integer = Field(default=0, ge=0, lt=2**63)
+
+    @property
+    def needs_references(self) -> bool:
+        """Whether an attack compares with models that never saw the candidates."""
+        return any(ATTACKS[name].needs_references for name in self.attacks)
+
+    @property
+    def models(self) -> int:
+        """Reference models that are trained."""
+        return self.references if self.needs_references else 0
+
+    def check_attacks(self) -> None:
+        """Refuse names that are not in the registry.
+
+        Raises:
+            InvalidInput: There is no such attack.
+        """
+        unknown = set(self.attacks) - set(ATTACKS)
+        if unknown:
+            raise InvalidInput(f"There is no attack named {min(unknown)}: choose among {', '.join(ATTACKS)}.")
+
+
+class AttackResult(BaseModel):
+    """Name, source and figures of one attack."""
+
+    model_config = ConfigDict(frozen=True)
+
+    attack: str
+    source: str
+    figures: MembershipFigures
+
+
+class AuditResult(BaseModel):
+    """What attacks found. Private: for the owner alone.
+
+    Attributes:
+        bound: What the figures are: no proof that another attack reaches no more.
+        mu: Gaussian differential privacy that the audited models have for one record; None without any.
+        units_per_model: Privacy units that the audited model learned from.
+        references: Models that learned from none of the candidates.
+        attacks: In the order asked for.
+        classes: Loss threshold in each class.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    format: Literal["datalens-audit/1"] = "datalens-audit/1"
+    audience: Literal["owner"] = "owner"
+    bound: Literal["lower_bound"] = "lower_bound"
+    result: str
+    mu: float | None
+    units_per_model: int
+    references: int
+    attacks: tuple[AttackResult, ...]
+    classes: tuple[ClassFigures, ...]
+    note: str = NOTE
+
+    @property
+    def strongest(self) -> AttackResult:
+        """The attack with the largest area under its curve."""
+        return max(self.attacks, key=lambda row: row.figures.auc)
+
+
+class Parts(Protocol):
+    """Who is a candidate, and who trains the reference models."""
+
+    def candidates(self, most: int) -> tuple[Split, NDArray[np.bool_]]:
+        """Records to be told apart, and which of them the audited model learned from."""
+
+    def reference(self) -> Dataset:
+        """What another reference learns from, none of the candidates; drawn anew each time."""
+
+
+def gather_evidence(target: ReleasedModel, parts: Parts, train: Train, settings: AuditSettings) -> Evidence:
+    """Measure how well the candidates fit the audited model and references, which are trained here and dropped."""
+    candidates, is_member = parts.candidates(settings.candidates)
+    fits = measure_fit(target, candidates)
+    references: Sequence[NDArray[np.float64]] = [
+        measure_fit(train(parts.reference(), settings.seed + 1 + number), candidates)
+        for number in range(settings.models)
+    ]
+    return Evidence(fits, np.array(references).reshape(-1, len(fits)), candidates.labels, is_member)
+
+
+def state_result(
+    evidence: Evidence, dataset: Dataset, units: int, mu: float | None, settings: AuditSettings, result: str
+) -> AuditResult:
+    """Score every attack.
+
+    Args:
+        evidence: Of the candidates.
+        dataset: Names the classes.
+        units: That the audited model learned from.
+        mu: Of the audited model for one record; None if it is not private.
+        settings: Attacks.
+        result: Kind of the audited model.
+    """
+    return AuditResult(
+        result=result,
+        mu=mu,
+        units_per_model=units,
+        references=settings.models,
+        attacks=tuple(_score(name, evidence, mu) for name in settings.attacks),
+        classes=measure_classes(evidence, dataset.schema.class_names, settings.seed),
+    )
+
+
+def take_units(dataset: Dataset, units: NDArray[np.int64]) -> Dataset:
+    """The part of a data set that belongs to `units`, without a test split."""
+    rows, train = rows_of_units(dataset, units), dataset.train
+    # Single records are identified by their positions, in a part as in the whole.
+    split = Split(train.images[rows], train.labels[rows], None if train.units is None else train.units[rows])
+    schema = dataset.schema.model_copy(update={"num_units": len(units)})
+    return Dataset(schema, split, None, dataset.partition_key)
+
+
+def rows_of_units(dataset: Dataset, units: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Training records of `units`."""
+    rows: NDArray[np.int64] = np.flatnonzero(np.isin(dataset.train.unit_ids, units))
+    return rows
+
+
+def split_generator(dataset: Dataset, seed: int) -> np.random.Generator:
+    """Draws who is a candidate, by the key of the data set: nobody without it can repeat the split."""
+    digest = hashlib.sha256(b"audit/split\x00" + dataset.partition_key + seed.to_bytes(8, "little")).digest()
+    return np.random.default_rng(int.from_bytes(digest[:8], "little"))
+
+
+def _score(name: str, evidence: Evidence, mu: float | None) -> AttackResult:
+    attack = ATTACKS[name]
+    scores = attack.score(evidence)
+    figures = measure(scores[evidence.is_member], scores[~evidence.is_member], mu)
+    return AttackResult(attack=name, source=attack.source, figures=figures)

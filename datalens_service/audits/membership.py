@@ -1,0 +1,168 @@
+"""What a membership attack reached: how well its scores tell members from others, beside what μ allows.
+
+Every figure is a lower bound on what an attacker can do. A weak attack proves nothing; a strong one proves leakage.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+from scipy import stats
+
+from datalens_service.errors import InvalidInput
+
+Scores = NDArray[np.float64]
+Interval = tuple[float, float]
+
+CONFIDENCE: Final = 0.95
+FALSE_POSITIVE_RATES: Final = (0.01, 0.001)
+CURVE_RATES: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, *(step / 20 for step in range(1, 21)))
+
+
+class OperatingPoint(BaseModel):
+    """True positives at a fixed rate of false ones.
+
+    Attributes:
+        false_positive_rate: Share of non-members called members, at most.
+        true_positive_rate: Share of members called members.
+        interval: 95 % of the true positive rate (Clopper and Pearson 1934).
+        allowed: Largest true positive rate that μ allows.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    false_positive_rate: float
+    true_positive_rate: float
+    interval: Interval
+    allowed: float | None
+
+
+class CurvePoint(BaseModel):
+    """A point of the ROC curve of an attack.
+
+    Attributes:
+        false_positive_rate: Share of non-members called members, at most.
+        true_positive_rate: Share of members called members.
+        allowed: Largest true positive rate that μ allows; None where no μ holds.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    false_positive_rate: float
+    true_positive_rate: float
+    allowed: float | None
+
+
+class MembershipFigures(BaseModel):
+    """Figures of one attack.
+
+    Attributes:
+        members: Candidates that the model learned from.
+        non_members: Candidates that it did not.
+        auc: Probability that a member scores above a non-member; one half is chance.
+        interval: 95 % of `auc` (DeLong et al. 1988).
+        auc_allowed: Largest area that μ allows, Φ(μ/√2); None where no μ holds.
+        operating_points: At small rates of false positives, where attacks matter most (Carlini et al. 2022).
+        curve: The ROC curve at fixed rates of false positives, beside the one that μ allows.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    members: int
+    non_members: int
+    auc: float
+    interval: Interval
+    auc_allowed: float | None
+    operating_points: tuple[OperatingPoint, ...]
+    curve: tuple[CurvePoint, ...]
+
+
+def measure(members: Scores, non_members: Scores, mu: float | None) -> MembershipFigures:
+    """Figures of scores that are high where a record looks like a member.
+
+    Args:
+        members: (n,) scores of records that the model learned from.
+        non_members: (m,) scores of records that it did not.
+        mu: Gaussian differential privacy of the model for one record; None if it has none.
+
+    Raises:
+        InvalidInput: Fewer than two candidates on a side.
+    """
+    if min(len(members), len(non_members)) < 2:
+        raise InvalidInput("A membership attack needs at least two members and two others.")
+    auc, interval = area_under_curve(members, non_members)
+    points = tuple(_operating_point(members, non_members, rate, mu) for rate in FALSE_POSITIVE_RATES)
+    return MembershipFigures(
+        members=len(members),
+        non_members=len(non_members),
+        auc=auc,
+        interval=interval,
+        auc_allowed=None if mu is None else float(stats.norm.cdf(mu / math.sqrt(2))),
+        operating_points=points,
+        curve=tuple(_curve_point(members, non_members, rate, mu) for rate in CURVE_RATES),
+    )
+
+
+@dataclass(frozen=True)
+class _Placements:
+    """Of every score, the share of the other side that lies below it; ties count one half."""
+
+    of_members: Scores
+    of_non_members: Scores
+
+
+def area_under_curve(members: Scores, non_members: Scores) -> tuple[float, Interval]:
+    """Area under the ROC curve and its 95 % interval (DeLong et al. 1988, by placements)."""
+    placements = _Placements(_share_below(members, non_members), 1 - _share_below(non_members, members))
+    area = float(placements.of_members.mean())
+    variance = placements.of_members.var(ddof=1) / len(members) + placements.of_non_members.var(ddof=1) / len(
+        non_members
+    )
+    reach = float(stats.norm.ppf((1 + CONFIDENCE) / 2)) * math.sqrt(variance)
+    return area, (max(0.0, area - reach), min(1.0, area + reach))
+
+
+def true_positives_allowed(mu: float, false_positive_rate: float) -> float:
+    """Largest true positive rate under μ-GDP, Φ(Φ⁻¹(FPR) + μ) (Dong, Roth and Su 2022, section 2)."""
+    return float(stats.norm.cdf(stats.norm.ppf(false_positive_rate) + mu))
+
+
+def _share_below(scores: Scores, others: Scores) -> Scores:
+    ordered = np.sort(others)
+    below, up_to = np.searchsorted(ordered, scores, "left"), np.searchsorted(ordered, scores, "right")
+    shares: Scores = (below + up_to) / (2 * len(others))
+    return shares
+
+
+def _operating_point(members: Scores, non_members: Scores, rate: float, mu: float | None) -> OperatingPoint:
+    """At the smallest threshold that calls at most a share `rate` of the non-members members."""
+    hits = _hits(members, non_members, rate)
+    interval = stats.binomtest(hits, len(members)).proportion_ci(CONFIDENCE, "exact")
+    return OperatingPoint(
+        false_positive_rate=rate,
+        true_positive_rate=hits / len(members),
+        interval=(float(interval.low), float(interval.high)),
+        allowed=None if mu is None else true_positives_allowed(mu, rate),
+    )
+
+
+def _curve_point(members: Scores, non_members: Scores, rate: float, mu: float | None) -> CurvePoint:
+    return CurvePoint(
+        false_positive_rate=rate,
+        true_positive_rate=_hits(members, non_members, rate) / len(members),
+        allowed=None if mu is None else true_positives_allowed(mu, rate),
+    )
+
+
+def _hits(members: Scores, non_members: Scores, rate: float) -> int:
+    """Members found at the smallest threshold that calls at most a share `rate` of the non-members members."""
+    permitted = math.floor(rate * len(non_members))
+    if permitted >= len(non_members):
+        return len(members)
+    threshold = np.sort(non_members)[::-1][permitted]
+    return int((members > threshold).sum())

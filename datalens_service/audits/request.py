@@ -1,0 +1,76 @@
+"""What an audit is asked for: the one model of REST body, job row and client."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from datalens_service.audits.attacks import ATTACKS
+from datalens_service.audits.audit import AuditSettings
+from datalens_service.spec import Device, TrainingSpec
+from datalens_service.strict import Integer
+
+AttackName = Literal["loss_threshold", "reference", "likelihood_ratio"]
+_ALL: Final[tuple[AttackName, ...]] = ("loss_threshold", "reference", "likelihood_ratio")
+_IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
+
+Identifier = Annotated[str, Field(max_length=64, pattern=_IDENTIFIER)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RehearsedMethod(_Frozen):
+    """A private method, rehearsed on parts of a dataset before anything is released."""
+
+    kind: Literal["rehearsal"]
+    dataset_id: Identifier
+    spec: TrainingSpec = Field(description="Method and ε; what it says of images and evaluation is not used.")
+
+
+class UnprotectedNetwork(_Frozen):
+    """A network without privacy, rehearsed for comparison: what attacks find where nothing protects the records."""
+
+    kind: Literal["unprotected"]
+    dataset_id: Identifier
+    passes: Integer = Field(default=30, ge=1, le=200, description="Over its records.")
+
+
+class ReleasedJob(_Frozen):
+    """The model that a job released: its training records against the test images of its dataset."""
+
+    kind: Literal["released"]
+    job_id: Identifier
+
+
+Target = Annotated[RehearsedMethod | UnprotectedNetwork | ReleasedJob, Field(discriminator="kind")]
+
+
+class AuditRequest(_Frozen):
+    """Which model is attacked, and how."""
+
+    target: Target
+    attacks: tuple[AttackName, ...] = Field(default=_ALL, min_length=1, description="Each at most once.")
+    references: Integer = Field(default=8, ge=2, le=64, description="Models that never saw the candidates.")
+    candidates: Integer = Field(default=2000, ge=50, le=100_000, description="Most members, and most others.")
+    seed: Integer = Field(default=0, ge=0, lt=2**63, description="Of the split and of training.")
+
+    @model_validator(mode="after")
+    def _names_each_once(self) -> AuditRequest:
+        if len(set(self.attacks)) < len(self.attacks):
+            raise ValueError(f"name each attack once, among {', '.join(ATTACKS)}")
+        return self
+
+    @property
+    def device(self) -> Device:
+        """Where it computes."""
+        return self.target.spec.device if isinstance(self.target, RehearsedMethod) else Device.AUTO
+
+    @property
+    def settings(self) -> AuditSettings:
+        """Attacks and sizes."""
+        return AuditSettings(
+            attacks=self.attacks, references=self.references, candidates=self.candidates, seed=self.seed
+        )

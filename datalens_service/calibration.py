@@ -1,0 +1,25 @@
+"""How fast this machine is: seconds of a fixed piece of work, to compare with those of the machine of a table."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import numpy as np
+
+_SIDE: Final = 320
+_ROUNDS: Final = 5
+
+
+def measure_machine() -> float:
+    """Processor seconds of matrix products, transforms and sorting, the fastest of five rounds; 50 ms in all."""
+    rng = np.random.default_rng(0)
+    matrix, images = rng.standard_normal((_SIDE, _SIDE)), rng.standard_normal((100, 28, 28))
+    return min(_work(matrix, images) for _ in range(_ROUNDS))
+
+
+def _work(matrix: np.ndarray, images: np.ndarray) -> float:
+    began = time.thread_time()
+    total = (matrix @ matrix).sum() + np.abs(np.fft.rfft2(images)).sum() + np.sort(matrix, axis=None)[0]
+    taken = time.thread_time() - began
+    return taken if np.isfinite(total) else np.inf

@@ -1,0 +1,86 @@
+"""`datalens plugins`: methods and extractors of other packages, and what they owe."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from datalens_service.cli import options, output
+from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.numbers import build_integer_parser
+from datalens_service.cli.specs import SpecOptions
+from datalens_service.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from datalens_service.method_contract import Finding
+
+app = typer.Typer(help="Methods and extractors of other packages.", no_args_is_help=True)
+
+
+class PluginKind(StrEnum):
+    """What a plug-in is."""
+
+    METHOD = "method"
+    EXTRACTOR = "extractor"
+
+
+@app.command(name="list")
+def list_(as_json: options.AsJson = False) -> None:
+    """List installed plug-ins and their packages; imports none."""
+    from datalens_service.plugins import EXTRACTORS, METHODS, find_origin, list_plugins
+
+    groups = {PluginKind.METHOD: METHODS, PluginKind.EXTRACTOR: EXTRACTORS}
+    rows = [
+        (entry.name, kind.value, str(find_origin(entry.name, group)), entry.value)
+        for kind, group in groups.items()
+        for entry in list_plugins(group)
+    ]
+    columns = ("name", "kind", "package", "object")
+    items = [dict(zip(columns, row, strict=True)) for row in rows]
+    output.show({"items": items}, output.format_table(columns, rows), as_json=as_json)
+
+
+@app.command()
+def check(
+    name: Annotated[str, typer.Argument(help="Name of the plug-in.")],
+    kind: Annotated[PluginKind, typer.Option("--kind", help="What the plug-in is.")] = PluginKind.METHOD,
+    settings: options.Settings = None,
+    steps: Annotated[
+        int, typer.Option("--steps", parser=build_integer_parser(1), help="How many steps meet neighbours.")
+    ] = 4,
+    as_json: options.AsJson = False,
+) -> None:
+    """Try the contract of a plug-in on made-up records; exit code 1: it breaks the contract. Passing is no proof.
+
+    Of a method: prices, charges, and what a unit moves. Name parameters that make it quick: --set steps=3. Of an
+    extractor: features that are finite and repeatable, of each image by itself.
+    """
+    if kind is PluginKind.EXTRACTOR and settings:
+        raise InvalidInput("--set is about methods; an extractor has no parameters.")
+    findings = _check_method(name, settings or [], steps) if kind is PluginKind.METHOD else _check_extractor(name)
+    broken = [finding for finding in findings if finding.complaint]
+    lines = [f"{'broken' if one.complaint else 'holds':6}  {one.point}  {one.complaint or ''}" for one in findings]
+    items = [{"point": one.point, "complaint": one.complaint} for one in findings]
+    output.show({"holds": not broken, "points": items}, Text("\n".join(map(str.rstrip, lines))), as_json=as_json)
+    if broken:
+        raise typer.Exit(ExitCode.JOB_FAILED)
+
+
+def _check_method(name: str, settings: list[str], steps: int) -> list[Finding]:
+    from datalens_service.method_contract import EPSILON, SCHEMA, check_method
+    from datalens_service.methods.registered import check_plugin
+    from datalens_service.plugins import load_plugin
+
+    check_plugin(name, load_plugin(name))
+    spec = SpecOptions(epsilon=EPSILON, method=name, settings=settings).build_spec(SCHEMA)
+    return list(check_method(spec.method, steps))
+
+
+def _check_extractor(name: str) -> list[Finding]:
+    from datalens_service.extractor_contract import check_extractor
+    from datalens_service.plugins import EXTRACTORS, load_plugin
+
+    return list(check_extractor(load_plugin(name, EXTRACTORS)))

@@ -1,0 +1,65 @@
+# Generated from _async by scripts/unasync. Do not edit.
+"""Requests about audits: attack a method or a released model, and read what was found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from datalens_service.client import requests
+from datalens_service.client._sync.transport import Transport
+from datalens_service.client.errors import ServiceUnreachable
+from datalens_service.client.models import AuditInfo
+from datalens_service.client.requests import AuditBody
+from datalens_service.client.retry_policy import RetryPolicy
+
+
+class AuditOperations:
+    """Methods of the client about audits. What they find is for the owner of the records alone."""
+
+    _transport: Transport
+
+    def submit_audit(self, request: AuditBody, *, idempotency_key: str | None = None) -> AuditInfo:
+        """Submit an audit; nothing is charged for it.
+
+        Args:
+            request: What is attacked and how, an `AuditRequest` or its JSON form.
+            idempotency_key: The same key with the same request is the same audit; None draws a new one.
+        """
+        return self._transport.send(requests.submit_audit(request, idempotency_key))
+
+    def get_audit(self, audit_id: str) -> AuditInfo:
+        """One audit as it is now."""
+        return self._transport.send(requests.get_audit(audit_id))
+
+    def audits(self) -> Iterator[AuditInfo]:
+        """All audits, newest first, fetched page by page."""
+        for item in self._transport.iter_items("/v1/audits"):
+            yield AuditInfo.model_validate(item)
+
+    def cancel_audit(self, audit_id: str) -> AuditInfo:
+        """Ask an audit to stop."""
+        return self._transport.send(requests.cancel_audit(audit_id))
+
+    def wait_for_audit(self, audit_id: str, *, interval: float = 1.0, patience: float = 30.0) -> AuditInfo:
+        """Follow an audit until it ends, however it ends: look at `state`.
+
+        Args:
+            audit_id: The audit, aud_….
+            interval: Seconds between two polls.
+            patience: Seconds without a response after which waiting is given up; the audit goes on.
+
+        Raises:
+            ServiceUnreachable: No response for `patience` seconds.
+        """
+        retry_policy = RetryPolicy(patience, interval)
+        while True:
+            try:
+                current = self.get_audit(audit_id)
+            except ServiceUnreachable as error:
+                time.sleep(retry_policy.delay_for(error))
+                continue
+            retry_policy.reset()
+            if current.ended:
+                return current
+            time.sleep(interval)

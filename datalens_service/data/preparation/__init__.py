@@ -1,0 +1,1 @@
+"""Turning images of many kinds into one size and mode, before they are uploaded."""

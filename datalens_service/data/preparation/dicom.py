@@ -1,0 +1,139 @@
+"""DICOM files: the pixels of one frame as 8 bits, and who the patient is. No other attribute is kept.
+
+Attributes and transforms by DICOM PS3.3, sections C.7.6.3 (pixels), C.11.1 (modality) and C.11.2 (window).
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import pydicom
+from numpy.typing import NDArray
+from PIL import Image
+from pydicom.dataset import FileDataset
+from pydicom.multival import MultiValue
+from pydicom.pixels.processing import apply_modality_lut
+from pydicom.pixels.utils import pixel_array
+
+from datalens_service.data.notices import NoticeCode
+from datalens_service.data.preparation.settings import PrepareSettings
+from datalens_service.data.untrusted.entries import refusing
+from datalens_service.data.untrusted.limits import Limits
+from datalens_service.errors import InvalidDataset
+
+MAGIC: Final = b"DICM"
+PREAMBLE_BYTES: Final = 128
+
+_GREY: Final = ("MONOCHROME1", "MONOCHROME2")
+_COLOUR: Final = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
+_UNREADABLE: Final = "The DICOM file cannot be decoded. Export it uncompressed, or as 16-bit grey PNG."
+
+
+def is_dicom(data: bytes) -> bool:
+    """Whether bytes begin like a DICOM file."""
+    return data[PREAMBLE_BYTES : PREAMBLE_BYTES + len(MAGIC)] == MAGIC
+
+
+def read_patient(data: bytes) -> str:
+    """The patient's identifier.
+
+    Raises:
+        InvalidDataset: The file names none.
+    """
+    with _reading():
+        patient = str(_parse(data, header_only=True).get("PatientID") or "").strip()
+    if not patient:
+        raise InvalidDataset("The DICOM file has no patient ID. Put it into a folder of its patient.")
+    return patient
+
+
+def read_dicom(data: bytes, settings: PrepareSettings, limits: Limits) -> tuple[Image.Image, tuple[NoticeCode, ...]]:
+    """One frame, 8-bit grey or RGB, at its size.
+
+    Raises:
+        InvalidDataset: It is damaged, too large, or of a kind that is not accepted.
+    """
+    with _reading():
+        file = _parse(data)
+        changes = _check(file, settings, limits)
+        pixels = pixel_array(file, index=(settings.frame or 1) - 1)
+        if file.PhotometricInterpretation in _COLOUR:
+            return Image.fromarray(np.asarray(pixels, dtype=np.uint8)), changes
+        shown, windowed = _grey(np.asarray(apply_modality_lut(pixels, file), dtype=np.float64), file, settings)
+    if file.PhotometricInterpretation == "MONOCHROME1":
+        shown = 255 - shown
+    return Image.fromarray(shown), (*changes, NoticeCode.WINDOW_APPLIED) if windowed else changes
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    # Many devices write attributes that are not quite valid; none of those are read.
+    with refusing(_UNREADABLE), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _parse(data: bytes, *, header_only: bool = False) -> FileDataset:
+    return pydicom.dcmread(io.BytesIO(data), stop_before_pixels=header_only)
+
+
+def _check(file: FileDataset, settings: PrepareSettings, limits: Limits) -> tuple[NoticeCode, ...]:
+    """What the attributes say, before pixels are decoded."""
+    if file.Rows * file.Columns > limits.image_pixels:
+        raise InvalidDataset(f"The image has more than {limits.image_pixels} pixels. Resize it.")
+    kind, deep = file.PhotometricInterpretation, file.BitsAllocated > 8
+    if kind not in (*_GREY, *_COLOUR) or (kind in _COLOUR and deep):
+        raise InvalidDataset("The DICOM image is neither grey nor 8-bit RGB. Export it as one of them.")
+    frames = int(file.get("NumberOfFrames") or 1)
+    check_frame(frames, settings)
+    return (NoticeCode.FRAME_SELECTED,) if frames > 1 else ()
+
+
+def check_frame(frames: int, settings: PrepareSettings) -> None:
+    """Refuse a file with several frames of which none was chosen, or one that lacks the chosen frame.
+
+    Raises:
+        InvalidDataset: With a sentence that says what to change.
+    """
+    if frames > 1 and settings.frame is None:
+        raise InvalidDataset(f"The image has {frames} frames. Name one with --frame.")
+    if frames > 1 and settings.frame is not None and settings.frame > frames:
+        raise InvalidDataset(f"The image has {frames} frames, fewer than the chosen one.")
+
+
+def _grey(values: NDArray[np.float64], file: FileDataset, settings: PrepareSettings) -> tuple[NDArray[np.uint8], bool]:
+    """Values through the chosen window, or the file's; 8-bit values without either stay."""
+    window = settings.window or _window_of(file)
+    if window is None and file.BitsStored <= 8 and values.min() >= 0 and values.max() <= 255:
+        return np.rint(values).astype(np.uint8), False
+    if window is None:
+        raise InvalidDataset("The DICOM file names no window. Name the values to show with --window LOW HIGH.")
+    return through_window(values, *window), True
+
+
+def through_window(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.uint8]:
+    """8-bit values: `low` and all below become 0, `high` and all above 255."""
+    shown: NDArray[np.uint8] = np.rint(255 * ((values - low) / (high - low)).clip(0, 1)).astype(np.uint8)
+    return shown
+
+
+def _window_of(file: FileDataset) -> tuple[float, float] | None:
+    """The first window of the file, if it is linear: C.11.2.1.2."""
+    centre, width = (_first(file.get(name)) for name in ("WindowCenter", "WindowWidth"))
+    function = str(file.get("VOILUTFunction") or "LINEAR")
+    if centre is None or width is None or function not in ("LINEAR", "LINEAR_EXACT"):
+        return None
+    if function == "LINEAR":
+        centre, width = centre - 0.5, width - 1
+    return (centre - width / 2, centre + width / 2) if width > 0 else None
+
+
+def _first(value: Any) -> float | None:
+    """The first of several values of an attribute."""
+    values = list(value) if isinstance(value, MultiValue) else [value]
+    return None if not values or values[0] in (None, "") else float(values[0])

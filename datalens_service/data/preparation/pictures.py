@@ -1,0 +1,116 @@
+"""One encoded image becomes pixels of the chosen size and mode: a function of that image and the settings alone."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from datalens_service.data.notices import NoticeCode
+from datalens_service.data.preparation import dicom
+from datalens_service.data.preparation.settings import Colour, Fit, PrepareSettings
+from datalens_service.data.untrusted.entries import refusing
+from datalens_service.data.untrusted.images import MAGIC, Picture
+from datalens_service.data.untrusted.limits import Limits
+from datalens_service.errors import InvalidDataset
+
+FORMATS: Final = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
+SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".dcm")
+
+_OTHER_MAGIC: Final = (b"BM", b"II*\0", b"MM\0*", b"RIFF")
+_EIGHT_BIT: Final = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK")
+_SIXTEEN_BIT: Final = ("I;16", "I;16B", "I;16L")
+_PNG_BIT_DEPTH: Final = 24
+_ORIENTATION: Final = 0x0112
+
+Changes = tuple[NoticeCode, ...]
+
+
+@dataclass(frozen=True)
+class PreparingDecoder:
+    """Decodes images of many kinds to one size and mode.
+
+    Attributes:
+        settings: The same for every image.
+    """
+
+    settings: PrepareSettings
+    title = "PNG, JPEG, BMP, TIFF, WebP and DICOM"
+    suffixes = SUFFIXES
+
+    def recognises(self, head: bytes) -> bool:
+        """See `PictureDecoder`."""
+        return head.startswith((*MAGIC, *_OTHER_MAGIC)) or dicom.is_dicom(head)
+
+    def decode(self, data: bytes, limits: Limits) -> Picture:
+        """See `PictureDecoder`."""
+        return prepare_picture(data, self.settings, limits)
+
+
+def prepare_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> Picture:
+    """Pixels of one image, uint8 (side, side, channels), and what was changed.
+
+    Raises:
+        InvalidDataset: It is damaged, too large, or of a kind that is not accepted.
+    """
+    with refusing("The image cannot be decoded. Save it as a complete PNG, JPEG, BMP, TIFF or WebP file."):
+        shown, changes = (
+            dicom.read_dicom(data, settings, limits) if dicom.is_dicom(data) else _read_picture(data, settings, limits)
+        )
+        channels = "L" if settings.colour is Colour.GREY else "RGB"
+        converted, fitted = shown.mode != channels, shown.size != (settings.side, settings.side)
+        pixels = np.asarray(_fit(shown.convert(channels), settings))
+    changes += (NoticeCode.CHANNELS_CONVERTED,) * converted + (NoticeCode.RESIZED,) * fitted
+    return Picture(pixels.reshape(settings.side, settings.side, -1), changes)
+
+
+def _read_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> tuple[Image.Image, Changes]:
+    with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        changes = _check(image, data, settings, limits)
+        image.load()
+        if image.mode in _SIXTEEN_BIT:
+            return _through_window(image, settings), (*changes, NoticeCode.WINDOW_APPLIED)
+        turned = ImageOps.exif_transpose(image)
+        if image.getexif().get(_ORIENTATION, 1) != 1:
+            changes += (NoticeCode.ORIENTATION_APPLIED,)
+        if not turned.has_transparency_data:
+            return turned, changes
+        opaque = turned.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", opaque.size, "white"), opaque), (
+            *changes,
+            NoticeCode.TRANSPARENCY_REMOVED,
+        )
+
+
+def _check(image: Image.Image, data: bytes, settings: PrepareSettings, limits: Limits) -> Changes:
+    """What the header says, before anything is decoded; turns to the chosen frame."""
+    if image.width * image.height > limits.image_pixels:
+        raise InvalidDataset(f"The image has more than {limits.image_pixels} pixels. Resize it.")
+    if image.mode in _SIXTEEN_BIT:
+        if settings.window is None:
+            raise InvalidDataset("The image is 16-bit grey. Name the values to show with --window LOW HIGH.")
+    # Pillow hands out 16-bit RGB as 8-bit, without a word.
+    elif image.mode not in _EIGHT_BIT or (image.format == "PNG" and data[_PNG_BIT_DEPTH] > 8):
+        raise InvalidDataset("The image is neither 8-bit nor 16-bit grey. Save it as 8-bit grey or RGB.")
+    frames = getattr(image, "n_frames", 1)
+    dicom.check_frame(frames, settings)
+    if frames > 1:
+        image.seek((settings.frame or 1) - 1)
+    return (NoticeCode.FRAME_SELECTED,) if frames > 1 else ()
+
+
+def _through_window(image: Image.Image, settings: PrepareSettings) -> Image.Image:
+    low, high = settings.window or (0, 65535)
+    return Image.fromarray(dicom.through_window(np.asarray(image).astype(np.float64), low, high))
+
+
+def _fit(image: Image.Image, settings: PrepareSettings) -> Image.Image:
+    size = (settings.side, settings.side)
+    if image.size == size:
+        return image
+    if settings.fit is Fit.CROP:
+        return ImageOps.fit(image, size, Image.Resampling.LANCZOS)
+    return image.resize(size, Image.Resampling.LANCZOS)

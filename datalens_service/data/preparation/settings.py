@@ -1,0 +1,52 @@
+"""What the owner chooses for all images; public."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from datalens_service.data.dataset import MAXIMUM_SIDE
+from datalens_service.strict import Integer
+
+
+class Fit(StrEnum):
+    """How an image of another size is brought to the chosen one."""
+
+    RESIZE = "resize"
+    CROP = "crop"
+
+
+class Colour(StrEnum):
+    """Channels of all prepared images."""
+
+    GREY = "grey"
+    RGB = "rgb"
+
+
+class PrepareSettings(BaseModel):
+    """The same for every image, so a prepared image depends on no other image.
+
+    Attributes:
+        side: Height and width of all images, in pixels.
+        fit: Resize the whole image, or scale its shorter side and crop the centre.
+        colour: Grey or RGB.
+        window: Values that become 0 and 255 where images have more than 8 bits: stored values of 16-bit grey, modality
+            units of DICOM (Hounsfield for CT). None takes the window that a DICOM file names, and refuses all others.
+        frame: Number of the frame that is read from files with several, from 1; None refuses such files.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    side: Integer = Field(ge=4, le=MAXIMUM_SIDE)
+    fit: Fit = Fit.RESIZE
+    colour: Colour = Colour.GREY
+    window: tuple[Integer, Integer] | None = None
+    frame: Integer | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _check_window(self) -> Self:
+        if self.window is not None and self.window[0] >= self.window[1]:
+            raise ValueError("The window's first value must be below its second.")
+        return self

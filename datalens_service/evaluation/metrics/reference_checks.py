@@ -1,0 +1,93 @@
+"""Self-checks of an extractor: spoiled real images must be farther from the reference than other real images.
+
+An extractor that was trained on few images may not tell noise from photographs; its figures then say nothing.
+Spoiled images and distances of a private reference are as private as the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
+
+from datalens_service.data.dataset import Images
+from datalens_service.privacy.randomness import TrainingRandomness
+
+FARTHER: Final = 1.5
+"""Least ratio of the FID of a spoiled set to that of other real images."""
+
+_BLUR_PER_SIDE: Final = 0.08
+
+
+def spoiled(images: Images) -> dict[str, Images]:
+    """Versions of real images that nobody would take for them, by name.
+
+    Args:
+        images: uint8 (n, height, width, channels).
+    """
+    return {name: spoil(images) for name, spoil in _SPOILERS.items()}
+
+
+def why_unknown(real: float, distances: Mapping[str, float]) -> str | None:
+    """One sentence if a spoiled set is not far enough from the reference; None if all are.
+
+    It names no number and no set: it may not say more of the reference than that the check failed.
+
+    Args:
+        real: FID of other real images.
+        distances: FID of each spoiled set.
+    """
+    if all(distance > FARTHER * max(real, 0.0) for distance in distances.values()):
+        return None
+    return (
+        "Fidelity is unknown: the extractor cannot tell spoiled images (blurred, noised or scrambled) "
+        "from real ones on this reference."
+    )
+
+
+def _blurred(images: Images) -> Images:
+    side = min(images.shape[1:3])
+    blurred = gaussian_filter(images.astype(np.float32), (0, _BLUR_PER_SIDE * side, _BLUR_PER_SIDE * side, 0))
+    return _as_pixels(blurred)
+
+
+def _noised(images: Images) -> Images:
+    noise = _rng("noise").integers(0, 256, images.shape)
+    return _as_pixels((images + noise) / 2)
+
+
+def _coloured_noise(images: Images) -> Images:
+    """Amplitudes of each image's spectrum with random phases: its texture without any object."""
+    noise = _rng("phases").normal(size=(*images.shape[:3], 1))
+    phases = np.exp(1j * np.angle(np.fft.rfft2(noise, axes=(1, 2))))
+    means = images.mean(axis=(1, 2), keepdims=True)
+    spectra = np.abs(np.fft.rfft2(images - means, axes=(1, 2))) * phases
+    return _as_pixels(means + np.fft.irfft2(spectra, s=images.shape[1:3], axes=(1, 2)))
+
+
+def _shuffled_pixels(images: Images) -> Images:
+    """All pixels of an image in another order, its own for each image."""
+    count, height, width, channels = images.shape
+    order = _rng("order").random((count, height * width, 1)).argsort(axis=1)
+    return np.take_along_axis(images.reshape(count, -1, channels), order, axis=1).reshape(images.shape)
+
+
+def _as_pixels(values: NDArray[np.float32] | NDArray[np.float64]) -> Images:
+    pixels: Images = np.rint(values).clip(0, 255).astype(np.uint8)
+    return pixels
+
+
+def _rng(purpose: str) -> np.random.Generator:
+    """A public seed: nothing that protects anything is drawn here."""
+    return TrainingRandomness(0).numpy(f"evaluation.check_{purpose}")
+
+
+_SPOILERS: Final[dict[str, Callable[[Images], Images]]] = {
+    "blurred": _blurred,
+    "noised": _noised,
+    "coloured noise": _coloured_noise,
+    "shuffled pixels": _shuffled_pixels,
+}

@@ -1,0 +1,89 @@
+"""What speaks for and against calling a release anonymous, in the words of European data protection.
+
+The three questions are those of the Article 29 Working Party, opinion 05/2014 on anonymisation techniques (WP 216),
+section 2.2. The decision stays with the reader: recital 26 of the GDPR asks for all means reasonably likely to be used.
+docs/legal.md has every sentence of this module.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from datalens_service.evaluation.report.privacy_statement import PrivacyStatement
+from datalens_service.evaluation.report.summary import right_guesses, shown
+
+DECISION: Final = (
+    "Whether this is anonymous is for you to decide; here is what speaks for and against. The questions are those of "
+    "the Article 29 Working Party (opinion 05/2014). Recital 26 of the GDPR asks for all means that are reasonably "
+    "likely to be used to identify somebody, which depends on who gets the release and on what else they have."
+)
+
+SINGLING_OUT: Final = (
+    "Singling out",
+    "Can somebody isolate the record of one person?",
+    "No released figure or image belongs to one record: each comes from noisy sums over many. Whoever accuses "
+    "1 in 1,000 outsiders falsely finds at most {found} % of those who took part.",
+    "The bound is about one {unit}. Who is in the data set with several {unit}s is protected less.",
+)
+LINKABILITY: Final = (
+    "Linkability",
+    "Can somebody link two records of one person, here or in another data set?",
+    "The release has no identifiers, and an image of it does not stand for a person. Jobs on the same data set draw "
+    "on one account, whose limit bounds them all together.",
+    "Releases from other data sets about the same people have accounts of their own; their losses add up. Nobody but "
+    "you can know whether there are any.",
+)
+INFERENCE: Final = (
+    "Inference",
+    "Can somebody deduce an attribute of one person?",
+    "Whoever knows everything about one {unit} but one of two equally likely values guesses it right in at most "
+    "{guessed} of 100 cases (ε = {epsilon} at δ = {delta} for replacing one {unit}). A coin is right in 50.",
+    "What is true of everybody in a class is learned, whether a person took part or not. That is what the release is "
+    "for, and it can concern people.",
+)
+
+
+class Criterion(BaseModel):
+    """One of the three questions, and what a job has to say to it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    question: str
+    speaks_for: str
+    speaks_against: str
+
+
+class Anonymity(BaseModel):
+    """For the reader's own decision."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    decision: str
+    criteria: tuple[Criterion, ...]
+
+
+def anonymity_of(privacy: PrivacyStatement) -> Anonymity:
+    """The three questions with the figures of one job; public, as those figures are."""
+    values = {
+        "unit": privacy.unit,
+        "found": f"{100 * privacy.headline.true_positive_rate_at_0_1_percent:.2f}",
+        "guessed": right_guesses(privacy.replace_one.membership_advantage),
+        "epsilon": shown(privacy.replace_one.epsilon),
+        "delta": shown(privacy.delta),
+    }
+    criteria = (SINGLING_OUT, LINKABILITY, INFERENCE)
+    return Anonymity(
+        decision=DECISION,
+        criteria=tuple(
+            Criterion(
+                name=name,
+                question=question,
+                speaks_for=speaks_for.format(**values),
+                speaks_against=speaks_against.format(**values),
+            )
+            for name, question, speaks_for, speaks_against in criteria
+        ),
+    )

@@ -1,0 +1,137 @@
+"""Releases on Hugging Face's Hub, or offline in a folder of the same layout.
+
+What leaves is the archive that anybody may download (`GET /v1/jobs/{id}/dataset`), file by file. It is verified first,
+as `datalens verify` does: its signed sums know every file, and ε is recomputed from the proof.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from datalens_service.client import Client, Format
+from datalens_service.errors import InvalidInput, StateConflict, WorkerUnavailable
+
+_REPORT = "report.json"
+_LARGEST_REPORT = 2**24
+
+
+@dataclass(frozen=True)
+class ReleaseOptions:
+    """What a release contains.
+
+    Attributes:
+        format: Of the images; `parquet` is what the Hub shows in its viewer.
+        n: How many images; None takes what the job packed.
+        title: Public name of the data set; None names the job.
+        licence: SPDX id, for example CC-BY-4.0; `other` chooses none.
+    """
+
+    format: Format = "parquet"
+    n: int | None = None
+    title: str | None = None
+    licence: str = "other"
+
+
+def save_release(client: Client, job_id: str, folder: Path, options: ReleaseOptions | None = None) -> Path:
+    """Write a release into a folder, as the Hub would hold it; needs no account and no other host.
+
+    Args:
+        client: Of the service that has the job.
+        job_id: A succeeded job that released images.
+        folder: New or empty, so that nothing else is published with it.
+        options: What the release contains.
+
+    Returns:
+        The folder, which `datasets.load_dataset` and `datalens verify` read.
+
+    Raises:
+        StateConflict: The folder has files already.
+        InvalidInput: The release does not verify; nothing was written.
+        WorkerUnavailable: dp_accounting is not installed.
+        ClientError: The service refused.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise StateConflict(f"{folder} is not empty. Name a new folder: all of it is meant to be published.")
+    chosen = options or ReleaseOptions()
+    with tempfile.TemporaryDirectory(prefix="datalens-release-") as temporary:
+        archive = Path(temporary) / "release.zip"
+        client.download_bundle(
+            job_id, archive, format=chosen.format, n=chosen.n, title=chosen.title, license=chosen.licence
+        )
+        check_release(archive)
+        with zipfile.ZipFile(archive) as files:
+            files.extractall(folder)
+    return folder
+
+
+def push_to_hub(
+    client: Client,
+    job_id: str,
+    repository: str,
+    options: ReleaseOptions | None = None,
+    *,
+    public: bool = False,
+    endpoint: str | None = None,
+) -> str:
+    """Upload a release as a data set repository, with its data set card as README.
+
+    Args:
+        client: Of the service that has the job.
+        job_id: A succeeded job that released images.
+        repository: `name` or `owner/name`; created if it does not exist.
+        options: What the release contains.
+        public: Whether a new repository is open to everybody.
+        endpoint: Of another hub than huggingface.co.
+
+    Returns:
+        The address of the commit. The token is the one of `hf auth login` or `HF_TOKEN`.
+
+    Raises:
+        WorkerUnavailable: huggingface_hub or dp_accounting is not installed.
+        InvalidInput: The release does not verify; nothing was sent.
+        ClientError: The service refused.
+    """
+    if find_spec("huggingface_hub") is None:
+        raise WorkerUnavailable("huggingface_hub is not installed. Run: pip install 'datalens-service[hub]'.")
+    from huggingface_hub import HfApi
+
+    with tempfile.TemporaryDirectory(prefix="datalens-hub-") as temporary:
+        folder = save_release(client, job_id, Path(temporary) / "release", options)
+        hub = HfApi(endpoint=endpoint, library_name="datalens-service")
+        created = hub.create_repo(repository, repo_type="dataset", private=not public, exist_ok=True)
+        commit = hub.upload_folder(
+            repo_id=created.repo_id,
+            repo_type="dataset",
+            folder_path=folder,
+            commit_message="Synthetic images with the proof of their differential privacy",
+        )
+    return str(commit.commit_url)
+
+
+def check_release(archive: Path) -> None:
+    """Refuse an archive that does not verify or has an owner's report in it.
+
+    Args:
+        archive: A zip from the service.
+
+    Raises:
+        InvalidInput: With what is wrong.
+        WorkerUnavailable: dp_accounting is not installed.
+    """
+    from datalens_service.proof.release_verification import verify_path
+
+    verdict = verify_path(archive)
+    if not verdict.holds:
+        raise InvalidInput(f"The release does not verify and stays here. {verdict.contradiction}")
+    with zipfile.ZipFile(archive) as files:
+        if _REPORT not in files.namelist():
+            return
+        with files.open(_REPORT) as file:
+            report = json.loads(file.read(_LARGEST_REPORT))
+    if report.get("view") != "releasable":
+        raise InvalidInput("The release has the owner's report in it and stays here.")

@@ -1,0 +1,91 @@
+"""Clipped gradients of all critics: every critic adds its whole gradient, cut to one length.
+
+GS-WGAN (Chen, Orekondy and Fritz 2020, "GS-WGAN: A Gradient-Sanitized Approach for Learning Differentially Private
+Generators"), with every critic answering for every image instead of one drawn by lot. Claim, proof and tests:
+docs/mechanisms/clipped_rows.md.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar, Literal, final
+
+import numpy as np
+from pydantic import Field
+
+from datalens_service.mechanisms.votes import Directions, VoteMechanism, VoteParameters
+from datalens_service.privacy.randomness import Integers
+from datalens_service.strict import Integer
+
+if TYPE_CHECKING:
+    import torch
+
+
+@final
+class ClippedRows(VoteMechanism):
+    """Noisy sum of gradients that are cut to length `clip`.
+
+    Formal guarantee: a row is a gradient of length at most `clip` on a grid of `grid` steps per `clip`, rounded towards
+    zero, so its squared length is at most grid², and Δ² = 4·grid². A release is μ-GDP with
+    μ² = images_per_unit · 4·grid² / (σ² − 9).
+    """
+
+    # Rounding towards zero shortens the rows of an example by up to √dimensions steps.
+    example_tightness: ClassVar[Fraction] = Fraction(9, 10)
+
+    name: Literal["clipped_rows"] = "clipped_rows"
+    grid: int = Field(default=2**12, ge=1, le=2**16, description="Grid steps per `clip`, the largest length of a row.")
+
+    @classmethod
+    def example_parameters(cls) -> VoteParameters:
+        """A coarse grid, for which little noise is enough."""
+        return ClippedRowsParameters(grid=64)
+
+    def label(self) -> str:
+        """Name of the release in the ledger."""
+        return "votes.clipped_rows"
+
+    @property
+    def coordinates(self) -> int:
+        """Those of the gradient."""
+        return self.dimensions
+
+    @property
+    def row_bound_squared(self) -> int:
+        """The square of the largest length."""
+        return self.grid**2
+
+    def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Gradients cut to length `clip`, on the grid.
+
+        With `stochastic` a coordinate is rounded up or down by an unbiased coin, and the guard drops rows that became
+        too long; else towards zero, which leads no row out of the bound.
+
+        Returns:
+            int32 tensor of the gradients' shape.
+        """
+        import torch
+
+        sound = torch.isfinite(gradients).all(dim=-1, keepdim=True)
+        wide = torch.where(sound, gradients, 0.0).to(torch.float64)
+        lengths = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+        wide *= self.grid / lengths.clamp(min=self.clip)
+        if self.stochastic:
+            wide = (wide + torch.rand(wide.shape, generator=generator, device=wide.device)).floor_()
+            return wide.to(torch.int32) * sound
+        return wide.trunc_().to(torch.int32)
+
+    def decode(self, noisy: Integers) -> Directions:
+        """Direction per image in lengths of `clip`, float32 (images, dimensions): 1 where all critics agree."""
+        scale = self.num_teachers / (self.teachers_per_image * self.grid)
+        sums = np.asarray(noisy, dtype=np.float64) * scale
+        return self.direction(sums)
+
+
+class ClippedRowsParameters(VoteParameters):
+    """Gradients of GS-WGAN."""
+
+    mechanism: ClassVar[type[VoteMechanism]] = ClippedRows
+
+    name: Literal["clipped_rows"] = "clipped_rows"
+    grid: Integer = Field(default=2**12, ge=1, le=2**16, description="Grid steps per `clip`, a row's largest length.")

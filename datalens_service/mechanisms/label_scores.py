@@ -1,0 +1,131 @@
+"""Scores: every teacher says of every image how real it looks, and the scores are summed under noise.
+
+PATE-GAN (Jordon, Yoon and van der Schaar 2019, "PATE-GAN: Generating Synthetic Data with Differential Privacy
+Guarantees"), with the noisy sum released instead of a label. Claim, proof and tests: docs/mechanisms/label_scores.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal, final
+
+import numpy as np
+from pydantic import Field
+
+from datalens_service.errors import InvalidSpec
+from datalens_service.mechanisms.base import Example
+from datalens_service.mechanisms.votes import Directions, VoteMechanism, VoteParameters
+from datalens_service.privacy.randomness import Integers
+from datalens_service.strict import Integer
+
+if TYPE_CHECKING:
+    import torch
+
+
+@final
+class LabelScores(VoteMechanism):
+    """Noisy sum of one number per teacher and image.
+
+    Formal guarantee: scores `bit` and `share` lie in {0, …, w}, w = `weight`: a teacher moves the sum of an image by at
+    most w, Δ² = w². Scores `relative` lie in {−w, …, w}: Δ² = 4·w². A release is μ-GDP with
+    μ² = images_per_unit · Δ² / (σ² − 9).
+    """
+
+    reads_scores: ClassVar[bool] = True
+
+    name: Literal["label_scores"] = "label_scores"
+    dimensions: int = Field(default=1, ge=1, le=1, description="One score per image.")
+    scores: Literal["bit", "share", "relative"]
+    weight: int = Field(default=64, ge=1, le=2**12, description="Grid steps of the largest score.")
+
+    @classmethod
+    def example_parameters(cls) -> VoteParameters:
+        """A score that turns round with its logit."""
+        return LabelScoresParameters(scores="bit")
+
+    @classmethod
+    def example_contributions(cls) -> Example:
+        """A teacher that changes its mind, on one image only."""
+        import torch
+
+        logits = torch.zeros(4, 4, 1)
+        logits[1, 0] = 1.0
+        common = {
+            "num_teachers": 6, "images": 4, "dimensions": 1, "clip": 1.0,
+            "stochastic": False, "threshold": "none", "noise_stddev": 500,
+        }  # fmt: skip
+        not_finite = [logits, torch.stack([logits[1] * torch.nan, logits[1] + torch.inf])]
+        return Example(cls.example_parameters().build(common), [logits], [-logits], not_finite)
+
+    def label(self) -> str:
+        """Name of the release in the ledger."""
+        return "votes.label_scores"
+
+    @property
+    def non_negative(self) -> bool:
+        """But for relative scores."""
+        return self.scores != "relative"
+
+    @property
+    def coordinates(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def row_bound_squared(self) -> int:
+        """The square of the largest score."""
+        return self.weight**2
+
+    def encode(self, gradients: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Scores of logits; a teacher's depend on its own logits alone.
+
+        Args:
+            gradients: (teachers, images, 1) logits of "this image is real"; one that is not finite, or 0, abstains.
+            generator: Unused.
+
+        Returns:
+            int32 tensor of the same shape.
+        """
+        import torch
+
+        says = torch.isfinite(gradients) & (gradients != 0)
+        logits = torch.where(says, gradients, 0.0).to(torch.float64)
+        if self.scores == "bit":
+            shares = (logits > 0).to(torch.float64)
+        elif self.scores == "share":
+            shares = logits.sigmoid()
+        else:
+            shares = _standardised(logits, says)
+        return (shares * self.weight).round_().to(torch.int32) * says
+
+    def decode(self, noisy: Integers) -> Directions:
+        """float32 (images, 1): mean score of the teachers that answer for an image, with noise."""
+        return (noisy / (self.weight * self.teachers_per_image)).astype(np.float32)
+
+
+class LabelScoresParameters(VoteParameters):
+    """Scores of PATE-GAN."""
+
+    mechanism: ClassVar[type[VoteMechanism]] = LabelScores
+
+    name: Literal["label_scores"] = "label_scores"
+    scores: Literal["bit", "share", "relative"] = Field(
+        default="share",
+        description="- `bit`: real or not, as the authors do\n- `share`: how sure the teacher is\n"
+        "- `relative`: which of its images a teacher finds more real, at four times the μ²",
+    )
+    weight: Integer = Field(default=64, ge=1, le=2**12, description="Grid steps of the largest score.")
+
+    def check(self, dimensions: int) -> None:
+        """Scores are no directions."""
+        if dimensions != 1:
+            raise InvalidSpec("label_scores say nothing about coordinates: choose the method pate_gan.")
+
+
+def _standardised(logits: torch.Tensor, says: torch.Tensor) -> torch.Tensor:
+    """Logits less their mean over a teacher's images, over their deviation, cut to [−1, 1]."""
+    import torch
+
+    count = says.sum(dim=1, keepdim=True).clamp(min=1)
+    centred = torch.where(says, logits - logits.sum(dim=1, keepdim=True) / count, 0.0)
+    deviation = (centred.square().sum(dim=1, keepdim=True) / count).sqrt()
+    return (centred / deviation.clamp(min=torch.finfo(torch.float64).tiny)).clamp(-1, 1)

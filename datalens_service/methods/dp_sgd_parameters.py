@@ -1,0 +1,137 @@
+"""Parameters of noisy gradient descent on all weights of a network, and how long a unit's gradient can be."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from datalens_service.methods.base import Method
+from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV
+from datalens_service.strict import Integer, Number
+
+
+class DpSgdParameters(Method):
+    """Parameters of noisy gradient descent on all weights of a network."""
+
+    result: ClassVar[str] = "classifier"
+    starts_from_public_data: ClassVar[bool] = True
+
+    name: Literal["dp_sgd"] = "dp_sgd"
+    architecture: Literal["small_cnn", "lenet", "mlp", "linear"] = "small_cnn"
+    steps: Integer = Field(default=60, ge=1, le=10_000, description="Gradients.")
+    sampling: Literal["none", "poisson", "partition"] = Field(
+        default="none",
+        description="- `none`: every step takes all records\n"
+        "- `poisson`: every unit enters every batch by its own secret coin; the run is charged before the first\n"
+        "- `partition`: every unit is in one batch of a pass; with noise von_mises_fisher",
+    )
+    batch: Integer | None = Field(
+        default=None,
+        ge=1,
+        description="Of poisson: expected units in a batch; of partition: units in one. Left out, a hundredth of all.",
+    )
+    noise: Literal["gaussian", "von_mises_fisher"] = Field(
+        default="gaussian",
+        description="- `gaussian`: on the sum of clipped gradients\n"
+        "- `von_mises_fisher`: on the direction of every unit's gradient by itself; needs far more budget, see "
+        "docs/mechanisms/von_mises_fisher.md",
+    )
+    kappa: Number | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="Of von_mises_fisher: concentration of the noise; left out, the largest with which `steps` fit "
+        "into ε.",
+    )
+    slack: Number = Field(default=0.05, gt=0, le=0.5, description="Of poisson: part of δ that is charged beside μ².")
+    clip_norm: Number = Field(default=1.0, gt=0, le=1000, description="Largest L2 norm of a unit's gradient; public.")
+    noise_multiplier: Number | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        description="σ of the noise over clip_norm; left out, the smallest with which `steps` fit into ε.",
+    )
+    compression: Literal["none", "topk", "normtopk"] = Field(
+        default="none",
+        description="- `none`\n- `topk`: the largest coordinates of a gradient, a share `keep` of all\n"
+        "- `normtopk`: the largest coordinates that hold at most a share `keep` of its squared norm",
+    )
+    keep: Number = Field(default=1.0, gt=0, le=1, description="Of topk and normtopk.")
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    learning_rate: Number = Field(default=0.5, gt=0, le=1000)
+    momentum: Number = Field(default=0.9, ge=0, lt=1, description="Of sgd; adam has its own.")
+    averaging: Number = Field(default=0.9, ge=0, lt=1, description="Decay of the average of weights.")
+    accounting: Literal["uniform", "per_instance"] = Field(
+        default="uniform",
+        description="- `uniform`: every unit is said to lose the ε of the job\n"
+        "- `per_instance`: the job keeps its released iterates, from which whoever holds a record learns its realised "
+        "individual ε",
+    )
+    histogram_noise: Integer | None = Field(
+        default=None,
+        ge=MINIMUM_NOISE_STDDEV,
+        le=10**9,
+        description="Of per_instance: σ of the noise on numbers of units by individual ε, which the job then releases "
+        "and charges within ε; left out, it does not.",
+    )
+    histogram_every: Integer | None = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="Of histogram_noise: gradients of all units are computed again at every so many iterates; left "
+        "out, at all of them without sampling, and twice per pass with.",
+    )
+
+    @model_validator(mode="after")
+    def _batches_belong_to_sampling(self) -> DpSgdParameters:
+        if self.sampling == "none" and self.batch is not None:
+            raise ValueError("batch belongs to sampling: choose poisson, or leave batch out.")
+        return self
+
+    @model_validator(mode="after")
+    def _directions_come_in_partitions(self) -> DpSgdParameters:
+        directional = self.noise == "von_mises_fisher"
+        if directional != (self.sampling == "partition"):
+            raise ValueError("noise von_mises_fisher and sampling partition belong together: choose both, or neither.")
+        if self.kappa is not None and not directional:
+            raise ValueError("kappa belongs to noise: choose von_mises_fisher, or leave kappa out.")
+        return self
+
+    @model_validator(mode="after")
+    def _directions_have_no_length(self) -> DpSgdParameters:
+        if self.noise == "gaussian":
+            return self
+        named = self.compression != "none" or self.noise_multiplier is not None or self.clip_norm != 1
+        if named or self.accounting != "uniform":
+            raise ValueError(
+                "noise von_mises_fisher takes directions alone: leave out compression, clip_norm, noise_multiplier "
+                "and accounting, or choose gaussian."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _keep_belongs_to_a_compression(self) -> DpSgdParameters:
+        if self.compression == "none" and self.keep != 1:
+            raise ValueError("keep belongs to a compression: choose topk or normtopk, or leave keep out.")
+        return self
+
+    @model_validator(mode="after")
+    def _histogram_belongs_to_individual_epsilon(self) -> DpSgdParameters:
+        if self.histogram_noise is not None and self.accounting == "uniform":
+            raise ValueError("histogram_noise belongs to accounting: choose per_instance, or leave it out.")
+        if self.histogram_every is not None and self.histogram_noise is None:
+            raise ValueError("histogram_every belongs to histogram_noise: name both, or leave it out.")
+        return self
+
+    def refusal_of_public_data(self) -> str:
+        """Gradients were taken at weights that a run which goes on elsewhere could not repeat to the last bit."""
+        if self.accounting == "uniform":
+            return ""
+        return "accounting per_instance needs first weights that follow from the seed alone: choose uniform."
+
+    @property
+    def longest_row(self) -> float:
+        """Largest L2 norm of what a unit contributes: √keep · clip_norm with `normtopk` (DataLens, appendix A)."""
+        return self.clip_norm * math.sqrt(self.keep) if self.compression == "normtopk" else self.clip_norm

@@ -1,0 +1,110 @@
+"""Iterates of a released descent: kept for whoever wants to know what their own record lost.
+
+They are released values, θ₀ … θ_{T−1}: the weights before each step, before averaging. The file says everything else
+that individual ε needs, so that it is computed without the data set, the service or the job.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from datalens_service.errors import InvalidInput, InvalidSpec, LedgerCorrupt
+
+ITERATES_FILE: Final = "iterates.safetensors"
+MOST_BYTES: Final = 2**28
+"""Of all iterates of a job; they pass through one row of the database per fifty steps, and through memory."""
+
+_FORMAT: Final = "datalens-iterates/1"
+_TENSOR: Final = "iterates"
+_HEADER: Final = "description"
+_MEBIBYTE: Final = 2**20
+
+Iterates = NDArray[np.float32]
+
+
+class KeptIterates:
+    """What a run keeps."""
+
+    def __init__(self) -> None:
+        self._rows: list[Iterates] = []
+        self._taken = 0
+
+    def append(self, weights: Iterates) -> None:
+        """Keep one more (weights,)."""
+        self._rows.append(weights)
+
+    def restore(self, blocks: Sequence[Iterates], count: int) -> None:
+        """Go on from what `take_new` gave before.
+
+        Raises:
+            LedgerCorrupt: They are not `count`.
+        """
+        self._rows = [row for block in blocks for row in block]
+        self._taken = len(self._rows)
+        if self._taken != count:
+            raise LedgerCorrupt("Stored iterates are missing; the job cannot go on.")
+
+    def take_new(self) -> Iterates:
+        """(steps, weights) since the last call."""
+        new = self._rows[self._taken :]
+        self._taken = len(self._rows)
+        return np.stack(new)
+
+    def stacked(self) -> Iterates:
+        """(steps, weights), all of them."""
+        return np.stack(self._rows)
+
+
+def bytes_of_iterates(count: int, dimensions: int) -> int:
+    """What so many iterates of so many weights take."""
+    return count * dimensions * np.dtype(np.float32).itemsize
+
+
+def check_room(size: int) -> None:
+    """Refuse iterates that take more bytes than a job may keep.
+
+    Raises:
+        InvalidSpec: Naming both sizes.
+    """
+    if size > MOST_BYTES:
+        raise InvalidSpec(
+            f"The iterates of the job would take {size / _MEBIBYTE:,.0f} MiB, and at most {MOST_BYTES // _MEBIBYTE} "
+            "MiB are kept: lower steps, choose a smaller architecture, or accounting=uniform."
+        )
+
+
+def write_iterates(path: Path, *, values: Iterates, description: dict[str, Any]) -> None:
+    """Write iterates as safetensors.
+
+    Args:
+        path: Created or replaced.
+        values: (steps, weights).
+        description: Public; JSON.
+    """
+    header = json.dumps({"format": _FORMAT, **description}, sort_keys=True)
+    save_file({_TENSOR: np.ascontiguousarray(values)}, path, {_HEADER: header})
+
+
+def read_iterates(path: Path) -> tuple[Iterates, dict[str, Any]]:
+    """Values and description as they were written; no code is run from the file.
+
+    Raises:
+        InvalidInput: It is another file.
+    """
+    try:
+        with safe_open(path, framework="numpy") as file:
+            description: dict[str, Any] = json.loads((file.metadata() or {})[_HEADER])
+            values: Iterates = file.get_tensor(_TENSOR)
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise InvalidInput("The file holds no iterates that this product has written.") from error
+    if description.pop("format", None) != _FORMAT or values.ndim != 2 or values.dtype != np.float32:
+        raise InvalidInput("The file holds no iterates of a format that this version reads.")
+    return values, description

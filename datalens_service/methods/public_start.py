@@ -1,0 +1,127 @@
+"""What training starts from where images were declared public: nothing private is read, nothing charged.
+
+Here are first weights of a network; methods on scattering features fit their basis (`scattering`). With the classes of
+the private set the whole network starts from them; with other classes all layers but the last; with a single class,
+that is without labels, from telling by how many quarter turns an image is rotated (Gidaris, Singh and Komodakis 2018).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Split
+from datalens_service.errors import InvalidSpec
+from datalens_service.models.public_source import PublicSource
+
+if TYPE_CHECKING:
+    import torch
+
+_PASSES: Final = 3
+_BATCH: Final = 128
+_LEARNING_RATE: Final = 1e-3
+_MOST_IMAGES: Final = 60_000
+_TURNS: Final = ("0", "90", "180", "270")
+
+
+def describe_source(public: Dataset) -> PublicSource:
+    """What is said of the public images wherever the result goes."""
+    digest = hashlib.sha256(np.ascontiguousarray(public.train.images).tobytes())
+    digest.update(np.ascontiguousarray(public.train.labels).tobytes())
+    return PublicSource(
+        images=len(public.train), class_names=public.schema.class_names, sha256=digest.hexdigest()
+    )  # fmt: skip
+
+
+def spread_over(split: Split, most: int) -> Split:
+    """At most so many images, evenly spaced, so that sorted classes all have their share."""
+    step = -(-len(split) // most)
+    return Split(np.asarray(split.images[::step]), np.asarray(split.labels[::step]))
+
+
+def check_same_size(private: Schema, public: Schema) -> None:
+    """Refuse public images of another size or colour.
+
+    Raises:
+        InvalidSpec: With both sizes.
+    """
+    sizes = [f"{one.height}x{one.width}x{one.channels}" for one in (private, public)]
+    if sizes[0] != sizes[1]:
+        raise InvalidSpec(
+            f"The public images measure {sizes[1]}, the private ones {sizes[0]}: upload the public ones prepared to "
+            "the same size."
+        )
+
+
+def start_from_public(
+    network: torch.nn.Module, settings: dict[str, Any], private: Schema, public: Dataset, seed: int
+) -> None:
+    """Replace the weights of a network by those that it learns from public images.
+
+    Args:
+        network: With the last layer for the classes of `private`.
+        settings: What `build_network` makes it from.
+        private: Public schema of the private images.
+        public: Images that are public, with their classes.
+        seed: Of initial weights and batches.
+
+    Raises:
+        InvalidSpec: The images have another size.
+    """
+    import torch
+
+    from datalens_service.models.classifiers.architectures import build_network
+
+    check_same_size(private, public.schema)
+    task = _labelled(public) if public.schema.num_classes > 1 else _rotated(public)
+    teacher = build_network(settings, task.schema, seed)
+    _train(teacher, task.images, task.labels, np.random.default_rng(seed))
+    same = task.schema.class_names == private.class_names
+    learned = dict(teacher.named_parameters())
+    last = set(list(learned)[-2:])
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            if same or name not in last:
+                weight.copy_(learned[name])
+
+
+class _Task(NamedTuple):
+    schema: Schema
+    images: Images
+    labels: Labels
+
+
+def _labelled(public: Dataset) -> _Task:
+    train = spread_over(public.train, _MOST_IMAGES)
+    return _Task(public.schema, train.images, train.labels)
+
+
+def _rotated(public: Dataset) -> _Task:
+    """Images without labels, each turned by a number of quarters that becomes its class."""
+    if public.schema.height != public.schema.width:
+        raise InvalidSpec("Public images without labels must be square: they are learned from by turning them.")
+    images = spread_over(public.train, _MOST_IMAGES // len(_TURNS)).images
+    turned = np.concatenate([np.rot90(images, turns, axes=(1, 2)) for turns in range(len(_TURNS))])
+    labels = np.repeat(np.arange(len(_TURNS), dtype=np.int64), len(images))
+    return _Task(public.schema.model_copy(update={"class_names": _TURNS}), turned, labels)
+
+
+def _train(network: torch.nn.Module, images: Images, labels: Labels, rng: np.random.Generator) -> None:
+    import torch
+    from torch.nn import functional
+
+    optimizer = torch.optim.Adam(network.parameters(), _LEARNING_RATE)
+    for _ in range(_PASSES):
+        for rows in _batches(rng.permutation(len(labels))):
+            pixels = torch.from_numpy(np.ascontiguousarray(images[rows].transpose(0, 3, 1, 2))).float() / 255
+            loss = functional.cross_entropy(network(pixels), torch.from_numpy(labels[rows]))
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+
+def _batches(order: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    return np.array_split(order, max(1, len(order) // _BATCH))

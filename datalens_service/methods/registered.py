@@ -1,0 +1,50 @@
+"""Every method that a request may name: those of this product, and those of installed plug-ins.
+
+A module of its own, because the module of a plug-in imports `methods.base` and may be imported first.
+"""
+
+from __future__ import annotations
+
+import typing
+from typing import TYPE_CHECKING, Any, Final
+
+from datalens_service.errors import StateConflict
+from datalens_service.methods import AnyMethod, Method
+from datalens_service.plugins import list_plugins
+
+BUILT_IN: Final = frozenset(kind.model_fields["name"].default for kind in typing.get_args(AnyMethod))
+"""Names of the methods of this product."""
+
+
+def check_plugin(name: str, kind: Any) -> type[Method]:
+    """The class of a plug-in, if it can be told apart from every other method.
+
+    Args:
+        name: Of the entry point.
+        kind: What the entry point names.
+
+    Raises:
+        StateConflict: It is no method, has another name, or the name of a method of this product.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Method)):
+        raise StateConflict(f"The plug-in {name} is no subclass of datalens_service.methods.base.Method.")
+    field = kind.model_fields.get("name")
+    if field is None or typing.get_args(field.annotation) != (name,) or field.default != name:
+        raise StateConflict(f'The plug-in {name} needs the field: name: Literal["{name}"] = "{name}".')
+    if name in BUILT_IN:
+        raise StateConflict(f"The plug-in {name} has the name of a method of this product.")
+    return kind
+
+
+def _plugins() -> tuple[type[Method], ...]:
+    kinds = {entry.name: check_plugin(entry.name, entry.load()) for entry in list_plugins()}
+    if len(kinds) < len(list_plugins()):
+        raise StateConflict("Two installed plug-ins have the same name. Remove one of the packages.")
+    return tuple(kinds.values())
+
+
+if TYPE_CHECKING:
+    RegisteredMethod = AnyMethod
+else:
+    RegisteredMethod = typing.Union[(AnyMethod, *_plugins())]
+"""Told apart by `name`."""

@@ -1,0 +1,16 @@
+"""What is said of public images that a model started from."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class PublicSource(BaseModel):
+    """Images that their owner declared public; the guarantee does not cover them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(default="", description="That the owner gave the set; empty for a run without a service.")
+    images: int = Field(ge=1, description="How many.")
+    class_names: tuple[str, ...] = Field(description="Of the public set; one class stands for images without labels.")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="Of the pixels and labels, in their order.")

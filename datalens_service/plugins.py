@@ -1,0 +1,72 @@
+"""What other packages bring, by entry points (https://packaging.python.org/specifications/entry-points/).
+
+    [project.entry-points."datalens.methods"]
+    tilted = "my_package.tilted:Tilted"
+
+    [project.entry-points."datalens.extractors"]
+    edges = "my_package.edges:extract"
+
+Whoever installs a package beside this product trusts it with private records, as they trust the product.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from datalens_service.errors import NotFound
+
+METHODS: Final = "datalens.methods"
+EXTRACTORS: Final = "datalens.extractors"
+
+
+class PluginOrigin(BaseModel):
+    """The package that brought a plug-in; public.
+
+    Attributes:
+        distribution: As `pip` names it.
+        version: Of the distribution.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    distribution: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}"
+
+
+def list_plugins(group: str = METHODS) -> tuple[EntryPoint, ...]:
+    """Installed plug-ins of a group by name; none of them is imported."""
+    return tuple(sorted(entry_points(group=group), key=lambda entry: entry.name))
+
+
+def find_origin(name: str, group: str = METHODS) -> PluginOrigin | None:
+    """Where a method or extractor comes from.
+
+    Args:
+        name: Of the method or extractor.
+        group: Of which kind it is.
+
+    Returns:
+        None for those of this product.
+    """
+    for entry in list_plugins(group):
+        if entry.name == name and entry.dist is not None:
+            return PluginOrigin(distribution=entry.dist.name, version=entry.dist.version)
+    return None
+
+
+def load_plugin(name: str, group: str = METHODS) -> Any:
+    """What the entry point of a plug-in names.
+
+    Raises:
+        NotFound: No installed package has a plug-in of this name.
+    """
+    for entry in list_plugins(group):
+        if entry.name == name:
+            return entry.load()
+    raise NotFound(f"No installed package has a plug-in {name!r} in the group {group}.")

@@ -1,0 +1,204 @@
+"""Realised individual ε: what the steps of a released descent cost one privacy unit.
+
+Given all released iterates, a step is a Gaussian whose mean the unit shifts by its own clipped gradient h. Norms are
+rounded up to public levels, so that the price of a level is known before training. A realised sum is an odometer: the
+guarantee of every unit is the ε of the job. Claim and proof: docs/mechanisms/individual_histogram.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens_service.errors import InvalidSpec
+from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, cost_units, epsilon_of_units
+from datalens_service.privacy.randomness import Integers
+
+Floats = NDArray[np.float64]
+
+DEFAULT_LEVELS: Final = 100
+
+# Orders of Rényi divergence; more of them can only lower the result.
+# Whole ones are fast.
+_ORDERS: Final = [
+    1.25,
+    1.5,
+    1.75,
+    *(float(order) for order in (*range(2, 64), *range(64, 128, 8), *range(128, 257, 32))),
+]
+_PARTS: Final = 1000
+_RELATIVE_MARGIN: Final = 2**10
+_GRID_MARGIN: Final = 4
+
+
+class IndividualAccountant(Protocol):
+    """Converts how often a unit's gradient had each level."""
+
+    def epsilon(self, counts: Mapping[int, int], delta: float) -> float:
+        """Realised ε of a unit.
+
+        Args:
+            counts: Steps at each level, from 0 to the number of levels.
+            delta: In (0, 1).
+        """
+
+    def epsilons(self, counts: Integers, delta: float) -> Floats:
+        """(units,) realised ε of many units, faster and at most a little larger.
+
+        Args:
+            counts: (units, levels + 1) steps of each unit at each level; every unit has as many steps.
+            delta: In (0, 1).
+        """
+
+
+class FullBatchAccountant:
+    """Steps on all records: Gaussians of known shift, whose μ² add up; the tight curve converts them.
+
+    Args:
+        radius: Integer bound of a contribution's norm, public.
+        noise_stddev: σ of the discrete Gaussian.
+        levels: Norms are rounded up to multiples of radius / levels.
+        other_units: Ledger units of releases of the job that cost every unit the same.
+    """
+
+    def __init__(self, radius: int, noise_stddev: int, levels: int = DEFAULT_LEVELS, other_units: int = 0) -> None:
+        squares = (Fraction(level * radius, levels) ** 2 for level in range(levels + 1))
+        self._units = [cost_units(square, noise_stddev) for square in squares]
+        self._other_units = other_units
+
+    def units(self, counts: Mapping[int, int]) -> int:
+        """Realised μ² in 1e-15, rounded up at every step."""
+        return self._other_units + sum(count * self._units[level] for level, count in counts.items())
+
+    def epsilon(self, counts: Mapping[int, int], delta: float) -> float:
+        """Rounded up."""
+        return epsilon_of_units(self.units(counts), delta)
+
+    def epsilons(self, counts: Integers, delta: float) -> Floats:
+        """Rounded up to the next of a thousand values that lie evenly in μ²."""
+        units = self._other_units + counts @ np.array(self._units, dtype=np.int64)
+        largest = self.units({len(self._units) - 1: int(counts.sum(axis=1).max(initial=0))})
+        values = [-(-largest * part // _PARTS) for part in range(_PARTS + 1)]
+        epsilons = np.array([epsilon_of_units(value, delta) for value in values])
+        return epsilons[np.searchsorted(np.array(values, dtype=np.int64), units)]
+
+
+class SampledAccountant:
+    """Steps on Poisson-sampled batches: Rényi divergences, which add up along released iterates.
+
+    Args:
+        probability: q, public.
+        noise_multiplier: σ / radius of the continuous noise, rounded down.
+        levels: Norms are rounded up to multiples of radius / levels.
+        worst_epsilon: ε of the job; no unit is shown more.
+        other_units: Ledger units of Gaussian releases of the job that cost every unit the same.
+    """
+
+    def __init__(
+        self,
+        probability: float,
+        noise_multiplier: float,
+        worst_epsilon: float,
+        levels: int = DEFAULT_LEVELS,
+        other_units: int = 0,
+    ) -> None:
+        self._probability, self._noise_multiplier = probability, noise_multiplier
+        self._worst_epsilon, self._levels = worst_epsilon, levels
+        self._other_units = other_units
+
+    def epsilon(self, counts: Mapping[int, int], delta: float) -> float:
+        """Rounded as dp_accounting does, at most the ε of the job."""
+        return self._converted(self._other_divergences() + self._sum(counts), delta)
+
+    def epsilons(self, counts: Integers, delta: float) -> Floats:
+        """As `epsilon`, from divergences of each level that are computed once."""
+        occurring = np.flatnonzero(counts.any(axis=0))
+        by_level = np.array([self._sum({int(level): 1}) for level in occurring])
+        divergences = self._other_divergences() + counts[:, occurring] @ by_level.reshape(len(occurring), len(_ORDERS))
+        return np.array([self._converted(row, delta) for row in divergences], dtype=np.float64)
+
+    def _sum(self, counts: Mapping[int, int]) -> Floats:
+        """(orders,) Rényi divergences of all steps together."""
+        import dp_accounting
+        from dp_accounting.rdp import RdpAccountant
+
+        accountant = RdpAccountant(_ORDERS, dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
+        for level, count in counts.items():
+            if level and count:
+                noise = dp_accounting.GaussianDpEvent(self._noise_multiplier * self._levels / level)
+                accountant.compose(dp_accounting.PoissonSampledDpEvent(self._probability, noise), count)
+        return np.asarray(accountant.rdp, dtype=np.float64)
+
+    def _other_divergences(self) -> Floats:
+        """(orders,) of a Gaussian with this μ²: α·μ²/2."""
+        return np.array(_ORDERS) * (self._other_units / UNITS_PER_MU_SQUARED / 2)
+
+    def _converted(self, divergences: Floats, delta: float) -> float:
+        from dp_accounting.rdp import compute_epsilon
+
+        return min(self._worst_epsilon, float(compute_epsilon(_ORDERS, divergences.tolist(), delta)[0]))
+
+
+def norm_levels(squared_norms: Integers, radius: int, levels: int = DEFAULT_LEVELS) -> Integers:
+    """Levels of contributions, rounded up: the smallest k with ‖h‖ ≤ k · radius / levels, in whole numbers.
+
+    Args:
+        squared_norms: int64, any shape: squared norms on the grid, at most radius².
+        radius: Integer bound of a norm, public.
+        levels: Of equal width.
+
+    Raises:
+        InvalidSpec: A norm is larger than `radius`, or there is no level.
+    """
+    if levels < 1 or np.any(squared_norms < 0) or np.any(squared_norms > radius**2):
+        raise InvalidSpec("Norms lie between 0 and the radius, and there is at least one level.")
+    # Largest squared norm of each level, rounded down: a whole number is at most k²·radius²/levels² or at most this.
+    bounds = np.array([level**2 * radius**2 // levels**2 for level in range(levels + 1)], dtype=np.int64)
+    return np.searchsorted(bounds, squared_norms, side="left").astype(np.int64)
+
+
+def with_margin(squared_norms: Integers, radius: int) -> Integers:
+    """Squared norms that cover those of the same gradients when they are computed in chunks of another size.
+
+    Floats then differ in their last bits, and with them the rounding to the grid: a norm is raised by a thousandth
+    and by four grid steps, to the radius at most.
+    """
+    norms = np.ceil(np.sqrt(squared_norms.astype(np.float64)))
+    raised = np.minimum(np.ceil(norms * (1 + 1 / _RELATIVE_MARGIN)) + _GRID_MARGIN, radius)
+    return np.asarray(raised, dtype=np.int64) ** 2
+
+
+def level_counts(levels: Integers) -> dict[int, int]:
+    """How often each level occurs among the steps (steps,) of one unit."""
+    values, counts = np.unique(levels, return_counts=True)
+    return {int(value): int(count) for value, count in zip(values, counts, strict=True)}
+
+
+def level_table(levels: Integers, steps: Integers, largest: int = DEFAULT_LEVELS) -> Integers:
+    """(units, largest + 1) steps of each unit at each level.
+
+    Args:
+        levels: (iterates, units).
+        steps: (iterates,) how many steps each iterate stands for.
+        largest: Largest level.
+    """
+    table = np.zeros((levels.shape[1], largest + 1), dtype=np.int64)
+    units = np.arange(levels.shape[1])
+    for row, count in zip(levels, steps.tolist(), strict=True):
+        table[units, row] += count
+    return table
+
+
+def realised_epsilons(levels: Integers, accountant: IndividualAccountant, delta: float) -> Floats:
+    """(units,) realised ε, each a function of its own column.
+
+    Args:
+        levels: (steps, units).
+        accountant: Of the steps.
+        delta: In (0, 1).
+    """
+    return np.array([accountant.epsilon(level_counts(column), delta) for column in levels.T], dtype=np.float64)

@@ -1,0 +1,143 @@
+"""Accepting an audit: whose it is, whether its dataset and method allow it, and telling workers of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from datalens_service.audits.audit import FEWEST_UNITS
+from datalens_service.audits.rehearsal import units_per_model
+from datalens_service.audits.request import (
+    AuditRequest,
+    RehearsedMethod,
+    ReleasedJob,
+    Target,
+    UnprotectedNetwork,
+)
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidSpec, StateConflict
+from datalens_service.services import pricing
+from datalens_service.services.dispatch import Dispatcher
+from datalens_service.spec import TrainingSpec
+from datalens_service.store.access import tenants
+from datalens_service.store.database import Database
+from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
+from datalens_service.store.jobs import audits, jobs
+from datalens_service.store.jobs.audits import StoredAudit
+from datalens_service.store.jobs.jobs import Job
+
+
+def about_job(database: Database, job: Job) -> tuple[StoredAudit, ...]:
+    """Audits that attack the model of a job, or rehearse its method at its ε, in any state; oldest first.
+
+    Their figures are for the owner alone.
+    """
+    spec = TrainingSpec.model_validate(job.spec)
+    possible = audits.list_about(database, job.dataset_id, job.id)
+    return tuple(audit for audit in possible if _is_about(AuditRequest.model_validate(audit.job.spec).target, spec))
+
+
+def describe(target: Target) -> str:
+    """What is attacked, in words."""
+    match target:
+        case RehearsedMethod(spec=spec):
+            return f"{spec.method.name} at ε = {spec.epsilon:g}, in rehearsal"
+        case ReleasedJob():
+            return "a released model"
+        case UnprotectedNetwork():
+            return "a network without privacy, for comparison"
+
+
+def _is_about(target: Target, spec: TrainingSpec) -> bool:
+    """Whether a target is a released model (of the job, as it was asked for) or the same method at the same ε."""
+    if isinstance(target, RehearsedMethod):
+        return (target.spec.method, target.spec.epsilon) == (spec.method, spec.epsilon)
+    return isinstance(target, ReleasedJob)
+
+
+class _Accepted(NamedTuple):
+    """A request whose dataset and method allow it."""
+
+    request: AuditRequest
+    dataset_id: str
+    attacked_job_id: str | None = None
+
+
+def submit(
+    database: Database,
+    dispatcher: Dispatcher,
+    tenant_id: str,
+    request: AuditRequest,
+    *,
+    max_attempts: int,
+    idempotency_key: str | None = None,
+) -> StoredAudit:
+    """Queue an audit. Nothing is reserved or charged, because nothing leaves the service but figures for the owner.
+
+    Raises:
+        NotFound: No such dataset or job of this tenant.
+        StateConflict: The dataset was deleted, the job released nothing, or the key belongs to another request.
+        InvalidSpec: Too few units, no test images, or the method does not fit a part of the dataset.
+    """
+    accepted = _accept(database, tenant_id, request)
+    audit = audits.create(
+        database,
+        dataset_id=accepted.dataset_id,
+        request=accepted.request.model_dump(mode="json"),
+        attacked_job_id=accepted.attacked_job_id,
+        max_attempts=max_attempts,
+        idempotency_key=idempotency_key,
+        queue=dispatcher.queue(accepted.request.device),
+    )
+    dispatcher.submitted(audit.job.id, audit.job.queue)
+    return audit
+
+
+def _accept(database: Database, tenant_id: str, request: AuditRequest) -> _Accepted:
+    match request.target:
+        case RehearsedMethod() as target:
+            return _accept_rehearsal(database, tenant_id, request, target)
+        case UnprotectedNetwork() as target:
+            dataset = _dataset(database, tenant_id, target.dataset_id)
+            _check_units(dataset.schema)
+            return _Accepted(request, dataset.id)
+        case ReleasedJob() as target:
+            return _accept_released(database, tenant_id, request, target)
+
+
+def _accept_rehearsal(database: Database, tenant_id: str, request: AuditRequest, target: RehearsedMethod) -> _Accepted:
+    quote = pricing.quote(database, tenant_id, target.dataset_id, target.spec)
+    schema = datasets.get(database, target.dataset_id).schema
+    _check_units(schema)
+    quote.spec.plan(schema.model_copy(update={"num_units": units_per_model(schema.num_units)}))
+    # The parts are smaller than the whole; δ stays that of the job which is rehearsed.
+    rehearsed = target.model_copy(update={"spec": quote.spec})
+    return _Accepted(request.model_copy(update={"target": rehearsed}), target.dataset_id)
+
+
+def _accept_released(database: Database, tenant_id: str, request: AuditRequest, target: ReleasedJob) -> _Accepted:
+    with database.connection() as connection:
+        tenants.check_owned(connection, tenant_id, {"job_id": target.job_id})
+    job = jobs.get(database, target.job_id)
+    if job.released_at is None:
+        raise StateConflict(f"The job is {job.state} and has released no model; audit it once it has.")
+    dataset = _dataset(database, tenant_id, job.dataset_id)
+    if not dataset.has_test:
+        raise InvalidSpec("A released model is audited with test images as non-members, and the dataset has none.")
+    if request.settings.needs_references:
+        _check_units(dataset.schema)
+    return _Accepted(request, dataset.id, job.id)
+
+
+def _dataset(database: Database, tenant_id: str, dataset_id: str) -> StoredDataset:
+    with database.connection() as connection:
+        tenants.check_owned(connection, tenant_id, {"dataset_id": dataset_id})
+    dataset = datasets.get(database, dataset_id)
+    if dataset.state is not DatasetState.READY:
+        raise StateConflict("The data set was deleted; upload it again to audit it.")
+    return dataset
+
+
+def _check_units(schema: Schema) -> None:
+    if schema.num_units < FEWEST_UNITS:
+        raise InvalidSpec(f"Models of an audit learn from parts of the dataset: it needs {FEWEST_UNITS} units.")

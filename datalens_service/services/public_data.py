@@ -1,0 +1,50 @@
+"""Whether a job may start from a data set: only from one that was declared public when it was uploaded."""
+
+from __future__ import annotations
+
+from datalens_service.errors import InvalidSpec, StateConflict
+from datalens_service.methods.public_start import check_same_size
+from datalens_service.store.access import tenants
+from datalens_service.store.database import Database
+from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
+
+
+def check(database: Database, tenant_id: str, dataset_id: str, private: StoredDataset) -> StoredDataset:
+    """Refuse what a job cannot start from.
+
+    Args:
+        database: Where it is registered.
+        tenant_id: Whose job it is.
+        dataset_id: Of the public data.
+        private: What the job trains on.
+
+    Returns:
+        The public data set.
+
+    Raises:
+        NotFound: The tenant has no such data set.
+        StateConflict: It was deleted.
+        InvalidSpec: It was not declared public, has the same account, or its images have another size.
+    """
+    with database.session() as session:
+        tenants.check_owned(session.connection(), tenant_id, {"dataset_id": dataset_id})
+        public = datasets.read(session, dataset_id)
+    if not public.schema.records_are_public:
+        raise InvalidSpec(
+            "public_data names a data set that is private: only one that was uploaded with public_records may be used."
+        )
+    if public.state is not DatasetState.READY:
+        raise StateConflict("The public data set was deleted; upload it again to start from it.")
+    if public.account_id == private.account_id:
+        raise InvalidSpec(
+            "public_data has the same budget as the data set that is trained on: they share images, or were tied to "
+            "one account. The guarantee would not hold for what is in both: name public images of their own."
+        )
+    check_same_size(private.schema, public.schema)
+    return public
+
+
+def sentence(public: StoredDataset) -> str:
+    """What is said of it before a job is paid for."""
+    return f"Training starts from the public data set {public.name} ({public.id}). The guarantee does not cover it."

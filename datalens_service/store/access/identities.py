@@ -1,0 +1,95 @@
+"""People who sign in through an OpenID provider: a row among the keys that has no key.
+
+The row is what sessions, limits, uploads and the audit journal refer to, under an id that stays the same for a person
+within a tenant. Its role and scopes are those of the last sign-in, and it ends with the session: who has left the
+organisation is locked out after half a day at the latest, and an owner who revokes the row locks out at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import utc_now
+from datalens_service.errors import Forbidden, NotFound
+from datalens_service.store.access import browser_sessions
+from datalens_service.store.access.browser_sessions import LIFETIME_SECONDS, BrowserSession
+from datalens_service.store.access.keys import SINGLE_SIGN_ON_PREFIX, ApiKey
+from datalens_service.store.access.roles import Role, Scope, checked_scopes
+from datalens_service.store.database import Database
+from datalens_service.store.service_tables import TenantRow
+from datalens_service.store.tables import ApiKeyRow
+
+_PREFIX_DIGITS = 12
+_ID_DIGITS = 32
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A person, as a verified ID token describes them.
+
+    Attributes:
+        issuer: Of the token.
+        subject: Stable name at the issuer.
+        name: For people.
+        tenant_id: Whose objects they see.
+        role: The least one that holds their scopes.
+        scopes: What they may do.
+    """
+
+    issuer: str
+    subject: str
+    name: str
+    tenant_id: str
+    role: Role
+    scopes: frozenset[Scope]
+
+    def digest(self) -> str:
+        """Of who they are and where."""
+        return hashlib.sha256("\n".join((self.tenant_id, self.issuer, self.subject)).encode()).hexdigest()
+
+
+def sign_in(database: Database, identity: Identity) -> BrowserSession:
+    """A new session of a person.
+
+    Raises:
+        Forbidden: An owner has revoked their access.
+        NotFound: No such tenant.
+    """
+    with database.transaction() as session:
+        key = _remember(session, identity)
+    return browser_sessions.open_session(database, key)
+
+
+def _remember(session: Session, identity: Identity) -> ApiKey:
+    # Whoever else signs in to this tenant now waits for this row.
+    if session.get(TenantRow, identity.tenant_id, with_for_update=True) is None:
+        raise NotFound("There is no such tenant.")
+    digest = identity.digest()
+    row = session.get(ApiKeyRow, f"sso_{digest[:_ID_DIGITS]}") or _added(session, identity, digest)
+    if row.revoked_at is not None:
+        raise Forbidden("Your access was revoked here; ask an owner of the data.")
+    checked_scopes(identity.role, identity.scopes)
+    row.name, row.role = identity.name, identity.role
+    row.scopes = " ".join(sorted(identity.scopes))
+    row.expires_at = utc_now() + timedelta(seconds=LIFETIME_SECONDS)
+    session.flush()
+    return ApiKey.of(row)
+
+
+def _added(session: Session, identity: Identity, digest: str) -> ApiKeyRow:
+    row = ApiKeyRow(
+        id=f"sso_{digest[:_ID_DIGITS]}",
+        tenant_id=identity.tenant_id,
+        name=identity.name,
+        prefix=f"{SINGLE_SIGN_ON_PREFIX}{digest[:_PREFIX_DIGITS]}",
+        # The hash of no key.
+        sha256="",
+        role=identity.role,
+        created_at=utc_now(),
+    )
+    session.add(row)
+    return row

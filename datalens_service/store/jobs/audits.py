@@ -1,0 +1,204 @@
+"""Audits: attacks for the owner of a data set, run by the workers that run jobs.
+
+An audit is a row of `jobs`: it waits in the same queue under the same leases, and is cancelled and taken up again in
+the same way. It releases nothing, so it reserves nothing: its reservation is empty and settled from the start, and a
+charge to it is refused. No event, webhook, bundle or report on a job tells of it; what it found is in a table of its
+own, for the owner alone, and goes with the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import or_, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from datalens_service.errors import NotFound, StateConflict
+from datalens_service.store.database import Database
+from datalens_service.store.database_clock import read_database_clock
+from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
+from datalens_service.store.jobs.jobs import DEFAULT_MAX_ATTEMPTS, Job, JobState
+from datalens_service.store.jobs.leases import Lease
+from datalens_service.store.ledger import ledger
+from datalens_service.store.paging import Page, list_page
+from datalens_service.store.tables import DatasetRow, JobRow, PrivacyAuditRow
+
+
+@dataclass(frozen=True)
+class StoredAudit:
+    """An audit as it was when it was read.
+
+    Attributes:
+        job: Its state, its lease and what was asked, in `spec`.
+        attacked_job_id: The job whose model it attacks; None of a rehearsal.
+        result: Private: what attacks found; None before its end, and once the data set was deleted.
+    """
+
+    job: Job
+    attacked_job_id: str | None
+    result: dict[str, Any] | None
+
+    def __repr__(self) -> str:
+        return f"StoredAudit({self.job.id}, {self.job.state})"
+
+
+def create(
+    database: Database,
+    *,
+    dataset_id: str,
+    request: dict[str, Any],
+    attacked_job_id: str | None = None,
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+    idempotency_key: str | None = None,
+    queue: str | None = None,
+) -> StoredAudit:
+    """Accept an audit. Nothing is reserved, because nothing is released.
+
+    Args:
+        database: Where.
+        dataset_id: Whose records are attacked.
+        request: What was asked, as JSON.
+        attacked_job_id: The job whose model is attacked; None for a rehearsal.
+        max_attempts: Lost workers in a row before it fails.
+        idempotency_key: Chosen by the client; the same key with the same request is the same audit.
+        queue: Where it waits; None leaves it to any worker.
+
+    Raises:
+        NotFound: No such data set.
+        StateConflict: The data set was deleted, or the key belongs to another request.
+    """
+    fingerprint = request_fingerprint(dataset_id, {"audit": request})
+
+    def submit(session: Session) -> StoredAudit:
+        dataset = _ready_dataset(session, dataset_id)
+        key = scoped(idempotency_key, dataset.tenant_id)
+        if (known := earlier_job(session, key, fingerprint)) is not None:
+            return _read(session, known)
+        row = _new_row(session, dataset, request, fingerprint)
+        row.max_attempts, row.idempotency_key, row.queue = max_attempts, key, queue
+        session.add(row)
+        session.flush()
+        session.add(PrivacyAuditRow(job_id=row.id, attacked_job_id=attacked_job_id, result=None))
+        session.flush()
+        return _read(session, row)
+
+    try:
+        with database.transaction() as session:
+            return submit(session)
+    except IntegrityError as error:
+        # Only the key can clash: two first uses at once.
+        raise key_conflict() from error
+
+
+def get(database: Database, audit_id: str) -> StoredAudit:
+    """One audit, for the owner alone.
+
+    Raises:
+        NotFound: No such audit.
+    """
+    with database.session() as session:
+        row = session.get(JobRow, audit_id)
+        if row is None or not row.is_audit:
+            raise NotFound("There is no such audit.")
+        return _read(session, row)
+
+
+def list_audits(
+    database: Database,
+    tenant_id: str,
+    *,
+    limit: int = 50,
+    cursor: str | None = None,
+    dataset_id: str | None = None,
+    attacked_job_id: str | None = None,
+) -> Page[StoredAudit]:
+    """Audits of a tenant, newest first, for the owner alone.
+
+    Args:
+        database: Where.
+        tenant_id: Whose.
+        limit: Most audits in this page.
+        cursor: Of the page before.
+        dataset_id: Only audits on these records.
+        attacked_job_id: Only audits of the model of this job.
+
+    Raises:
+        InvalidInput: `limit` or `cursor` is not usable.
+    """
+    query = select(JobRow).where(JobRow.is_audit, JobRow.tenant_id == tenant_id)
+    if dataset_id is not None:
+        query = query.where(JobRow.dataset_id == dataset_id)
+    if attacked_job_id is not None:
+        of_job = select(PrivacyAuditRow.job_id).where(PrivacyAuditRow.attacked_job_id == attacked_job_id)
+        query = query.where(JobRow.id.in_(of_job))
+    with database.session() as session:
+        return list_page(session, query, (JobRow.created_at, JobRow.id), lambda row: _read(session, row), limit, cursor)
+
+
+def store_result(database: Database, lease: Lease, result: dict[str, Any]) -> None:
+    """Note what an audit found; repeatable.
+
+    Raises:
+        StaleLease: Another worker holds the audit.
+        NotFound: No such audit.
+    """
+    with database.transaction() as session:
+        row = ledger.job_row(session, lease.job_id, lock=True)
+        ledger.check_lease(row, lease.token)
+        session.get_one(PrivacyAuditRow, row.id).result = result
+
+
+def list_about(database: Database, dataset_id: str, attacked_job_id: str) -> tuple[StoredAudit, ...]:
+    """Audits of the model of a job, and all others on its records, oldest first. For the owner alone."""
+    about = or_(PrivacyAuditRow.attacked_job_id == attacked_job_id, PrivacyAuditRow.attacked_job_id.is_(None))
+    query = select(JobRow).join(PrivacyAuditRow, PrivacyAuditRow.job_id == JobRow.id)
+    query = query.where(JobRow.is_audit, JobRow.dataset_id == dataset_id, about)
+    with database.session() as session:
+        rows = session.scalars(query.order_by(JobRow.created_at, JobRow.id)).all()
+        return tuple(_read(session, row) for row in rows)
+
+
+def _read(session: Session, row: JobRow) -> StoredAudit:
+    audit = session.get_one(PrivacyAuditRow, row.id)
+    return StoredAudit(Job.of(row), audit.attacked_job_id, audit.result)
+
+
+def _ready_dataset(session: Session, dataset_id: str) -> DatasetRow:
+    dataset = session.get(DatasetRow, dataset_id)
+    if dataset is None:
+        raise NotFound("There is no such data set.")
+    # Under the lock that a deletion takes: a data set with an audit that has not ended is not deleted.
+    ledger.lock_account(session, dataset.account_id)
+    session.refresh(dataset)
+    if dataset.state != "ready":
+        raise StateConflict("The data set was deleted; upload it again to audit it.")
+    return dataset
+
+
+def _new_row(session: Session, dataset: DatasetRow, request: dict[str, Any], fingerprint: str) -> JobRow:
+    audit_id = f"aud_{uuid4().hex}"
+    reservation = ledger.new_reservation(audit_id, dataset.account_id, "job")
+    reservation.settled = True
+    return JobRow(
+        id=audit_id,
+        reservation=reservation,
+        tenant_id=dataset.tenant_id,
+        account_id=dataset.account_id,
+        dataset_id=dataset.id,
+        state=JobState.QUEUED,
+        spec=request,
+        plan={},
+        request_fingerprint=fingerprint,
+        is_audit=True,
+        lease_token=0,
+        attempts=0,
+        cancel_requested=False,
+        pause_requested=False,
+        progress_value=0,
+        progress_maximum=0,
+        phase_start=0,
+        created_at=read_database_clock(session),
+    )

@@ -1,0 +1,108 @@
+"""The journal of an account from its newest entry backwards, a portion at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import Session
+
+from datalens_service.privacy.accounting import Charge
+from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.store.ledger.account_summary import account_of
+from datalens_service.store.tables import AccountRow, LedgerEntryRow
+
+SPENDS = (EntryKind.CHARGE, EntryKind.RECOVERED)
+
+_LINES = select(
+    LedgerEntryRow.seq,
+    LedgerEntryRow.kind,
+    LedgerEntryRow.job_id,
+    LedgerEntryRow.label,
+    LedgerEntryRow.units,
+    LedgerEntryRow.slack,
+    LedgerEntryRow.at,
+    LedgerEntryRow.hash,
+)
+
+
+@dataclass(frozen=True)
+class JournalLine:
+    """What a table of the journal shows of an entry."""
+
+    seq: int
+    kind: EntryKind
+    job_id: str | None
+    label: str
+    units: int
+    slack: int
+    at: datetime
+    hash: str
+
+
+@dataclass(frozen=True)
+class JournalSlice:
+    """A portion of the journal.
+
+    Attributes:
+        lines: Newest first.
+        spent: All that was charged up to the newest of them, itself included.
+        limit_units: What the account may spend, as it is now.
+    """
+
+    lines: Sequence[JournalLine]
+    spent: Charge
+    limit_units: int
+
+
+def read_slice(session: Session, dataset_id: str, before: int | None, limit: int) -> JournalSlice:
+    """The newest entries, or the newest of those before an entry.
+
+    Args:
+        session: One snapshot.
+        dataset_id: Of the account that pays for it.
+        before: Number of an entry that is not read any more; None starts with the newest.
+        limit: Most entries.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    account = account_of(session, dataset_id)
+    query = _LINES.where(*_entries(account, before)).order_by(LedgerEntryRow.seq.desc())
+    lines = [_line(row) for row in session.execute(query.limit(limit))]
+    return JournalSlice(
+        lines=lines,
+        spent=_spent(session, account, before),
+        limit_units=account.limit_units,
+    )
+
+
+def read_deletion(session: Session, dataset_id: str) -> JournalLine | None:
+    """The entry that sealed the deletion of a data set, if it was deleted.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    deleted = (LedgerEntryRow.dataset_id == dataset_id, LedgerEntryRow.kind == EntryKind.DELETE)
+    query = _LINES.where(*_entries(account_of(session, dataset_id), None), *deleted)
+    return next((_line(row) for row in session.execute(query)), None)
+
+
+def _line(row: Any) -> JournalLine:
+    return JournalLine(row.seq, EntryKind(row.kind), row.job_id, row.label, row.units, row.slack, row.at, row.hash)
+
+
+def _entries(account: AccountRow, before: int | None) -> tuple[ColumnElement[bool], ...]:
+    mine = LedgerEntryRow.account_id == account.id
+    return (mine,) if before is None else (mine, LedgerEntryRow.seq < before)
+
+
+def _spent(session: Session, account: AccountRow, before: int | None) -> Charge:
+    """By the journal and not by the account's totals, which may be wrong where the account is frozen."""
+    units_sum, slack_sum = (func.coalesce(func.sum(one), 0) for one in (LedgerEntryRow.units, LedgerEntryRow.slack))
+    query = select(units_sum, slack_sum).where(*_entries(account, before), LedgerEntryRow.kind.in_(SPENDS))
+    units, slack = session.execute(query).one()
+    return Charge(int(units), int(slack))

@@ -1,0 +1,65 @@
+"""What stands in the place of a job's first noisy sums: a function of them, so as public as they are.
+
+Hundreds of sums of a whole network would fill the database; what the next step needs is one network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import delete
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import utc_now
+from datalens_service.errors import LedgerCorrupt, StateConflict
+from datalens_service.store.ledger import ledger
+from datalens_service.store.tables import AggregateRow, ReleasedStateRow
+
+State = dict[str, NDArray[Any]]
+
+
+def advance(session: Session, job_id: str, lease_token: int, step: int, state: State) -> None:
+    """Put `state` in the place of all sums before `step`.
+
+    Raises:
+        StaleLease: `lease_token` is not the current one.
+        StateConflict: The sum of the step before is not stored, or a later state is.
+    """
+    _, job = ledger.lock(session, job_id)
+    ledger.check_lease(job, lease_token)
+    row = session.get(ReleasedStateRow, job_id, populate_existing=True)
+    if session.get(AggregateRow, (job_id, step - 1)) is None or (row is not None and row.step >= step):
+        raise StateConflict(f"The state before step {step} does not follow what is stored.")
+    payload = _packed(state)
+    if row is None:
+        row = ReleasedStateRow(job_id=job_id)
+        session.add(row)
+    row.step, row.lease_token, row.payload = step, lease_token, payload
+    row.sha256, row.created_at = hashlib.sha256(payload).hexdigest(), utc_now()
+    session.flush()
+    session.execute(delete(AggregateRow).where(AggregateRow.job_id == job_id, AggregateRow.step < step))
+
+
+def latest(session: Session, job_id: str) -> tuple[int, State] | None:
+    """The next step after the state, and the state; None if there is none.
+
+    Raises:
+        LedgerCorrupt: The stored bytes are not what was stored.
+    """
+    row = session.get(ReleasedStateRow, job_id)
+    if row is None:
+        return None
+    if hashlib.sha256(row.payload).hexdigest() != row.sha256:
+        raise LedgerCorrupt(f"The stored state of job {job_id} was altered; the job cannot go on.")
+    with np.load(io.BytesIO(row.payload), allow_pickle=False) as arrays:
+        return row.step, {name: arrays[name] for name in arrays.files}
+
+
+def _packed(state: State) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **state)
+    return buffer.getvalue()

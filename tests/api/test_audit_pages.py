@@ -1,0 +1,92 @@
+"""What attacks found, on pages: for the owner alone, with the curve that μ allows beside that of the attack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from api_builders import REHEARSAL, found_by_attacks, succeed, training
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from datalens_service.store.access import access_log, keys
+from datalens_service.store.access.keys import KeyRequest
+from datalens_service.store.access.roles import Role
+from datalens_service.store.jobs import audits, leases
+from datalens_service.store.jobs.jobs import JobState
+
+CANARY = 918_273_645
+
+
+def browser(client: TestClient, services: Services, role: Role) -> TestClient:
+    _, plain = keys.create(services.database, KeyRequest("visitor", role=role))
+    other = TestClient(client.app, base_url="http://service")
+    other.post("/sign-in", data={"key": plain}, follow_redirects=False)
+    return other
+
+
+@pytest.fixture
+def job_id(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> str:
+    made = str(client.post("/v1/jobs", json=training(dataset_id)).json()["id"])
+    succeed(services, made, tmp_path)
+    return made
+
+
+@pytest.fixture
+def audit_id(services: Services, dataset_id: str, job_id: str) -> str:
+    request = {"target": {"kind": "released", "job_id": job_id}, "attacks": ["loss_threshold"]}
+    audit = audits.create(services.database, dataset_id=dataset_id, request=request, attacked_job_id=job_id)
+    lease = leases.claim(services.database, audit.job.id, "worker", 600)
+    assert lease is not None
+    audits.store_result(services.database, lease, found_by_attacks(CANARY))
+    leases.finish(services.database, lease, JobState.SUCCEEDED)
+    return audit.job.id
+
+
+def test_the_owner_sees_curves_on_the_pages_of_job_dataset_and_audit(
+    client: TestClient, services: Services, dataset_id: str, job_id: str, audit_id: str
+) -> None:
+    owner = browser(client, services, Role.OWNER)
+    for path in (f"/jobs/{job_id}", f"/datasets/{dataset_id}"):
+        page = owner.get(path)
+        assert page.status_code == 200, page.text
+        assert "What attacks found" in page.text
+        assert f'href="/audits/{audit_id}"' in page.text
+        assert page.text.count('class="curve bound"') == 2  # The curve and its line in the legend.
+        assert "not to be passed on" in page.text
+    page = owner.get(f"/audits/{audit_id}")
+    assert page.status_code == 200, page.text
+    assert f"{CANARY:,}" in page.text
+    assert "Lower bounds" in page.text
+    assert "Yeom et al. 2018" in page.text
+    entries, _ = access_log.list_entries(services.database, "default", limit=100)
+    noted = [entry.action for entry in entries]
+    assert noted.count("seeAudits") == 3
+
+
+@pytest.mark.parametrize("role", [Role.OPERATOR, Role.CONSUMER])
+def test_nobody_else_sees_that_there_was_an_attack(
+    client: TestClient, services: Services, dataset_id: str, job_id: str, audit_id: str, role: Role
+) -> None:
+    visitor = browser(client, services, role)
+    for path in (f"/jobs/{job_id}", f"/datasets/{dataset_id}", f"/audits/{audit_id}", "/jobs", "/releases"):
+        page = visitor.get(path)
+        assert "What attacks found" not in page.text
+        assert audit_id not in page.text
+    assert visitor.get(f"/audits/{audit_id}").status_code == 403
+
+
+def test_a_page_without_audits_says_how_to_start_one(client: TestClient, services: Services, job_id: str) -> None:
+    page = browser(client, services, Role.OWNER).get(f"/jobs/{job_id}")
+    assert f"datalens audits submit --job {job_id}" in page.text
+
+
+def test_a_waiting_audit_has_a_page_and_the_curve_of_none(
+    client: TestClient, services: Services, dataset_id: str
+) -> None:
+    audit = audits.create(services.database, dataset_id=dataset_id, request=REHEARSAL)
+    page = browser(client, services, Role.OWNER).get(f"/audits/{audit.job.id}")
+    assert page.status_code == 200, page.text
+    assert "Waiting" in page.text
+    assert "<polyline" not in page.text
+    assert f'data-send="POST /v1/audits/{audit.job.id}:cancel"' in page.text

@@ -1,0 +1,344 @@
+"""Audits over REST, worked off by the code that works off jobs: what they find, and who hears of it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import structlog
+from api_builders import found_by_attacks, journal, succeed, training
+from starlette.testclient import TestClient
+
+from api.deps import Services
+from datalens_service.errors import BudgetExceeded
+from datalens_service.store.access import keys, tenants, webhooks
+from datalens_service.store.access.keys import KeyRequest
+from datalens_service.store.access.roles import Role
+from datalens_service.store.jobs import audits, leases
+from datalens_service.store.jobs.events import EventType
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.jobs.leases import Lease
+from datalens_service.store.ledger.account import JobAccount
+from workers.job.execute import execute
+from workers.job.observer import ShutdownRequested
+
+CANARY = 918_273_645
+
+
+def digits(num_test: int = 297) -> bytes:
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    images, labels = (bunch.images * 15).astype(np.uint8), bunch.target.astype(np.int64)
+    order = np.random.default_rng(0).permutation(len(labels))
+    test, train = order[:num_test], order[num_test:]
+    buffer = io.BytesIO()
+    np.savez(buffer, images=images[train], labels=labels[train], test_images=images[test], test_labels=labels[test])
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def digits_id(client: TestClient) -> str:
+    reply = client.post("/v1/datasets", files={"file": digits()}, data={"epsilon": "10"})
+    assert reply.status_code == 201, reply.text
+    assert reply.json()["has_test_split"]
+    return str(reply.json()["id"])
+
+
+def unprotected(dataset_id: str, **settings: Any) -> dict[str, Any]:
+    return {"target": {"kind": "unprotected", "dataset_id": dataset_id, **settings}}
+
+
+def rehearsal(dataset_id: str, **spec: Any) -> dict[str, Any]:
+    spec = {"method": {"name": "dp_sgd", "architecture": "mlp", "steps": 10}, "epsilon": 1.0, **spec}
+    return {"target": {"kind": "rehearsal", "dataset_id": dataset_id, "spec": spec}}
+
+
+def submitted(client: TestClient, request: dict[str, Any]) -> str:
+    reply = client.post("/v1/audits", json=request)
+    assert reply.status_code == 202, reply.text
+    assert reply.headers["Location"] == f"/v1/audits/{reply.json()['id']}"
+    return str(reply.json()["id"])
+
+
+def claimed(services: Services) -> Lease:
+    lease = leases.claim_next(services.database, "worker", 600)
+    assert lease is not None
+    return lease
+
+
+def worked_off(client: TestClient, services: Services, request: dict[str, Any]) -> dict[str, Any]:
+    """The audit after a worker has taken it from the queue and done it."""
+    audit_id = submitted(client, request)
+    job = execute(services.database, services.artifacts, services.settings, claimed(services))
+    assert (job.id, job.state, job.error) == (audit_id, JobState.SUCCEEDED, None)
+    audit: dict[str, Any] = client.get(f"/v1/audits/{audit_id}").json()
+    assert audit["state"] == "succeeded"
+    return audit
+
+
+def strongest(audit: dict[str, Any]) -> dict[str, Any]:
+    return max((one["figures"] for one in audit["result"]["attacks"]), key=lambda figures: figures["auc"])
+
+
+def with_canary(services: Services, dataset_id: str, attacked_job_id: str | None) -> str:
+    """A finished audit whose figures nothing else has."""
+    spec = {"method": {"name": "moments"}, "epsilon": 1.0}
+    request = {"target": {"kind": "rehearsal", "dataset_id": dataset_id, "spec": spec}}
+    audit = audits.create(services.database, dataset_id=dataset_id, request=request, attacked_job_id=attacked_job_id)
+    lease = leases.claim(services.database, audit.job.id, "worker", 600)
+    assert lease is not None
+    audits.store_result(services.database, lease, found_by_attacks(CANARY))
+    leases.finish(services.database, lease, JobState.SUCCEEDED)
+    return audit.job.id
+
+
+def test_a_network_without_privacy_is_caught_and_a_private_one_is_not(
+    client: TestClient, services: Services, digits_id: str
+) -> None:
+    books = journal(client, digits_id)
+    bare = worked_off(client, services, {**unprotected(digits_id), "references": 3})
+    private = worked_off(client, services, {**rehearsal(digits_id), "references": 3})
+    assert strongest(bare)["interval"][0] > 0.52
+    assert strongest(bare)["auc"] > 0.55
+    assert bare["result"]["mu"] is None
+    for one in private["result"]["attacks"]:
+        assert one["figures"]["interval"][0] <= one["figures"]["auc_allowed"]
+        assert one["figures"]["interval"][0] < 0.55
+    assert journal(client, digits_id) == books, "an audit charges and reserves nothing"
+
+
+def test_figures_are_lower_bounds_with_intervals_and_the_curve_that_mu_allows(
+    client: TestClient, services: Services, digits_id: str
+) -> None:
+    audit = worked_off(client, services, {**rehearsal(digits_id), "attacks": ["loss_threshold"]})
+    result = audit["result"]
+    assert (result["bound"], result["audience"], result["references"]) == ("lower_bound", "owner", 0)
+    figures = result["attacks"][0]["figures"]
+    assert figures["interval"][0] < figures["auc"] < figures["interval"][1]
+    points = figures["curve"]
+    assert (points[-1]["false_positive_rate"], points[-1]["true_positive_rate"]) == (1, 1)
+    for name in ("false_positive_rate", "true_positive_rate", "allowed"):
+        assert [point[name] for point in points] == sorted(point[name] for point in points)
+    assert all(point["allowed"] >= point["false_positive_rate"] for point in points)
+
+
+@pytest.mark.parametrize("attacks", [["loss_threshold"], ["loss_threshold", "reference"]], ids=len)
+def test_a_released_classifier_is_attacked_with_test_images_as_non_members(
+    client: TestClient, services: Services, digits_id: str, attacks: list[str]
+) -> None:
+    method = {"name": "dp_sgd", "architecture": "linear", "steps": 5}
+    body = training(digits_id, method=method, evaluation={"enabled": False})
+    job_id = client.post("/v1/jobs", json=body).json()["id"]
+    execute(services.database, services.artifacts, services.settings, claimed(services))
+    request = {"target": {"kind": "released", "job_id": job_id}, "attacks": attacks, "references": 2}
+    audit = worked_off(client, services, request)
+    assert audit["dataset_id"] == digits_id
+    assert audit["result"]["units_per_model"] == 1500
+    assert audit["result"]["references"] == (2 if len(attacks) > 1 else 0)
+    figures = audit["result"]["attacks"][0]["figures"]
+    assert figures["non_members"] == 297
+    assert figures["members"] == (1500 if len(attacks) == 1 else 375)
+    assert figures["auc_allowed"] < 0.58
+    listed = client.get("/v1/audits", params={"job_id": job_id}).json()["items"]
+    assert [one["id"] for one in listed] == [audit["id"]]
+
+
+def test_an_audit_is_no_job_and_keeps_no_model(client: TestClient, services: Services, digits_id: str) -> None:
+    request = {**unprotected(digits_id, passes=1), "attacks": ["loss_threshold"]}
+    audit = worked_off(client, services, request)
+    assert client.get("/v1/jobs").json()["items"] == []
+    for path in ("", "/events", "/artifacts", "/report", "/bundle", "/generator", "/classifier"):
+        assert client.get(f"/v1/jobs/{audit['id']}{path}").status_code == 404
+    assert client.post(f"/v1/jobs/{audit['id']}:cancel").status_code == 404
+    assert client.get("/v1/generators").json()["items"] == client.get("/v1/classifiers").json()["items"] == []
+    assert services.artifacts.list_artifacts(audit["id"]) == ()
+    assert [path for path in (services.settings.data_dir / "private").rglob("*") if path.is_file()] == []
+
+
+def test_what_attacks_found_is_in_nothing_but_the_audit(client: TestClient, services: Services, digits_id: str) -> None:
+    told = [event for event in EventType if event is not EventType.PROGRESS]
+    hook, _ = webhooks.create(services.database, "default", "https://example.org/hook", told)
+    with_canary(services, digits_id, None)
+    job_id = client.post("/v1/jobs", json=training(digits_id)).json()["id"]
+    execute(services.database, services.artifacts, services.settings, claimed(services))
+    assert str(CANARY) in client.get(f"/v1/jobs/{job_id}/report?audience=owner").text
+    before = len(webhooks.list_deliveries(services.database, hook.id, limit=100).items)
+    audit_id = with_canary(services, digits_id, job_id)
+    assert str(CANARY) in client.get(f"/v1/audits/{audit_id}").text
+    assert len(webhooks.list_deliveries(services.database, hook.id, limit=100).items) == before
+    paths = [
+        "/v1/jobs",
+        f"/v1/jobs/{job_id}",
+        f"/v1/jobs/{job_id}/events",
+        f"/v1/jobs/{job_id}/bundle",
+        f"/v1/jobs/{job_id}/report?audience=releasable",
+        f"/v1/datasets/{digits_id}",
+        f"/v1/datasets/{digits_id}/privacy/entries",
+        "/v1/usage",
+        "/v1/audit",
+        "/metrics",
+    ]
+    for path in paths:
+        reply = client.get(path)
+        assert reply.status_code == 200, path
+        assert str(CANARY) not in reply.text, path
+        assert audit_id not in reply.text or path == "/v1/audit", path
+    archive = client.get(f"/v1/jobs/{job_id}/dataset")
+    assert archive.status_code == 200
+    assert str(CANARY).encode() not in archive.content
+
+
+def test_the_owners_report_has_what_a_rehearsal_found_and_the_releasable_one_says_where_it_lies(
+    client: TestClient, services: Services, digits_id: str
+) -> None:
+    spec = {"method": {"name": "moments"}, "epsilon": 1.0}
+    target = {"kind": "rehearsal", "dataset_id": digits_id, "spec": spec}
+    audit = worked_off(client, services, {"target": target, "attacks": ["loss_threshold"]})
+    job_id = client.post("/v1/jobs", json=training(digits_id, evaluation={"enabled": False})).json()["id"]
+    other = client.post("/v1/jobs", json=training(digits_id, epsilon=2, evaluation={"enabled": False})).json()["id"]
+    for _ in range(2):
+        execute(services.database, services.artifacts, services.settings, claimed(services))
+    owners, releasable = (
+        client.get(f"/v1/jobs/{job_id}/report", params={"audience": audience}).json()
+        for audience in ("owner", "releasable")
+    )
+    (finding,) = owners["attacks"]["findings"]
+    assert (finding["audit"], finding["auc"]) == (audit["id"], strongest(audit)["auc"])
+    assert releasable["attacks"]["findings"] == []
+    assert "lies with the owner" in releasable["attacks"]["notice"]
+    assert str(finding["auc"]) not in json.dumps(releasable)
+    assert "attacks" not in client.get(f"/v1/jobs/{other}/report", params={"audience": "owner"}).json()
+
+
+def test_no_figure_is_logged(client: TestClient, services: Services, digits_id: str) -> None:
+    with structlog.testing.capture_logs() as lines:
+        audit = worked_off(client, services, {**rehearsal(digits_id), "attacks": ["loss_threshold"]})
+    figures = strongest(audit)
+    assert [line["event"] for line in lines], "what is captured has something to search"
+    text = json.dumps(lines, default=str)
+    private = (figures["auc"], *figures["interval"], *(one["success"] for one in audit["result"]["classes"]))
+    assert not [number for number in private if str(number) in text]
+
+
+def test_an_audit_cannot_charge_the_account(client: TestClient, services: Services, digits_id: str) -> None:
+    submitted(client, unprotected(digits_id))
+    lease = claimed(services)
+    with pytest.raises(BudgetExceeded):
+        JobAccount(services.database, lease.job_id, lease.token).charge(0, "sum", 1)
+
+
+def test_nobody_but_the_owner_sees_or_starts_audits(client: TestClient, services: Services, digits_id: str) -> None:
+    audit_id = with_canary(services, digits_id, None)
+    other = tenants.create(services.database, "other")
+    _, foreign = keys.create(services.database, KeyRequest("foreign", tenant_id=other.id))
+    _, operator = keys.create(services.database, KeyRequest("operator", role=Role.OPERATOR))
+    for plain, status in ((foreign, 404), (operator, 403)):
+        headers = {"Authorization": f"Bearer {plain}"}
+        replies = [
+            client.get(f"/v1/audits/{audit_id}", headers=headers),
+            client.post(f"/v1/audits/{audit_id}:cancel", headers=headers),
+            client.post("/v1/audits", json=rehearsal(digits_id), headers=headers),
+            client.post("/v1/audits", json=unprotected(digits_id), headers=headers),
+        ]
+        assert [reply.status_code for reply in replies] == [status] * 4
+        assert not any(str(CANARY) in reply.text for reply in replies)
+    listed = client.get("/v1/audits", headers={"Authorization": f"Bearer {foreign}"})
+    assert listed.json()["items"] == []
+
+
+def test_the_job_of_another_tenant_does_not_exist_for_an_audit(
+    client: TestClient, services: Services, dataset_id: str
+) -> None:
+    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
+    other = tenants.create(services.database, "other")
+    _, foreign = keys.create(services.database, KeyRequest("foreign", tenant_id=other.id))
+    headers = {"Authorization": f"Bearer {foreign}"}
+    known, absent = (
+        client.post("/v1/audits", json={"target": {"kind": "released", "job_id": name}}, headers=headers)
+        for name in (job_id, "job_none")
+    )
+    assert known.status_code == absent.status_code == 404
+    assert known.json()["detail"] == absent.json()["detail"]
+
+
+def test_a_queued_audit_is_cancelled_at_once_and_a_running_one_between_steps(
+    client: TestClient, services: Services, digits_id: str
+) -> None:
+    queued = submitted(client, unprotected(digits_id))
+    assert client.post(f"/v1/audits/{queued}:cancel").json()["state"] == "cancelled"
+    running = submitted(client, unprotected(digits_id))
+    lease = claimed(services)
+    assert client.post(f"/v1/audits/{running}:cancel").json()["state"] == "running"
+    job = execute(services.database, services.artifacts, services.settings, lease)
+    assert (job.id, job.state) == (running, JobState.CANCELLED)
+    assert client.get(f"/v1/audits/{running}").json()["result"] is None
+    assert client.post(f"/v1/audits/{running}:cancel").status_code == 409
+
+
+def test_an_audit_that_lost_its_worker_waits_again(client: TestClient, services: Services, digits_id: str) -> None:
+    request = {**unprotected(digits_id, passes=1), "attacks": ["loss_threshold"]}
+    audit_id = submitted(client, request)
+
+    def interrupt(_phase: str, _value: int, _maximum: int) -> None:
+        raise ShutdownRequested
+
+    lease = claimed(services)
+    with pytest.raises(ShutdownRequested):
+        execute(services.database, services.artifacts, services.settings, lease, interrupt)
+    leases.release(services.database, lease)
+    assert client.get(f"/v1/audits/{audit_id}").json()["state"] == "queued"
+    execute(services.database, services.artifacts, services.settings, claimed(services))
+    assert client.get(f"/v1/audits/{audit_id}").json()["state"] == "succeeded"
+
+
+def test_figures_go_with_the_data(client: TestClient, services: Services, digits_id: str) -> None:
+    waiting = submitted(client, unprotected(digits_id))
+    audit_id = with_canary(services, digits_id, None)
+    assert client.delete(f"/v1/datasets/{digits_id}").status_code == 409
+    client.post(f"/v1/audits/{waiting}:cancel")
+    assert client.delete(f"/v1/datasets/{digits_id}").status_code == 200
+    audit = client.get(f"/v1/audits/{audit_id}").json()
+    assert (audit["state"], audit["result"]) == ("succeeded", None)
+    assert client.post("/v1/audits", json=unprotected(digits_id)).status_code == 409
+
+
+def test_the_same_key_is_the_same_audit(client: TestClient, digits_id: str) -> None:
+    headers = {"Idempotency-Key": "once"}
+    first = client.post("/v1/audits", json=unprotected(digits_id), headers=headers)
+    again = client.post("/v1/audits", json=unprotected(digits_id), headers=headers)
+    assert first.json()["id"] == again.json()["id"]
+    assert client.post("/v1/audits", json=rehearsal(digits_id), headers=headers).status_code == 409
+    assert client.post("/v1/jobs", json=training(digits_id), headers=headers).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"attacks": ["guess"]}, 422),
+        ({"attacks": []}, 422),
+        ({"attacks": ["reference", "reference"]}, 422),
+        ({"references": 1}, 422),
+        ({"candidates": 1}, 422),
+        ({"target": {"kind": "released", "job_id": "job_none"}}, 404),
+        ({"target": {"kind": "unknown"}}, 422),
+    ],
+)
+def test_bad_requests_are_refused(client: TestClient, digits_id: str, change: dict[str, Any], status: int) -> None:
+    reply = client.post("/v1/audits", json={**unprotected(digits_id), **change})
+    assert reply.status_code == status
+
+
+def test_small_datasets_and_those_without_test_images_are_refused(
+    client: TestClient, services: Services, dataset_id: str, tmp_path: Path
+) -> None:
+    assert client.post("/v1/audits", json=unprotected(dataset_id)).json()["code"] == "invalid-spec"
+    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
+    request = {"target": {"kind": "released", "job_id": job_id}, "attacks": ["loss_threshold"]}
+    assert client.post("/v1/audits", json=request).json()["code"] == "state-conflict"
+    succeed(services, job_id, tmp_path)
+    assert client.post("/v1/audits", json=request).json()["code"] == "invalid-spec"

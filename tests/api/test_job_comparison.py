@@ -1,0 +1,99 @@
+"""Two jobs side by side, and the list of jobs narrowed down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import api_builders
+import pytest
+from api_builders import succeed, training
+from starlette.testclient import TestClient
+from test_job_quality import PRIVATE, PUBLIC, report_with_figures, visit
+
+from api.deps import Services
+from datalens_service.store.access import keys, tenants
+from datalens_service.store.access.keys import KeyRequest
+from datalens_service.store.access.roles import Role
+from datalens_service.store.service_tables import AuditEntryRow
+
+
+@pytest.fixture
+def pair(
+    client: TestClient, services: Services, dataset_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, str]:
+    """A finished job and one that waits, which differ in ε and seed."""
+    monkeypatch.setattr(api_builders, "report", report_with_figures)
+    bodies = (training(dataset_id, epsilon=1.0, seed=1), training(dataset_id, epsilon=2.5, seed=2))
+    first, second = (client.post("/v1/jobs", json=body).json()["id"] for body in bodies)
+    succeed(services, first, tmp_path)
+    return str(first), str(second)
+
+
+def compare(client: TestClient, *job_ids: str) -> tuple[int, str]:
+    answer = client.get("/jobs/compare", params={"job": list(job_ids)})
+    return answer.status_code, answer.text
+
+
+def test_figures_and_parameters_that_differ_stand_side_by_side(
+    client: TestClient, services: Services, pair: tuple[str, str]
+) -> None:
+    status, page = compare(visit(client, services, Role.OWNER), *pair)
+    assert status == 200
+    assert PUBLIC in page
+    assert PRIVATE in page
+    assert "for you alone" in page
+    assert page.count("/samples.png") == 1
+    assert ">epsilon<" in page
+    assert ">2.5<" in page
+    assert ">delta<" not in page
+
+
+def test_that_an_owner_saw_private_figures_is_noted(
+    client: TestClient, services: Services, pair: tuple[str, str]
+) -> None:
+    compare(visit(client, services, Role.OWNER), *pair)
+    with services.database.session() as session:
+        assert "seeQuality" in {row.action for row in session.query(AuditEntryRow)}
+
+
+def test_an_operator_sees_no_private_figure(client: TestClient, services: Services, pair: tuple[str, str]) -> None:
+    status, page = compare(visit(client, services, Role.OPERATOR), *pair)
+    assert status == 200
+    assert PUBLIC in page
+    assert PRIVATE not in page
+
+
+def test_only_two_jobs_can_be_compared(client: TestClient, services: Services, pair: tuple[str, str]) -> None:
+    visitor = visit(client, services, Role.OWNER)
+    for chosen in ((), pair[:1], (pair[0], pair[0]), (*pair, "job_" + "0" * 20)):
+        assert compare(visitor, *chosen)[0] == 422
+    assert compare(visitor, pair[0], "job_" + "0" * 20)[0] == 404
+
+
+def test_a_job_of_another_tenant_does_not_exist(client: TestClient, services: Services, pair: tuple[str, str]) -> None:
+    other = tenants.create(services.database, "other")
+    _, plain = keys.create(services.database, KeyRequest("stranger", tenant_id=other.id))
+    del client.headers["Authorization"]
+    client.post("/sign-in", data={"key": plain})
+    assert compare(client, *pair)[0] == 404
+
+
+def test_the_list_is_narrowed_by_state_method_and_data_set(
+    client: TestClient, services: Services, pair: tuple[str, str], dataset_id: str
+) -> None:
+    def listed(**query: str) -> set[str]:
+        return {item["id"] for item in client.get("/v1/jobs", params=query).json()["items"]}
+
+    assert listed(method="moments") == set(pair)
+    assert listed(method="mixture") == set()
+    visitor = visit(client, services, Role.OWNER)
+    for query, shown in (
+        ("state=queued", pair[1:]),
+        ("state=&method=moments&dataset=", pair),
+        (f"dataset={dataset_id}&state=succeeded", pair[:1]),
+        ("method=mixture", ()),
+    ):
+        page = visitor.get(f"/jobs?{query}").text
+        assert {job_id for job_id in pair if f'value="{job_id}"' in page} == set(shown)
+    assert "No job is like that." in visitor.get("/jobs?method=mixture").text
+    assert visitor.get("/jobs?state=unheard").status_code == 404

@@ -1,0 +1,176 @@
+"""The page of a job says how good its result is, and shows its images class by class."""
+
+from __future__ import annotations
+
+import ast
+import html
+import io
+import json
+import re
+from pathlib import Path
+
+import api_builders
+import numpy as np
+import pytest
+from api_builders import report, succeed, training
+from PIL import Image
+from starlette.testclient import TestClient
+
+from api.dashboard import image_viewer
+from api.deps import Services
+from datalens_service.store.access import keys
+from datalens_service.store.access.keys import KeyRequest
+from datalens_service.store.access.roles import Role
+from datalens_service.store.service_tables import AuditEntryRow
+from datalens_service.store.tables import ArtifactRow
+
+PACKED = 450
+PUBLIC, PRIVATE = "71.3 %", "64.2 %"
+
+
+def measure(name: str, value: float, audience: str) -> dict[str, object]:
+    return {
+        "name": name, "value": value, "unit": "percent", "audience": audience, "spread": None, "ceiling": None,
+        "title": f"Figure {name}", "meaning": "How many are right.",
+    }  # fmt: skip
+
+
+def report_with_figures(view: str) -> bytes:
+    """The public figure in both reports, the private one in the owner's."""
+    stated = json.loads(report(view))
+    private = [measure("accuracy", 64.2, "owner")] if view == "owner" else []
+    return json.dumps(stated | {"measures": [*private, measure("other", 71.3, "public")]}).encode()
+
+
+@pytest.fixture
+def job_id(
+    client: TestClient, services: Services, dataset_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    monkeypatch.setattr(api_builders, "report", report_with_figures)
+    made = client.post("/v1/jobs", json=training(dataset_id, synthetic_images=PACKED))
+    succeed(services, made.json()["id"], tmp_path)
+    return str(made.json()["id"])
+
+
+def visit(client: TestClient, services: Services, role: Role) -> TestClient:
+    _, plain = keys.create(services.database, KeyRequest(role.value, role=role))
+    del client.headers["Authorization"]
+    client.post("/sign-in", data={"key": plain})
+    return client
+
+
+def noted(client: TestClient, services: Services) -> set[str]:
+    with services.database.session() as session:
+        return {row.action for row in session.query(AuditEntryRow)}
+
+
+def test_the_owner_sees_all_figures_and_which_of_them_are_private(
+    client: TestClient, services: Services, job_id: str
+) -> None:
+    visitor = visit(client, services, Role.OWNER)
+    page, listed = visitor.get(f"/jobs/{job_id}").text, visitor.get("/jobs").text
+    assert PUBLIC in page
+    assert PRIVATE in page
+    assert "For you alone" in page
+    assert PRIVATE in listed
+    assert "for you alone" in listed
+    assert "seeQuality" in noted(client, services)
+
+
+def test_an_operator_sees_those_that_may_be_passed_on(client: TestClient, services: Services, job_id: str) -> None:
+    visitor = visit(client, services, Role.OPERATOR)
+    page, listed = visitor.get(f"/jobs/{job_id}").text, visitor.get("/jobs").text
+    assert PUBLIC in page
+    for text in (page, listed):
+        assert PRIVATE not in text
+        assert "or you alone" not in text
+    assert "seeQuality" not in noted(client, services)
+
+
+def test_the_owner_alone_is_offered_private_images_beside_the_samples(
+    client: TestClient, services: Services, job_id: str
+) -> None:
+    offered = {}
+    for role in (Role.OWNER, Role.OPERATOR):
+        page = visit(client, services, role).get(f"/jobs/{job_id}").text
+        offered[role] = "/preview" in page
+        client.headers["Authorization"] = "Bearer none"
+    assert offered == {Role.OWNER: True, Role.OPERATOR: False}
+
+
+def test_the_page_says_how_to_submit_the_same_by_curl_and_python(
+    client: TestClient, services: Services, job_id: str
+) -> None:
+    page = html.unescape(visit(client, services, Role.OWNER).get(f"/jobs/{job_id}").text)
+    body = re.search(r"--data '(\{.*\})'</pre>", page)
+    assert body is not None
+    again = json.loads(body.group(1))
+    assert again["spec"]["method"]["name"] == "moments"
+    python = re.search(r'<pre tabindex="0" id="by-python">(.*?)</pre>', page, re.DOTALL)
+    assert python is not None
+    call = next(node for node in ast.walk(ast.parse(python.group(1))) if isinstance(node, ast.Dict))
+    assert ast.literal_eval(call) == again["spec"]
+
+
+def test_images_of_a_class_are_those_that_were_packed(
+    client: TestClient, services: Services, job_id: str, tmp_path: Path
+) -> None:
+    visitor = visit(client, services, Role.OWNER)
+    first, second = (visitor.get(f"/jobs/{job_id}/images.png?label=1&page={page}").content for page in (0, 1))
+    drawn = np.asarray(Image.open(io.BytesIO(first)))
+    assert first != second
+    assert drawn.std() > 0
+    page = visitor.get(f"/jobs/{job_id}/images?label=1").text
+    assert "Page 1 of 2" in page
+    assert f"/jobs/{job_id}/images.png?label=1&amp;page=0" in page
+
+
+def test_the_page_shows_how_a_generator_learned(client: TestClient, services: Services, job_id: str) -> None:
+    visitor = visit(client, services, Role.OWNER)
+    assert "How it learned" not in visitor.get(f"/jobs/{job_id}").text
+    with services.database.transaction() as session:
+        samples = session.get_one(ArtifactRow, (job_id, "samples.png"))
+        columns = {column.key: getattr(samples, column.key) for column in ArtifactRow.__table__.columns}
+        session.add(ArtifactRow(**columns | {"name": "preview-0001.png"}))
+    page = visitor.get(f"/jobs/{job_id}").text
+    assert f'src="/v1/jobs/{job_id}/artifacts/preview-0001.png"' in page
+    assert visitor.get(f"/v1/jobs/{job_id}/artifacts/preview-0001.png").status_code == 200
+
+
+def test_others_are_drawn_from_the_page_and_a_seed_repeats_them(
+    client: TestClient, services: Services, job_id: str
+) -> None:
+    visitor = visit(client, services, Role.OWNER)
+    address = f"/jobs/{job_id}/images.png?label=1"
+    packed, *drawn = (visitor.get(address + seed).content for seed in ("", "&seed=1", "&seed=1", "&seed=2"))
+    assert drawn[0] == drawn[1]
+    assert len({packed, *drawn}) == 3
+    page = visitor.get(f"/jobs/{job_id}/images?label=1&seed=1").text
+    assert "with the seed 1: that costs no privacy" in page
+    assert f"/jobs/{job_id}/images.png?label=1&amp;page=0&amp;seed=1" in page
+    assert f"/jobs/{job_id}/images?label=1&amp;seed=2" in page
+    assert visitor.get(f"/jobs/{job_id}/images?page=1&seed=1").status_code in (400, 422)
+
+
+@pytest.mark.parametrize("query", ["label=99", "page=2", "label=-1", "label=x"])
+def test_there_is_no_page_of_images_that_are_not_there(
+    client: TestClient, services: Services, job_id: str, query: str
+) -> None:
+    visitor = visit(client, services, Role.OWNER)
+    assert visitor.get(f"/jobs/{job_id}/images?{query}").status_code in (400, 404, 422)
+
+
+def test_sets_too_large_for_a_page_are_downloaded_instead(
+    client: TestClient, services: Services, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_viewer, "MOST_BYTES", 1000)
+    refused = visit(client, services, Role.OWNER).get(f"/jobs/{job_id}/images")
+    assert refused.status_code == 409
+    assert "download them" in refused.text
+
+
+def test_whoever_may_read_releases_alone_sees_no_name_of_a_data_set(
+    client: TestClient, services: Services, job_id: str
+) -> None:
+    visitor = visit(client, services, Role.CONSUMER)
+    assert visitor.get(f"/jobs/{job_id}/images").status_code == 403

@@ -1,0 +1,90 @@
+"""Names, tags and notes: for finding things again, without any effect on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from api_builders import training
+from starlette.testclient import TestClient
+
+from datalens_service import Client
+from datalens_service.client import requests
+
+LABELS: dict[str, Any] = {"name": "For the board", "tags": ["final", "2026", "final", "é"], "notes": "Two\nlines."}
+
+
+@pytest.fixture
+def job_id(client: TestClient, dataset_id: str) -> str:
+    return str(client.post("/v1/jobs", json=training(dataset_id)).json()["id"])
+
+
+def labels_of(item: dict[str, Any]) -> dict[str, Any]:
+    return {name: item[name] for name in ("name", "tags", "notes")}
+
+
+@pytest.mark.parametrize("kind", ["jobs", "datasets"])
+def test_labels_are_kept_and_change_nothing_else(client: TestClient, dataset_id: str, job_id: str, kind: str) -> None:
+    path = f"/v1/{kind}/{job_id if kind == 'jobs' else dataset_id}"
+    before = client.get(path).json()
+    changed = client.patch(path, json=LABELS)
+    assert changed.status_code == 200, changed.text
+    assert labels_of(changed.json()) == LABELS | {"tags": ["2026", "final", "é"]}
+    assert client.get(path).json() == before | labels_of(changed.json())
+    client.patch(path, json={"tags": []})
+    assert labels_of(client.get(path).json()) == LABELS | {"tags": []}
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        {"tags": ["a,b"]},
+        {"tags": [""]},
+        {"tags": ["x" * 41]},
+        {"tags": [str(number) for number in range(21)]},
+        {"notes": "x" * 2001},
+        {"name": "x" * 201},
+        {"notes": "\x00"},
+        {"epsilon": 3},
+    ],
+)
+def test_labels_have_limits(client: TestClient, job_id: str, refused: dict[str, Any]) -> None:
+    answer = client.patch(f"/v1/jobs/{job_id}", json=refused)
+    assert answer.status_code == 422
+    assert labels_of(client.get(f"/v1/jobs/{job_id}").json()) == {"name": "", "tags": [], "notes": ""}
+
+
+def test_a_dataset_keeps_a_name(client: TestClient, dataset_id: str) -> None:
+    assert client.patch(f"/v1/datasets/{dataset_id}", json={"name": " "}).status_code == 422
+    assert client.patch("/v1/datasets/ds_none", json={"name": "x"}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("search", "matches"),
+    [("board", True), ("BOARD", True), ("final", True), ("é", True), ("fin", False), ("%", False), ("other", False)],
+)
+def test_jobs_are_looked_up_by_name_and_tag(client: TestClient, job_id: str, search: str, matches: bool) -> None:
+    client.patch(f"/v1/jobs/{job_id}", json=LABELS)
+    listed = client.get("/v1/jobs", params={"search": search}).json()["items"]
+    assert [item["id"] for item in listed] == [job_id] * matches
+
+
+def test_notes_do_not_go_with_a_clone(client: TestClient, job_id: str) -> None:
+    client.patch(f"/v1/jobs/{job_id}", json={"notes": "only here"})
+    assert "only here" not in client.post(f"/v1/jobs/{job_id}:clone").text
+
+
+def test_pages_show_and_offer_labels(client: TestClient, dataset_id: str, job_id: str) -> None:
+    client.patch(f"/v1/jobs/{job_id}", json={**LABELS, "notes": "<b>bold</b>"})
+    client.post("/sign-in", data={"key": client.headers["Authorization"].removeprefix("Bearer ")})
+    page = client.get(f"/jobs/{job_id}").text
+    assert "For the board" in page
+    assert "&lt;b&gt;bold&lt;/b&gt;" in page
+    assert f'data-send="PATCH /v1/jobs/{job_id}"' in page
+    assert "For the board" in client.get("/jobs?search=final").text
+    assert f'data-send="PATCH /v1/datasets/{dataset_id}"' in client.get(f"/datasets/{dataset_id}").text
+
+
+def test_the_client_sends_what_was_given_alone() -> None:
+    assert requests.update_job("job_1", {"name": "x", "tags": None, "notes": None}).options == {"json": {"name": "x"}}
+    assert {"update_job", "update_dataset"} <= set(dir(Client))

@@ -1,0 +1,85 @@
+"""Images of many sizes and kinds go in as they are, where their owner asks for one size."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from starlette.testclient import TestClient
+
+from datalens_service.data.notices import NoticeCode
+from tests.data.dicom_files import dicom
+
+
+def mixed(records: int = 12) -> bytes:
+    """Class folders with patients: photographs of several sizes and modes, a TIFF and a DICOM file."""
+    rng, buffer = np.random.default_rng(3), io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for number in range(records):
+            pixels = rng.integers(0, 256, (20 + number, 30, 3), dtype=np.uint8)
+            mode, kind = [("RGB", "JPEG"), ("RGBA", "PNG"), ("CMYK", "TIFF")][number % 3]
+            image = io.BytesIO()
+            Image.fromarray(pixels).convert(mode).save(image, kind)
+            suffix = {"JPEG": "jpg", "PNG": "png", "TIFF": "tif"}[kind]
+            archive.writestr(f"{'ab'[number % 2]}/p{number // 2}/{number}.{suffix}", image.getvalue())
+        scan = rng.integers(0, 4096, (64, 48), dtype=np.int16)
+        archive.writestr("a/p99/scan.dcm", dicom(scan, WindowCenter="2048", WindowWidth="4096"))
+    return buffer.getvalue()
+
+
+def upload(client: TestClient, **form: Any) -> Any:
+    files = {"file": ("images.zip", mixed(), "application/zip")}
+    return client.post("/v1/datasets", files=files, data={"epsilon": "10", **form})
+
+
+def test_mixed_images_become_one_size_and_the_answer_says_what_was_changed(client: TestClient) -> None:
+    reply = upload(client, prepare_side="16", prepare_colour="rgb", records_per_unit="2", unit="patient")
+    assert reply.status_code == 201, reply.text
+    schema = reply.json()["schema"]
+    assert (schema["height"], schema["width"], schema["channels"], schema["num_units"]) == (16, 16, 3, 7)
+    counts = {NoticeCode(notice["code"]): notice["count"] for notice in reply.json()["notices"]}
+    assert counts[NoticeCode.RESIZED] == 13
+    assert counts[NoticeCode.WINDOW_APPLIED] == 1
+    assert counts[NoticeCode.TRANSPARENCY_REMOVED] == 4
+
+
+def test_a_refusal_names_the_setting(client: TestClient) -> None:
+    files = {"file": ("images.zip", mixed(), "application/zip")}
+    reply = client.post("/v1/datasets", files=files, data={"epsilon": "10", "records_per_unit": "2"})
+    assert reply.status_code == 422
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for side in (8, 9):
+            image = io.BytesIO()
+            Image.new("L", (side, side)).save(image, "PNG")
+            archive.writestr(f"{side}/1.png", image.getvalue())
+    reply = client.post("/v1/datasets", files={"file": buffer.getvalue()}, data={"epsilon": "10"})
+    assert reply.status_code == 422
+    assert "prepare_side" in reply.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"prepare_fit": "crop"},
+        {"prepare_side": "3"},
+        {"prepare_side": "16", "prepare_window": "5 5"},
+        {"prepare_side": "16", "prepare_window": "low high"},
+        {"prepare_side": "16", "prepare_colour": "sepia"},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(client: TestClient, form: dict[str, str]) -> None:
+    assert upload(client, **form).status_code == 422
+
+
+def test_arrays_cannot_be_prepared(client: TestClient) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, images=np.zeros((20, 8, 8), np.uint8), labels=np.arange(20) % 2)
+    form = {"epsilon": "10", "prepare_side": "16"}
+    reply = client.post("/v1/datasets", files={"file": buffer.getvalue()}, data=form)
+    assert reply.status_code == 422
+    assert "prepare_side" in reply.json()["detail"]

@@ -1,0 +1,67 @@
+"""Gradient inversion on scikit-learn's digits: a raw gradient gives its image away, a noisy one does not."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from datalens_service.audits.inversion import (
+    InversionSettings,
+    invert_gradients,
+    observe_directions,
+    observe_gradients,
+    squared_errors,
+)
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidInput
+from datalens_service.models.classifiers.architectures import build_network
+
+SCHEMA = Schema(channels=1, height=8, width=8, class_names=tuple("0123456789"), num_units=100)
+SPREAD = 0.38
+"""Public standard deviation of the digits' pixels."""
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    return torch.from_numpy(bunch.images[:6, None] / 16).float(), torch.from_numpy(bunch.target[:6]).long()
+
+
+def median_error(digits: tuple[torch.Tensor, torch.Tensor], clip_norm: float, noise_multiplier: float) -> float:
+    network = build_network({"architecture": "mlp"}, SCHEMA)
+    observed = observe_gradients(network, *digits, clip_norm, noise_multiplier)
+    settings = InversionSettings(iterations=200, restarts=1)
+    images = invert_gradients(network, observed, digits[1], (1, 8, 8), settings)
+    return float(squared_errors(images, digits[0], SPREAD).median())
+
+
+def test_a_raw_gradient_gives_its_image_away(digits: tuple[torch.Tensor, torch.Tensor]) -> None:
+    assert median_error(digits, math.inf, 0) < 0.05
+
+
+def test_clipping_alone_hides_nothing(digits: tuple[torch.Tensor, torch.Tensor]) -> None:
+    assert median_error(digits, 0.1, 0) < 0.05
+
+
+def test_noise_destroys_it(digits: tuple[torch.Tensor, torch.Tensor]) -> None:
+    assert median_error(digits, 1.0, 1.0) > 0.9
+
+
+def test_noise_without_a_clip_norm_is_refused(digits: tuple[torch.Tensor, torch.Tensor]) -> None:
+    with pytest.raises(InvalidInput):
+        observe_gradients(build_network({"architecture": "mlp"}, SCHEMA), *digits, math.inf, 1.0)
+
+
+@pytest.mark.parametrize(("kappa", "lowest", "highest"), [(1e7, 0.99, 1.0), (1.0, -0.1, 0.1)])
+def test_noisy_directions_point_where_kappa_lets_them(
+    digits: tuple[torch.Tensor, torch.Tensor], kappa: float, lowest: float, highest: float
+) -> None:
+    network = build_network({"architecture": "mlp"}, SCHEMA)
+    seen, gradients = observe_directions(network, *digits, kappa), observe_gradients(network, *digits, math.inf, 0.0)
+    cosines = torch.nn.functional.cosine_similarity(seen, gradients)
+    assert torch.allclose(seen.norm(dim=1), torch.ones(len(seen)))
+    assert lowest < float(cosines.min()) <= float(cosines.max()) <= highest

@@ -1,0 +1,109 @@
+"""Lower bounds on ε from one run with canaries: of laws that are known, and of this product's own jobs."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from datalens_service.audits.one_run import count_right_guesses, epsilon_lower_bound, p_value
+from datalens_service.data import dataset as datasets
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.errors import InvalidInput
+from datalens_service.mechanisms.gradient_sum import GradientSum
+from datalens_service.models.classifiers.architectures import build_network
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import TrainingRandomness
+from datalens_service.run import run
+from datalens_service.spec import TrainingSpec
+
+DELTA = 1e-6
+EPSILON = 4.0
+CONFIDENCE = 0.99
+_SIDE, _BLOCK = 28, 2
+
+
+@pytest.mark.parametrize(("fewest", "guesses"), [(81, 100), (157, 200), (755, 1000)])
+def test_right_guesses_that_refute_epsilon_one(fewest: int, guesses: int) -> None:
+    assert epsilon_lower_bound(fewest, guesses, guesses, 1e-5) > 1
+    assert epsilon_lower_bound(fewest - 1, guesses, guesses, 1e-5) <= 1
+
+
+def test_chance_refutes_nothing_and_doubt_about_delta_lowers_the_bound() -> None:
+    assert epsilon_lower_bound(50, 100, 100, 1e-5) == 0
+    assert epsilon_lower_bound(95, 100, 1000, 1e-4) < epsilon_lower_bound(95, 100, 1000, 0.0)
+    assert p_value(1.0, 1e-5, 0, 10, 10) == 1
+
+
+def test_the_bound_lies_below_the_truth_as_often_as_it_says() -> None:
+    """Randomised response, whose ε is known and which the bound meets."""
+    rng, truth = np.random.default_rng(4), 1.5
+    keeps = 1 / (1 + np.exp(-truth))
+    bounds = []
+    for _ in range(200):
+        coins = rng.integers(0, 2, 400)
+        answers = np.where(rng.random(400) < keeps, coins, 1 - coins) + rng.random(400) / 2
+        bounds.append(epsilon_lower_bound(count_right_guesses(answers, coins, 400), 400, 400, 0.0))
+    assert np.mean(np.array(bounds) > truth) <= 0.09
+    assert np.mean(bounds) > 0.75 * truth
+
+
+def test_guesses_that_do_not_fit_the_canaries_are_refused() -> None:
+    with pytest.raises(InvalidInput):
+        count_right_guesses(np.zeros(4), np.zeros(4), 3)
+    with pytest.raises(InvalidInput):
+        epsilon_lower_bound(5, 4, 10, 0.0)
+
+
+def audit_job(seed: int) -> float:
+    """ε that one real job refutes: noisy gradients of a linear layer on canaries whose gradients hardly overlap."""
+    schema = Schema(
+        channels=1, height=_SIDE, width=_SIDE, class_names=tuple("0123456789"), num_units=10 * (_SIDE // _BLOCK) ** 2
+    )
+    images, labels = make_canaries(schema)
+    coins = np.random.default_rng(seed).integers(0, 2, len(labels))
+    included = np.flatnonzero(coins)
+    with mock.patch.object(datasets, "check_units"):
+        data = Dataset(schema, Split(images[included], labels[included], included), None, b"canary")
+    method = {"name": "dp_sgd", "architecture": "linear", "steps": 2, "clip_norm": 0.05}
+    descent = {"momentum": 0.0, "averaging": 0.0, "learning_rate": 1.0}
+    spec = TrainingSpec.model_validate({"method": method | descent, "epsilon": EPSILON, "delta": DELTA, "seed": seed})
+    account = MemoryAccount(spec.limit_units(schema))
+    released = run(spec, data, account=account).model.tensors
+    # Each canary pushes the weights of its own pixels: up for its class, down for the others.
+    name = next(name for name, value in released.items() if value.ndim == 2)
+    initial = build_network({"architecture": "linear"}, schema, TrainingRandomness(seed).seed("classifier"))
+    moved = (released[name] - initial.state_dict()[name].numpy()).reshape(10, _SIDE, _SIDE)
+    pushed = moved - moved.mean(axis=0)
+    scores = np.array([pushed[label][image[..., 0] == 255].sum() for image, label in zip(images, labels, strict=True)])
+    guesses = 400
+    right = count_right_guesses(scores, coins, guesses)
+    return epsilon_lower_bound(right, guesses, len(labels), DELTA, CONFIDENCE)
+
+
+def make_canaries(schema: Schema) -> tuple[np.ndarray, np.ndarray]:
+    """Images that are grey, which the network reads as zero, but for one white block each."""
+    per_side = _SIDE // _BLOCK
+    images = np.full((schema.num_units, _SIDE, _SIDE, 1), 128, dtype=np.uint8)
+    labels = np.arange(schema.num_units) % 10
+    for number in range(schema.num_units):
+        row, column = divmod(number // 10, per_side)
+        images[number, row * _BLOCK : (row + 1) * _BLOCK, column * _BLOCK : (column + 1) * _BLOCK] = 255
+    return images, labels.astype(np.int64)
+
+
+def test_canaries_in_a_job_leak_less_than_declared_but_are_seen() -> None:
+    bound = audit_job(seed=0)
+    assert 0.1 * EPSILON < bound <= EPSILON
+
+
+def test_a_job_with_an_eighth_of_the_noise_is_refuted() -> None:
+    release = GradientSum.release
+
+    def quieter(self: GradientSum, *arguments: object, **named: object) -> object:
+        quiet = self.model_copy(update={"noise_stddev": self.noise_stddev // 8})
+        return release(quiet, *arguments, **named)
+
+    with mock.patch.object(GradientSum, "release", quieter), mock.patch.object(MemoryAccount, "charge"):
+        assert audit_job(seed=0) > EPSILON

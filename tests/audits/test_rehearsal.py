@@ -1,0 +1,119 @@
+"""Rehearsals on scikit-learn's digits: a model that remembers is caught, a private one is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datalens_service.audits.audit import AuditSettings, take_units
+from datalens_service.audits.rehearsal import rehearse
+from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Split
+from datalens_service.errors import InvalidInput
+from datalens_service.privacy.accounting import mu_for_epsilon
+from datalens_service.privacy.budget import UnchargedAccount
+from datalens_service.run import run
+from datalens_service.spec import TrainingSpec
+
+SETTINGS = AuditSettings(references=3)
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    images = (bunch.images[..., None] * 15).astype(np.uint8)
+    split = Split(images, bunch.target.astype(np.int64))
+    names = tuple(map(str, range(10)))
+    return Dataset(Schema(channels=1, height=8, width=8, class_names=names, num_units=len(split)), split, None, b"key")
+
+
+class Copies:
+    """A model that hands out its training images: no privacy at all."""
+
+    result = "generator"
+    evaluations = ("images",)
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.schema, self._train = dataset.schema, dataset.train
+
+    def sample(self, n: int, *, labels: Labels | None = None, seed: int = 0) -> tuple[Images, Labels]:
+        rows = np.arange(n) % len(self._train)
+        return self._train.images[rows], self._train.labels[rows]
+
+
+def train_privately(method: dict[str, Any], epsilon: float) -> Any:
+    def train(data: Dataset, seed: int) -> Any:
+        spec = TrainingSpec.model_validate({"method": method, "epsilon": epsilon, "delta": 1e-5, "seed": seed})
+        return run(spec, data, account=UnchargedAccount()).model
+
+    return train
+
+
+def test_a_generator_that_copies_its_records_is_caught(digits: Dataset) -> None:
+    audit = rehearse(digits, lambda data, _seed: Copies(data), None, SETTINGS)
+    assert all(row.figures.auc > 0.95 for row in audit.attacks)
+    assert audit.audience == "owner"
+
+
+@pytest.mark.parametrize(
+    "method", [{"name": "moments"}, {"name": "dp_sgd", "architecture": "linear", "steps": 5}], ids=lambda m: m["name"]
+)
+def test_private_models_stay_below_what_mu_allows(digits: Dataset, method: dict[str, Any]) -> None:
+    audit = rehearse(digits, train_privately(method, 1.0), mu_for_epsilon(1.0, 1e-5), SETTINGS)
+    for row in audit.attacks:
+        assert row.figures.auc_allowed is not None
+        assert row.figures.interval[0] <= row.figures.auc_allowed
+
+
+def test_the_audited_model_learns_from_a_quarter_and_never_from_those_held_out(digits: Dataset) -> None:
+    trained: list[Dataset] = []
+
+    def train(data: Dataset, _seed: int) -> Copies:
+        trained.append(data)
+        return Copies(data)
+
+    named = replace(digits, train=replace(digits.train, units=np.arange(len(digits.train))))
+    audit = rehearse(named, train, None, SETTINGS)
+    target, *references = [set(data.train.unit_ids.tolist()) for data in trained]
+    assert len(target) == audit.units_per_model == len(digits.train) // 4
+    assert [len(units) for units in references] == [len(target)] * 3
+    assert not any(target & units for units in references)
+
+
+def test_single_records_are_identified_by_position_in_a_part_as_in_the_whole(digits: Dataset) -> None:
+    part = take_units(digits, np.array([3, 5, 9]))
+    assert part.train.unit_ids.tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(part.train.images, digits.train.images[[3, 5, 9]])
+
+
+def test_units_of_several_records_stay_together(digits: Dataset) -> None:
+    units = np.arange(1796) // 2
+    members = {"num_units": 898, "records_per_unit": 2, "classes_per_unit": 2}
+    pairs = Split(digits.train.images[:1796], digits.train.labels[:1796], units)
+    grouped = Dataset(digits.schema.model_copy(update=members), pairs, None, b"key")
+    trained: list[Dataset] = []
+
+    def train(data: Dataset, _seed: int) -> Copies:
+        trained.append(data)
+        return Copies(data)
+
+    rehearse(grouped, train, None, SETTINGS)
+    for data in trained:
+        assert set(np.unique(data.train.unit_ids, return_counts=True)[1]) == {2}
+
+
+def test_few_units_and_unknown_attacks_are_refused(digits: Dataset) -> None:
+    small = Dataset(
+        digits.schema.model_copy(update={"num_units": 100}),
+        Split(digits.train.images[:100], digits.train.labels[:100]),
+        None,
+        b"key",
+    )
+    with pytest.raises(InvalidInput, match="at least 400"):
+        rehearse(small, lambda data, _seed: Copies(data), None, SETTINGS)
+    with pytest.raises(InvalidInput, match="guessing"):
+        rehearse(digits, lambda data, _seed: Copies(data), None, AuditSettings(attacks=("guessing",)))

@@ -1,0 +1,45 @@
+"""Webhooks, audit journal and usage in a browser, on a desk and on a phone."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.visitor import Visitor
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_webhook_is_made_tested_given_a_new_secret_and_removed(owner: Visitor) -> None:
+    page = owner.page
+    page.goto("/keys")
+    page.get_by_role("link", name="Webhooks").click()
+    page.wait_for_url("**/webhooks")
+    page.get_by_role("button", name="New webhook").click()
+    page.get_by_label("Address").fill("https://hooks.example.invalid/in")
+    page.get_by_role("button", name="Make the webhook").click()
+    expect(page.locator("#secret-plain")).to_contain_text("whsec_")
+    first = page.locator("#secret-plain").inner_text()
+    page.get_by_role("link", name="I have kept it").click()
+    page.wait_for_url("**/webhooks")
+    page.get_by_role("link", name="https://hooks.example.invalid/in").click()
+    page.wait_for_url("**/webhooks/wh_*")
+    page.get_by_role("button", name="Send a test").click()
+    expect(page.get_by_role("rowheader", name="webhook.test")).to_be_visible()
+    # The row is there before the scripts of the page that shows it.
+    page.wait_for_load_state("load")
+    page.get_by_role("button", name="New secret…").click()
+    page.get_by_role("button", name="Make a new secret").click()
+    expect(page.locator("#secret-plain")).to_contain_text("whsec_")
+    assert page.locator("#secret-plain").inner_text() != first
+    owner.shows("31-webhook")
+    page.get_by_role("button", name="Remove…").click()
+    page.get_by_role("button", name="Remove", exact=True).click()
+    page.wait_for_url("**/webhooks")
+    expect(page.get_by_role("heading", name="No webhooks yet")).to_be_visible()
+
+
+def test_every_page_of_administration_fits(owner: Visitor) -> None:
+    for name in ("keys", "webhooks", "journal", "usage"):
+        owner.page.goto(f"/{name}")
+        owner.shows(f"30-{name}")

@@ -1,0 +1,70 @@
+"""Two jobs chosen in the list and looked at side by side, and the images of one class by class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from datalens_service import Client
+from datalens_service.data.digits import digits
+from tests.browser.visitor import Visitor
+from tests.cli.service import RunningService
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def with_test_images(tmp_path: Path) -> Path:
+    data, path = digits(), tmp_path / "digits.npz"
+    assert data.test is not None
+    arrays = {"train_images": data.train.images[:700], "train_labels": data.train.labels[:700]}
+    np.savez(path, **arrays, test_images=data.test.images, test_labels=data.test.labels)
+    return path
+
+
+def test_two_jobs_of_the_list_are_compared(owner: Visitor, service: RunningService, with_test_images: Path) -> None:
+    with Client(service.url, service.api_key) as client:
+        dataset = client.upload_dataset(with_test_images, epsilon=10, name="Digits to compare")
+        jobs = [
+            client.submit(dataset.id, {"preset": "fast", "epsilon": epsilon, "synthetic_images": 400}).wait()
+            for epsilon in (1.0, 4.0)
+        ]
+        assert [job.state for job in jobs] == ["succeeded"] * 2
+    page = owner.page
+    page.goto("/jobs")
+    page.get_by_label("Data set").select_option("Digits to compare")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**dataset=ds_**")
+    expect(page.locator("tbody tr")).to_have_count(2)
+    owner.shows("jobs-narrowed")
+    for box in page.get_by_role("checkbox").all():
+        box.check()
+    page.get_by_role("button", name="Compare two ticked jobs").click()
+    page.wait_for_url("**/jobs/compare?**")
+    expect(page.locator("img.grid")).to_have_count(2)
+    expect(page.locator("#figures")).to_be_visible()
+    expect(page.get_by_role("row", name="epsilon")).to_contain_text("4.0")
+    owner.shows("comparison")
+    page.get_by_role("heading", level=2).get_by_role("link").first.click()
+    page.get_by_text("Change name, tags and notes").click()
+    page.get_by_label("Name", exact=True).fill("The better one")
+    page.get_by_label("Tags, with commas between").fill("final, board")
+    page.get_by_role("textbox", name="Notes").fill("Chosen on Monday.")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("The better one: Moments")
+    expect(page.get_by_role("link", name="board", exact=True)).to_be_visible()
+    page.get_by_text("Beside your own images").click()
+    shown = page.locator("#beside img").evaluate(
+        "async (image) => { await image.decode(); return image.naturalWidth; }"
+    )
+    assert shown > 0
+    page.get_by_text("The same by curl or Python").click()
+    owner.shows("job-named")
+    page.get_by_role("link", name="Look at more, class by class").click()
+    page.locator("#label").select_option("3")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Images of 3")
+    owner.shows("images")

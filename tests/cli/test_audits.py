@@ -1,0 +1,59 @@
+"""Audits on the command line, by a service with workers of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cli.service import RunningService
+from datalens_service.cli.exits import ExitCode
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def digits_id(datalens_json: Run, service: RunningService, tmp_path: Path) -> str:
+    """A third of the labels is drawn by lot: whoever learns those has learnt members."""
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    images = (bunch.images * 15).astype(np.uint8)
+    generator = np.random.default_rng(0)
+    labels = np.where(generator.random(1500) < 1 / 3, generator.integers(10, size=1500), bunch.target[:1500])
+    np.savez(tmp_path / "digits.npz", images=images[:1500], labels=labels.astype(np.int64))
+    uploaded = datalens_json("datasets", "upload", tmp_path / "digits.npz", "--epsilon", 4, *service.access)
+    return str(uploaded["id"])
+
+
+def test_audits_are_submitted_shown_and_listed(
+    datalens: Run, datalens_json: Run, service: RunningService, digits_id: str
+) -> None:
+    options = ("--attack", "loss_threshold", "--wait", *service.access)
+    audit = datalens_json("audits", "submit", digits_id, "--method", "moments", "--epsilon", 1, *options)
+    assert audit["state"] == "succeeded"
+    assert [one["attack"] for one in audit["result"]["attacks"]] == ["loss_threshold"]
+    shown = datalens("audits", "show", audit["id"], *service.access)
+    assert "loss_threshold" in shown.stdout
+    assert "do not pass them on" in shown.stderr
+    bare = datalens_json("audits", "submit", digits_id, "--unprotected", *options)
+    bare_figures, figures = (one["result"]["attacks"][0]["figures"] for one in (bare, audit))
+    assert bare_figures["auc"] > 0.55
+    assert bare_figures["auc_allowed"] is None
+    assert figures["auc_allowed"] < 0.65
+    listed = datalens_json("audits", "list", *service.access)["items"]
+    assert [one["id"] for one in listed] == [bare["id"], audit["id"]]
+    assert datalens("audits", "cancel", audit["id"], *service.access).exit_code != 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("ds_one",), ("--job", "job_one", "--epsilon", "1"), ("ds_one", "--job", "job_one"), ("--unprotected",), ()],
+)
+def test_one_target_is_named(datalens: Run, service: RunningService, arguments: tuple[str, ...]) -> None:
+    result = datalens("audits", "submit", *arguments, *service.access)
+    assert result.exit_code == ExitCode.BAD_INPUT
+    assert "--job alone" in result.stderr

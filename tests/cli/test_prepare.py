@@ -1,0 +1,119 @@
+"""`datalens prepare`: many kinds of images become one NPZ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from datalens_service.data import UnitDeclaration, read_upload
+from tests.data.dicom_files import dicom
+
+Run = Callable[..., Any]
+MODES = ("1", "L", "P", "RGB", "RGBA", "CMYK")
+
+
+def _save(path: Path, mode: str = "RGB", seed: int = 0, size: tuple[int, int] = (40, 30)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    Image.fromarray(pixels).convert(mode).save(path)
+
+
+def _sixteen_bit(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.array([[0, 1000], [2000, 60000]], dtype=np.uint16).repeat(8, 0).repeat(8, 1)).save(path)
+
+
+@pytest.mark.parametrize("colour", ["grey", "rgb"])
+def test_modes_formats_and_sizes_become_one(datalens_json: Run, tmp_path: Path, colour: str) -> None:
+    for number, mode in enumerate(MODES):
+        _save(tmp_path / "in" / "a" / f"{mode}.tif", mode, number, (300 + number, 40))
+    for suffix in ("png", "jpg", "bmp", "webp"):
+        _save(tmp_path / "in" / "b" / f"x.{suffix}", size=(16, 16))
+    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--side", 16, "--colour", colour)
+    upload = read_upload(Path(answer["file"]))
+    channels = 1 if colour == "grey" else 3
+    assert upload.train.images.shape == (10, 16, 16, channels)
+    assert (upload.schema.class_names, answer["images"]) == (("a", "b"), 10)
+    counts = {notice["code"]: notice["count"] for notice in answer["notices"]}
+    assert counts["resized"] == len(MODES)
+    assert counts["transparency_removed"] == 1
+
+
+def test_16_bit_needs_a_named_window(datalens: Run, datalens_json: Run, tmp_path: Path) -> None:
+    for name in ("a/1.png", "b/2.png"):
+        _sixteen_bit(tmp_path / "in" / name)
+    call = ("prepare", tmp_path / "in", "--out", "o.npz", "--side", 16)
+    refused = datalens(*call, "--json")
+    assert refused.exit_code == 2
+    assert json.loads(refused.stdout)["error"]["bad_files"][0]["name"] == "a/1.png"
+    answer = datalens_json(*call, "--window", 0, 2000)
+    image = read_upload(Path(answer["file"])).train.images[0, :, :, 0]
+    assert image[::8, ::8].tolist() == [[0, 128], [255, 255]]
+
+
+def test_an_image_depends_on_no_other(datalens_json: Run, tmp_path: Path) -> None:
+    for number in range(4):
+        _save(tmp_path / "in" / "ab"[number % 2] / f"{number}.png", seed=number)
+    call = ("prepare", tmp_path / "in", "--side", 16, "--fit", "crop")
+    first = read_upload(Path(datalens_json(*call, "--out", "1.npz")["file"])).train.images
+    Image.new("RGBA", (900, 7), "red").save(tmp_path / "in" / "a" / "0.png")
+    second = read_upload(Path(datalens_json(*call, "--out", "2.npz")["file"])).train.images
+    assert (first != second).any(axis=(1, 2, 3)).tolist() == [True, False, False, False]
+
+
+def test_patients_become_groups(datalens_json: Run, tmp_path: Path) -> None:
+    for name in ("a/ann/1.png", "a/bob/2.png", "b/ann/3.png"):
+        _save(tmp_path / "in" / name)
+    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--side", 16, "--patients")
+    upload = read_upload(Path(answer["file"]), units=UnitDeclaration(records=2))
+    assert upload.schema.num_units == 2
+
+
+def test_damaged_linked_and_huge_files_are_named(datalens: Run, tmp_path: Path) -> None:
+    _save(tmp_path / "in" / "a" / "good.png")
+    good = (tmp_path / "in" / "a" / "good.png").read_bytes()
+    (tmp_path / "in" / "a" / "cut.png").write_bytes(good[: len(good) // 2])
+    (tmp_path / "in" / "a" / "link.png").symlink_to("good.png")
+    Image.new("1", (20000, 20000)).save(tmp_path / "in" / "a" / "huge.png")
+    result = datalens("prepare", tmp_path / "in", "--out", tmp_path / "o.npz", "--side", 16, "--json")
+    error = json.loads(result.stdout)["error"]
+    assert {file["name"] for file in error["bad_files"]} == {"a/cut.png", "a/link.png", "a/huge.png"}
+    assert not (tmp_path / "o.npz").exists()
+
+
+def test_an_existing_file_is_not_replaced(datalens: Run, tmp_path: Path) -> None:
+    for name in ("a/1.png", "b/2.png"):
+        _save(tmp_path / "in" / name)
+    (tmp_path / "o.npz").write_text("mine")
+    assert datalens("prepare", tmp_path / "in", "--out", tmp_path / "o.npz", "--side", 16).exit_code == 2
+    assert (tmp_path / "o.npz").read_text() == "mine"
+
+
+def test_dicom_files_name_their_window_frame_and_patient(datalens_json: Run, tmp_path: Path) -> None:
+    frames = np.arange(2 * 64, dtype=np.int16).reshape(2, 8, 8)
+    for name, patient in (("a/1.dcm", "ann"), ("a/2.dcm", "bob"), ("b/3.dcm", "ann")):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(dicom(frames, PatientID=patient, RescaleIntercept="-64", RescaleSlope="1"))
+    call = ("prepare", tmp_path / "in", "--out", "o.npz", "--side", 8, "--patients", "--frame", 2)
+    answer = datalens_json(*call, "--window", -10, 63)
+    upload = read_upload(Path(answer["file"]), units=UnitDeclaration(records=2))
+    assert upload.schema.num_units == 2
+    expected = np.rint(255 * np.clip((frames[1] - 64 + 10) / 73, 0, 1))
+    np.testing.assert_array_equal(upload.train.images[2, :, :, 0], expected)
+    assert {notice["code"]: notice["count"] for notice in answer["notices"]} == {
+        "window_applied": 3,
+        "frame_selected": 3,
+    }
+
+
+def test_a_photograph_of_12_megapixels_is_prepared(datalens_json: Run, tmp_path: Path) -> None:
+    for name in ("a/1.jpg", "b/2.jpg"):
+        _save(tmp_path / "in" / name, size=(4000, 3000))
+    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--side", 64)
+    assert read_upload(Path(answer["file"])).train.images.shape == (2, 64, 64, 1)

@@ -1,0 +1,35 @@
+"""DICOM files as a scanner writes them, built in the test."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from numpy.typing import NDArray
+from pydicom.dataset import FileDataset, FileMetaDataset
+from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
+
+
+def dicom(pixels: NDArray[Any], **attributes: Any) -> bytes:
+    """A file with `pixels` (height, width), (frames, height, width) or (height, width, 3)."""
+    meta = FileMetaDataset()
+    meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    meta.MediaStorageSOPClassUID = SecondaryCaptureImageStorage
+    meta.MediaStorageSOPInstanceUID = generate_uid()
+    file = FileDataset("", {}, file_meta=meta, preamble=bytes(128))
+    colour = pixels.shape[-1] == 3
+    bits = 8 * pixels.dtype.itemsize
+    file.PatientID, file.PatientName = "P-17", "Doe^Jane"
+    file.SamplesPerPixel, file.PhotometricInterpretation = (3, "RGB") if colour else (1, "MONOCHROME2")
+    file.PlanarConfiguration = 0
+    file.Rows, file.Columns = pixels.shape[:2] if colour else pixels.shape[-2:]
+    file.BitsAllocated, file.BitsStored, file.HighBit = bits, bits, bits - 1
+    file.PixelRepresentation = int(pixels.dtype.kind == "i")
+    if pixels.ndim == 3 and not colour:
+        file.NumberOfFrames = len(pixels)
+    file.PixelData = pixels.tobytes()
+    for name, value in attributes.items():
+        setattr(file, name, value)
+    target = io.BytesIO()
+    file.save_as(target, enforce_file_format=True)
+    return target.getvalue()

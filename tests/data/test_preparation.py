@@ -1,0 +1,124 @@
+"""Images of every kind become one size and mode, each by itself."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from pydicom.data import get_testdata_file
+
+from datalens_service.data.notices import NoticeCode
+from datalens_service.data.preparation.dicom import read_patient
+from datalens_service.data.preparation.pictures import prepare_picture
+from datalens_service.data.preparation.settings import Colour, PrepareSettings
+from datalens_service.data.untrusted.images import Picture
+from datalens_service.data.untrusted.limits import PREPARE_LIMITS, Limits
+from datalens_service.errors import InvalidDataset
+
+from .dicom_files import dicom
+
+RAMP = np.arange(64, dtype=np.int16).reshape(8, 8)
+
+
+def prepare(data: bytes, window: tuple[int, int] | None = None, frame: int | None = None, side: int = 8) -> Picture:
+    return prepare_picture(data, PrepareSettings(side=side, window=window, frame=frame), PREPARE_LIMITS)
+
+
+def bundled(name: str) -> bytes:
+    path = get_testdata_file(name, download=False)
+    assert isinstance(path, str)
+    return Path(path).read_bytes()
+
+
+def test_a_window_is_in_modality_units() -> None:
+    data = dicom(RAMP, RescaleSlope="2", RescaleIntercept="-10")
+    pixels, changes = prepare(data, window=(0, 100))
+    expected = np.rint(255 * np.clip((2.0 * RAMP - 10) / 100, 0, 1))
+    np.testing.assert_array_equal(pixels[..., 0], expected)
+    assert changes == (NoticeCode.WINDOW_APPLIED,)
+
+
+def test_the_file_s_own_window_is_taken_where_none_is_named() -> None:
+    exact = dicom(RAMP, WindowCenter="30", WindowWidth="20", VOILUTFunction="LINEAR_EXACT")
+    np.testing.assert_array_equal(prepare(exact).pixels, prepare(exact, window=(20, 40)).pixels)
+    # C.11.2.1.2.1: centre minus a half, width minus one.
+    linear = dicom(RAMP, WindowCenter=["30.5", "50"], WindowWidth=["21", "9"])
+    np.testing.assert_array_equal(prepare(linear).pixels, prepare(exact).pixels)
+
+
+def test_more_than_8_bits_without_any_window_are_refused() -> None:
+    for data in (dicom(RAMP), dicom(RAMP, WindowCenter="3", WindowWidth="9", VOILUTFunction="SIGMOID")):
+        with pytest.raises(InvalidDataset, match="--window"):
+            prepare(data)
+
+
+def test_8_bits_stay_and_monochrome1_is_inverted() -> None:
+    grey = RAMP.astype(np.uint8)
+    np.testing.assert_array_equal(prepare(dicom(grey)).pixels[..., 0], grey)
+    inverted = prepare(dicom(grey, PhotometricInterpretation="MONOCHROME1"))
+    np.testing.assert_array_equal(inverted.pixels[..., 0], 255 - grey)
+
+
+def test_colour_is_read() -> None:
+    colours = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    picture = prepare_picture(dicom(colours), PrepareSettings(side=8, colour=Colour.RGB), PREPARE_LIMITS)
+    np.testing.assert_array_equal(picture.pixels, colours)
+
+
+def test_a_frame_has_to_be_named() -> None:
+    frames = np.stack([RAMP.astype(np.uint8), RAMP.astype(np.uint8) + 100])
+    data = dicom(frames)
+    with pytest.raises(InvalidDataset, match="2 frames"):
+        prepare(data)
+    with pytest.raises(InvalidDataset, match="fewer"):
+        prepare(data, frame=3)
+    pixels, changes = prepare(data, frame=2)
+    np.testing.assert_array_equal(pixels[..., 0], frames[1])
+    assert changes == (NoticeCode.FRAME_SELECTED,)
+
+
+def test_a_frame_of_a_tiff_is_read() -> None:
+    target = io.BytesIO()
+    first, second = (Image.fromarray(np.full((8, 8), value, np.uint8)) for value in (10, 200))
+    first.save(target, "TIFF", save_all=True, append_images=[second])
+    with pytest.raises(InvalidDataset, match="Name one"):
+        prepare(target.getvalue())
+    assert prepare(target.getvalue(), frame=2).pixels[0, 0, 0] == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [
+        ("CT_small.dcm", (-1000, 1000)),
+        ("MR_small.dcm", None),
+        ("MR_small_RLE.dcm", None),
+        ("JPEG2000.dcm", (0, 200)),
+        ("SC_rgb_rle.dcm", None),
+        ("SC_rgb_jpeg_dcmtk.dcm", None),
+    ],
+)
+def test_files_of_real_scanners_are_read(name: str, window: tuple[int, int] | None) -> None:
+    pixels, changes = prepare(bundled(name), window, side=64)
+    assert pixels.shape == (64, 64, 1)
+    assert pixels.max() - pixels.min() > 100
+    assert (NoticeCode.WINDOW_APPLIED in changes) == (not name.startswith("SC"))
+
+
+def test_the_patient_is_read_and_nobody_is_refused() -> None:
+    assert read_patient(dicom(RAMP)) == "P-17"
+    with pytest.raises(InvalidDataset, match="no patient ID"):
+        read_patient(dicom(RAMP, PatientID=""))
+
+
+def test_damaged_large_and_foreign_files_are_refused() -> None:
+    whole = dicom(RAMP)
+    for data in (whole[:200], whole[:-40], bytes(128) + b"DICM" + b"\xff" * 60):
+        with pytest.raises(InvalidDataset):
+            prepare(data, window=(0, 1))
+    with pytest.raises(InvalidDataset, match="more than 63 pixels"):
+        prepare_picture(whole, PrepareSettings(side=8), Limits(image_pixels=63))
+    with pytest.raises(InvalidDataset, match="neither grey nor 8-bit RGB"):
+        prepare(dicom(RAMP, PhotometricInterpretation="PALETTE COLOR"))

@@ -1,0 +1,98 @@
+"""A feature extractor of another package: requests may name it, its contract is a command, its figures stay inside."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from datalens_service.cli.app import app
+from datalens_service.proof.proof_verification import verify
+
+ROOT = Path(__file__).parents[2]
+EXTRACTORS = """
+import numpy as np
+
+
+def brightness(images):
+    rows = images.astype(np.float32).mean(axis=(2, 3)) / 255
+    return rows[:, :: max(1, rows.shape[1] // 8)]
+
+
+def relative(images):
+    features = brightness(images)
+    return features - features.mean(axis=0)
+
+
+def constant(images):
+    return np.ones((len(images), 4), dtype=np.float32)
+"""
+
+
+class Installed:
+    """A folder on the path with a package and its metadata, as pip leaves it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (folder / "shop_features.py").write_text(EXTRACTORS)
+        metadata = folder / "shop_features-1.2.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: shop-features\nVersion: 1.2\n")
+        names = ("brightness", "relative", "constant")
+        lines = ["[datalens.extractors]", *(f"{name} = shop_features:{name}" for name in names), ""]
+        (metadata / "entry_points.txt").write_text("\n".join(lines))
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{self._folder}"}
+        arguments = [sys.executable, "-m", "datalens_service.cli", *command]
+        return subprocess.run(arguments, env=environment, capture_output=True, text=True, cwd=self._folder)
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Installed:
+    return Installed(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [("brightness", None), ("relative", "features depend on the rest of the batch"), ("constant", "same features")],
+)
+@pytest.mark.usefixtures("installed")
+def test_the_command_tries_the_contract(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, complaint: str | None
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "shop_features", raising=False)
+    result = CliRunner().invoke(app, ["plugins", "check", name, "--kind", "extractor"])
+    assert result.exit_code == (1 if complaint else 0), result.output
+    assert (complaint or "tells images apart") in result.stdout
+    assert ("broken" in result.stdout) == (complaint is not None)
+
+
+def test_a_job_is_measured_with_it_for_its_owner_alone(installed: Installed, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    splits = {"train": 80, "test": 240}
+    arrays = {f"{name}_images": rng.integers(0, 256, (n, 8, 8), dtype=np.uint8) for name, n in splits.items()}
+    arrays |= {f"{name}_labels": np.arange(n) % 2 for name, n in splits.items()}
+    np.savez(tmp_path / "a.npz", **arrays)
+    quick = ("epochs=1", "synthetic_images=100", "floors=false", "ceiling=false", 'fidelity=["brightness"]')
+    settings = [part for setting in quick for part in ("--set", f"evaluation.{setting}")]
+    # Even where the test split is public: a stranger who lacks the package cannot read the figure.
+    train = ("train", "--data", "a.npz", "--epsilon", "1", "--out", "out", "--public-test", "--images", "100")
+    done = installed.run(*train, "--method", "moments", "--set", "subspace_dimensions=4", *settings)
+    assert done.returncode == 0, done.stderr
+    measures = {one["name"]: one for one in json.loads((tmp_path / "out" / "report.json").read_text())["measures"]}
+    figures = {f"{name}_brightness" for name in ("fid", "kid", "precision", "recall")}
+    assert {name for name in measures if name.endswith("_brightness")} == figures
+    assert measures["fid_brightness"]["basis"]["extractor"] == "brightness of shop-features 1.2"
+    assert {measures[name]["audience"] for name in figures} == {"owner"}
+    for file in ("report-releasable.json", "report-releasable.html", "privacy.json", "card.json"):
+        assert not re.search("(fid|kid|precision|recall)_brightness", (tmp_path / "out" / file).read_text()), file
+    assert verify((tmp_path / "out" / "privacy.json").read_bytes()).holds

@@ -1,0 +1,135 @@
+"""A method of another package: requests may name it, the contract is a command, and what leaves names the package."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from api.openapi.examples import ANSWERS
+from datalens_service.data.export.pages import guarantee
+from datalens_service.evaluation.report.build import owner_view, releasable_view
+from datalens_service.evaluation.report.card import card
+from datalens_service.evaluation.report.html import page
+from datalens_service.plugins import PluginOrigin
+from datalens_service.proof.proof_verification import verify
+from tests.evaluation.conftest import report as finished_report
+
+ROOT = Path(__file__).parents[2]
+METHODS = """
+from typing import Literal
+
+from datalens_service.methods.moments import Moments, MomentsRun
+
+
+class Tilted(Moments):
+    name: Literal["tilted"] = "tilted"
+
+
+class CentredRun(MomentsRun):
+    def _coordinates(self):
+        grouped = super()._coordinates()
+        return grouped._replace(values=grouped.values - grouped.values.mean(axis=0))
+
+
+class Centred(Moments):
+    name: Literal["centred"] = "centred"
+
+    def create_run(self, plan, dataset, randomness, options):
+        return CentredRun(self, plan, dataset)
+
+
+class Second(Moments):
+    name: Literal["moments"] = "moments"
+"""
+
+
+class Installed:
+    """A folder on the path with a package and its metadata, as pip leaves it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (folder / "shop_methods.py").write_text(METHODS)
+        self._metadata = folder / "shop_methods-1.2.dist-info"
+        self._metadata.mkdir()
+        (self._metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: shop-methods\nVersion: 1.2\n")
+
+    def offer(self, **methods: str) -> None:
+        lines = [f"{name} = shop_methods:{kind}" for name, kind in methods.items()]
+        (self._metadata / "entry_points.txt").write_text("\n".join(["[datalens.methods]", *lines, ""]))
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{self._folder}"}
+        arguments = [sys.executable, *command]
+        return subprocess.run(arguments, env=environment, capture_output=True, text=True, cwd=self._folder)
+
+    def check(self, name: str) -> subprocess.CompletedProcess[str]:
+        return self.run("-m", "datalens_service.cli", "plugins", "check", name, "--set", "subspace_dimensions=4")
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Installed:
+    return Installed(tmp_path)
+
+
+def test_a_job_names_it_and_its_proof_names_the_package(installed: Installed, tmp_path: Path) -> None:
+    installed.offer(tilted="Tilted")
+    rng, labels = np.random.default_rng(3), np.arange(60) % 2
+    np.savez(tmp_path / "a.npz", train_images=rng.integers(0, 256, (60, 8, 8), dtype=np.uint8), train_labels=labels)
+    chosen = ("--method", "tilted", "--set", "subspace_dimensions=4", "--no-evaluation", "--images", "20")
+    train = ("-m", "datalens_service.cli", "train", "--data", "a.npz", "--epsilon", "1", "--out", "out")
+    done = installed.run(*train, *chosen)
+    assert done.returncode == 0, done.stderr
+    card = json.loads((tmp_path / "out" / "privacy.json").read_text())["card"]
+    assert (card["method"], card["plugin"]) == ("tilted", {"distribution": "shop-methods", "version": "1.2"})
+
+
+def test_the_module_of_a_plugin_may_be_imported_first(installed: Installed) -> None:
+    installed.offer(tilted="Tilted")
+    done = installed.run("-c", "import shop_methods, datalens_service.spec")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_command_tries_the_contract(installed: Installed) -> None:
+    installed.offer(tilted="Tilted", centred="Centred")
+    good, leaking = installed.check("tilted"), installed.check("centred")
+    assert good.returncode == 0, good.stdout + good.stderr
+    assert good.stdout.count("holds") == len(good.stdout.splitlines()) == 9
+    assert leaking.returncode == 1
+    broken = [line for line in leaking.stdout.splitlines() if line.startswith("broken")]
+    assert any("what others contribute: step 1, moments.means" in line for line in broken)
+
+
+def test_a_method_of_the_product_is_not_replaced(installed: Installed) -> None:
+    installed.offer(moments="Second")
+    refused = installed.check("moments")
+    assert refused.returncode != 0
+    assert "has the name of a method of this product" in refused.stderr
+
+
+def test_the_verifier_says_what_rests_on_the_package() -> None:
+    proof = json.loads(json.dumps(ANSWERS["getJobBundle"]))
+    proof["card"]["plugin"] = {"distribution": "shop-methods", "version": "1.2"}
+    verdict = verify(json.dumps({**proof, "signature": None}).encode())
+    assert verdict.holds
+    assert "plug-in of shop-methods 1.2" in verdict.not_verified[0]
+    proof["plan"][0]["mechanism"]["name"] = "tilted_sum"
+    assert not verify(json.dumps({**proof, "signature": None}).encode()).holds
+
+
+def test_what_leaves_names_the_package() -> None:
+    report = finished_report()
+    plugin = PluginOrigin(distribution="shop-methods", version="1.2")
+    foreign = report.model_copy(update={"method": report.method.model_copy(update={"plugin": plugin})})
+    assert card(foreign)["plugin"] == {"distribution": "shop-methods", "version": "1.2"}
+    assert "plug-in of shop-methods 1.2" in "".join(guarantee(card(foreign)))
+    for view in (owner_view(foreign), releasable_view(foreign)):
+        assert view["method"]["plugin"]["distribution"] == "shop-methods"
+        assert "the tests of this product do not cover it" in page(view, None)
+    assert "plugin" not in card(report)
+    assert "plugin" not in json.dumps(releasable_view(report)["method"])

@@ -1,0 +1,74 @@
+"""A service in this process with one succeeded job."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import uvicorn
+
+from api.deps import Services
+from api.main import create_app
+from datalens_service.client import Client, Job
+from datalens_service.settings import Settings
+from datalens_service.store.access import keys
+from datalens_service.store.jobs import leases
+from workers.job.execute import execute
+
+NUM_RECORDS = 80
+SPEC = {"method": "moments", "epsilon": 1.0, "synthetic_images": 50, "evaluation": {"enabled": False}}
+
+
+class Released(NamedTuple):
+    url: str
+    api_key: str
+    client: Client
+    job: Job
+
+
+@pytest.fixture(scope="session")
+def released(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Released]:
+    folder = tmp_path_factory.mktemp("integrations")
+    shutil.copy(sqlite_template, folder)
+    app = create_app(Settings(data_dir=folder))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="on"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    services: Services = app.state.services
+    api_key = keys.create(services.database, "test")[1]
+    try:
+        with Client(url, api_key) as client:
+            yield Released(url, api_key, client, run_job(client, services, write_upload(folder / "halves.npz")))
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def write_upload(path: Path) -> Path:
+    """80 images of 8×8 pixels in two classes."""
+    rng = np.random.default_rng(20)
+    labels = np.arange(NUM_RECORDS) % 2
+    images = rng.integers(0, 60, (NUM_RECORDS, 8, 8), dtype=np.uint8)
+    images[labels == 1, 4:] += 150
+    np.savez(path, train_images=images, train_labels=labels)
+    return path
+
+
+def run_job(client: Client, services: Services, upload: Path) -> Job:
+    """A job that this process works on itself."""
+    job = client.submit(client.upload_dataset(upload, epsilon=2.0).id, SPEC)
+    lease = leases.claim(services.database, job.id, "test", 600)
+    assert lease is not None
+    execute(services.database, services.artifacts, services.settings, lease)
+    done = client.get_job(job.id)
+    assert done.state == "succeeded", done.error
+    return done

@@ -1,0 +1,109 @@
+"""Individual ε of a descent: recomputed from released iterates, for each unit alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.mechanisms import GradientSum
+from datalens_service.methods import DpSgd, ExecutionOptions
+from datalens_service.methods.dp_sgd_run import DpSgdRun
+from datalens_service.methods.individual_norms import Iterate, squared_norms
+from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, limit_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.individual import FullBatchAccountant, norm_levels, realised_epsilons, with_margin
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+
+COUNT, SIDE, STEPS, DELTA = 60, 8, 6, 1e-4
+UNITS = limit_units(8.0, DELTA)
+
+
+def records(chosen: slice = slice(None)) -> Dataset:
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 255, (COUNT, SIDE, SIDE, 1)).astype(np.uint8)
+    labels = rng.integers(2, size=COUNT)
+    schema = Schema(channels=1, height=SIDE, width=SIDE, class_names=("a", "b"), num_units=len(range(COUNT)[chosen]))
+    return Dataset(schema, Split(images[chosen], labels[chosen], np.arange(COUNT)[chosen]), None, b"k" * 32)
+
+
+def start(method: DpSgd, dataset: Dataset) -> DpSgdRun:
+    return method.create_run(method.plan(dataset.schema, UNITS), dataset, TrainingRandomness(0), ExecutionOptions())
+
+
+def trained(method: DpSgd) -> list[Iterate]:
+    descent, account, iterates = start(method, records()), MemoryAccount(UNITS), []
+    for step in range(descent.steps):
+        iterates.append(descent.iterate())
+        descent.step(step, account, NoiseSource())
+    return iterates
+
+
+def individual_epsilons(method: DpSgd, norms: np.ndarray) -> np.ndarray:
+    mechanism = start(method, records()).mechanism
+    accountant = FullBatchAccountant(mechanism.radius, mechanism.noise_stddev)
+    return realised_epsilons(norm_levels(norms, mechanism.radius), accountant, DELTA)
+
+
+@pytest.mark.parametrize("clip_norm", [1e-4, 1000.0])
+def test_units_have_the_epsilon_of_the_job_if_they_are_always_clipped_and_less_if_never(clip_norm: float):
+    method = DpSgd(architecture="linear", steps=STEPS, clip_norm=clip_norm, learning_rate=1e-3)
+    epsilons = individual_epsilons(method, squared_norms(start(method, records()), trained(method)))
+    job = method.plan(records().schema, UNITS).units(NeighboringRelation.ZERO_OUT)
+    if clip_norm < 1:
+        assert set(epsilons.tolist()) == {epsilon_of_units(job, DELTA)}
+    else:
+        assert (epsilons < epsilon_of_units(job, DELTA) / 10).all()
+
+
+def test_a_unit_added_at_the_end_leaves_all_other_norms_as_they_were():
+    method = DpSgd(architecture="linear", steps=STEPS, clip_norm=3.0)
+    iterates = trained(method)
+    fewer, more = (squared_norms(start(method, records(slice(count))), iterates) for count in (COUNT - 1, COUNT))
+    np.testing.assert_array_equal(more[:, :-1], fewer)
+
+
+def test_a_record_has_the_same_norms_in_other_company():
+    method = DpSgd(architecture="mlp", steps=STEPS)
+    iterates = trained(method)
+    few = squared_norms(start(method, records(slice(7, 9))), iterates)
+    np.testing.assert_array_equal(few, squared_norms(start(method, records()), iterates)[:, 7:9])
+
+
+@pytest.mark.parametrize("architecture", ["small_cnn", "lenet", "mlp", "linear"])
+@pytest.mark.parametrize("compression", ["none", "normtopk"])
+def test_the_margin_of_a_record_alone_covers_its_norm_among_others(architecture: str, compression: str):
+    keep = 0.6 if compression == "normtopk" else 1.0
+    method = DpSgd(architecture=architecture, steps=1, clip_norm=50.0, compression=compression, keep=keep)
+    images = np.random.default_rng(1).integers(0, 256, (5, 28, 28, 1)).astype(np.uint8)
+    schema = Schema(channels=1, height=28, width=28, class_names=("a", "b"), num_units=5)
+    plan, labels = method.plan(schema, UNITS), np.arange(5) % 2
+
+    def norms(chosen: slice, at_once: int | None) -> np.ndarray:
+        count = len(labels[chosen])
+        part = Dataset(
+            schema.model_copy(update={"num_units": count}), Split(images[chosen], labels[chosen]), None, b"k"
+        )
+        options = ExecutionOptions()
+        descent = DpSgdRun(method, plan, part, TrainingRandomness(0), options, records_at_once=at_once)
+        return squared_norms(descent, [descent.iterate()])[0]
+
+    among_others = norms(slice(None), None)
+    radius = start_radius(method, schema)
+    for record in range(5):
+        alone = norms(slice(record, record + 1), 1)
+        assert with_margin(alone, radius)[0] >= among_others[record] > 0
+        # The margin is far from used up.
+        assert abs(alone[0] / among_others[record] - 1) < 1e-4
+
+
+def start_radius(method: DpSgd, schema: Schema) -> int:
+    mechanism = method.plan(schema, UNITS).releases[0].mechanism
+    assert isinstance(mechanism, GradientSum)
+    return mechanism.radius
+
+
+def test_every_step_has_the_norms_of_its_own_weights():
+    method = DpSgd(architecture="linear", steps=STEPS, clip_norm=1000.0)
+    norms = squared_norms(start(method, records()), trained(method))
+    assert len(np.unique(norms, axis=0)) == STEPS

@@ -1,0 +1,159 @@
+"""The rejection method: planned equals charged; private tilt and classifier decide which samples are handed out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.methods import ExecutionOptions, Rejection, Shapes
+from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.models.generators.generator import Generator
+from datalens_service.models.generators.level_sets import LevelSets
+from datalens_service.models.generators.rejection import Proposals, accept, describe, propose
+from datalens_service.models.generators.requests import fill_requests
+from datalens_service.models.generators.tilting import level_for
+from datalens_service.privacy.accounting import limit_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+
+from .test_shapes import bars, shaded
+
+UNITS = limit_units(20.0, 1e-4)
+METHOD = Rejection(steps=4, samples=200, dimensions=20)
+
+
+def train(dataset: Dataset, account: MemoryAccount, last: int | None = None) -> Generator:
+    plan = METHOD.plan(dataset.schema, UNITS)
+    training_run = METHOD.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+    for step in range(training_run.steps if last is None else last):
+        training_run.step(step, account, NoiseSource())
+    return training_run.result()
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[Generator, MemoryAccount]:
+    account = MemoryAccount(UNITS)
+    return train(bars(), account), account
+
+
+def test_planned_is_charged_in_order(trained: tuple[Generator, MemoryAccount]) -> None:
+    plan = METHOD.plan(bars().schema, UNITS)
+    planned = [release.mechanism.label() for release in plan.releases for _ in range(release.count)]
+    assert [label for _, label, _ in trained[1].charges] == planned
+    assert trained[1].charged_units == plan.units()
+    assert 0.99 * UNITS < plan.units() <= UNITS
+    shares = [release.units("zero_out") / plan.units() for release in plan.releases[-2:]]
+    assert shares == pytest.approx([METHOD.features_share, 0.95 * METHOD.gradient_share], rel=0.01)
+
+
+def test_resume_replays_what_was_released(trained: tuple[Generator, MemoryAccount]) -> None:
+    generator, account = trained
+    charged = list(account.charges)
+    again = train(bars(), account)
+    assert account.charges == charged
+    for name, value in generator.tensors.items():
+        np.testing.assert_array_equal(value, again.tensors[name])
+
+
+def test_samples_are_of_the_class_that_was_asked_for(trained: tuple[Generator, MemoryAccount]) -> None:
+    images, labels = trained[0].sample(100)
+    ink = images[..., 0].astype(float)
+    upright = ink.max(axis=2).sum(axis=1) > ink.max(axis=1).sum(axis=1)
+    assert (upright == (labels == 0)).mean() > 0.9
+
+
+def classifier_of(generator: Generator) -> Classifier:
+    named = {key.removeprefix("classifier."): value for key, value in generator.tensors.items() if "classifier." in key}
+    return Classifier(generator.schema, generator.settings["classifier"], named)
+
+
+def proposals_of(generator: Generator, labels: np.ndarray) -> Proposals:
+    start = {key.removeprefix("start."): value for key, value in generator.tensors.items() if "start." in key}
+    return propose(start, generator.settings["start"], classifier_of(generator), labels, np.random.default_rng(5))
+
+
+def test_samples_have_the_class_that_the_classifier_sees(trained: tuple[Generator, MemoryAccount]) -> None:
+    """Whatever they were drawn for: what lies between classes teaches where their boundary is."""
+    generator = trained[0]
+    everything = generator.tensors | {"levels": np.full(2, -np.inf, dtype=np.float32)}
+    images, labels = replace(generator, tensors=everything).sample(200, seed=1)
+    assert (classifier_of(generator).predict(images).argmax(axis=1) == labels).all()
+
+
+def test_acceptance_moves_samples_towards_records(trained: tuple[Generator, MemoryAccount]) -> None:
+    """By the tilt alone, of samples that are as sharp as one another."""
+    generator, train = trained[0], bars().train
+    proposals = proposals_of(generator, np.arange(4000) % 2)
+    alike, labels = replace(proposals, errors=np.ones(4000)), proposals.predicted
+    scores = alike.scores(generator.tensors["tilt"])
+    levels = np.array([level_for(scores[labels == label], 0.2) for label in (0, 1)])
+    accepted = accept(alike, generator.tensors | {"levels": levels}, np.random.default_rng(0))
+    assert accepted.mean() == pytest.approx(0.2, abs=0.03)
+    codec = LevelSets(generator.schema, "drawings")
+    records = codec.decode_records(codec.encode(train.images))
+    described = describe(classifier_of(generator).predict_with_features(records)[0], records, codec.ink_level)
+    for label in (0, 1):
+        mean, of_class = described[train.labels == label].mean(axis=0), labels == label
+        before, after = (
+            np.linalg.norm(proposals.features[rows].mean(axis=0) - mean) for rows in (of_class, of_class & accepted)
+        )
+        assert after < before
+
+
+def test_the_tilt_reads_released_means_alone(trained: tuple[Generator, MemoryAccount]) -> None:
+    """Resumed on other records, a complete account gives the same tilt."""
+    others = shaded(bars())
+    again = train(others, trained[1])
+    for name in ("tilt", "levels"):
+        np.testing.assert_array_equal(again.tensors[name], trained[0].tensors[name])
+
+
+def test_a_file_draws_the_same_images(trained: tuple[Generator, MemoryAccount], tmp_path) -> None:
+    generator = trained[0]
+    generator.save(tmp_path / "generator.safetensors")
+    loaded = Generator.load(tmp_path / "generator.safetensors")
+    np.testing.assert_array_equal(loaded.sample(20, seed=3)[0], generator.sample(20, seed=3)[0])
+
+
+def test_requests_that_no_prediction_fills_end_with_samples_of_their_class() -> None:
+    """A classifier that never sees class 1 must not keep the sampler busy for ever."""
+    labels = np.array([0, 1, 0, 1])
+
+    def propose(classes: np.ndarray) -> np.ndarray:
+        return classes[:, None].astype(np.float32)
+
+    images = fill_requests(labels, 1, propose, lambda samples: np.zeros(len(samples), dtype=np.int64))
+    assert images[1] == images[3] == 1
+
+
+def test_defaults_release_sharp_samples_that_nothing_widens_or_turns() -> None:
+    method = Rejection()
+    assert isinstance(method.warm_start, Shapes)
+    assert set(Rejection.model_fields).isdisjoint({"poses", "surfaces"})
+    schema = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
+    plan = method.plan(schema, limit_units(1.0, 1e-5))
+    assert [release.count for release in plan.releases] == [1, 1, 1, 1, 1, 60]
+
+
+def test_units_of_several_records_are_priced_as_one() -> None:
+    several = bars(records_per_unit=3)
+    assert METHOD.plan(several.schema, UNITS).units() <= UNITS
+    assert isinstance(several.train, Split)
+
+
+def test_more_classes_than_samples_leave_no_class_without_a_tilt() -> None:
+    """Each class has proposals, however few samples fit the basis."""
+    dataset = bars()
+    names = tuple(f"class {number}" for number in range(105))
+    schema = dataset.schema.model_copy(update={"class_names": names})
+    many = Dataset(schema, dataset.train, None, b"k" * 32)
+    start = Shapes(content="drawings", subspace_dimensions=4, spread=1.6, accepted=1.0)
+    method = Rejection(warm_start=start, steps=1, samples=100, dimensions=5)
+    plan = method.plan(schema, UNITS)
+    training_run = method.create_run(plan, many, TrainingRandomness(0), ExecutionOptions())
+    for step in range(training_run.steps):
+        training_run.step(step, MemoryAccount(UNITS), NoiseSource())
+    assert np.isfinite(training_run.result().tensors["levels"]).all()

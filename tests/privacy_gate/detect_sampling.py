@@ -1,0 +1,288 @@
+"""Detectors on sampled batches: coins, batches, divisors, and what a whole run is charged."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.errors import BudgetExceeded
+from datalens_service.mechanisms import GradientChunk, GradientSum
+from datalens_service.methods import DpSgd, ExecutionOptions, Plan
+from datalens_service.methods.dp_sgd_run import DpSgdRun
+from datalens_service.privacy import accounting
+from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
+from datalens_service.privacy.poisson_sampling import PoissonSampling, numerator_for
+from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource, TrainingRandomness
+from datalens_service.privacy.sampled import poisson_sampled_epsilon
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.store.ledger import released_states
+from store.books import DELTA, EPSILON, account_of, claimed, new_dataset, state_of, verified
+
+from .alarm import expect, refused
+from .detect_ledger import _database
+
+_UNITS, _SIDE, _STEPS = 8, 6, 250
+_METHOD = DpSgd(
+    architecture="linear", steps=3, sampling="poisson", batch=1, noise_multiplier=3.0, momentum=0.0, averaging=0.0
+)
+_LABEL = "network.sampled_gradient"
+
+
+def sampled_runs_cost_the_golden_numbers(_rng: np.random.Generator) -> None:
+    """R10, R12: the price of a block dominates its privacy loss; q is rounded down; its slack is taken from δ."""
+    for batch, units in ((512, 60_000), (1, 3), (7, 9)):
+        exact, numerator = Fraction(batch, units), numerator_for(batch, units)
+        expect(Fraction(numerator, 2**53) <= exact, "the probability of a coin is rounded down")
+        expect(exact < Fraction(numerator + 1, 2**53), "and no further than to the next coin")
+    slack = accounting.slack_for(1e-5, 0.05)
+    block = PoissonSampling.priced(2.5, num_units=60_000, numerator=numerator_for(2048, 60_000), draws=300, slack=slack)
+    expect(block.slack == 5 * 10**11, "a slack is its share of δ")
+    stated = accounting.epsilon_of_charge(block.charge(), 1e-5)
+    expect(0.95265 < stated < 0.95280, "a block costs the golden number")
+    alone = poisson_sampled_epsilon(2.5, 2048 / 60_000, 300, 1e-5, NeighboringRelation.ZERO_OUT)
+    expect(alone <= stated, "an account states no less than the run costs alone")
+    held = accounting.units_held_for_slack(slack, 1.0, 1e-5)
+    beside = accounting.limit_units(1.0, 1e-5 * (1 - 0.05))
+    expect(accounting.limit_units(1.0, 1e-5) - held <= beside + 1000, "a budget holds less beside a slack")
+
+
+def coins_fall_after_the_charge(_rng: np.random.Generator) -> None:
+    """R40: charge, coins, noise, store; a refused charge draws no coin, and an empty batch all the same its noise."""
+    events: list[str] = []
+    training_run, plan = _started(events=events)
+    training_run.step(0, _Diary(plan.units(), events), _Noted(events))
+    expect(events == ["charge", "coins", "sum", "draw", "store"], "charge, coins, noise, store: in this order")
+    poor: list[str] = []
+    training_run, _ = _started(events=poor)
+    with refused(BudgetExceeded, "a block that the budget does not cover is refused"):
+        training_run.step(0, _Diary(plan.units() - 1, poor), _Noted(poor))
+    expect(not poor, "a refused block draws no coin and reads no record")
+    none: list[str] = []
+    training_run, _ = _started(events=none)
+    account = _Diary(plan.units(), none)
+    training_run.step(0, account, _Noted(none, fall=np.zeros(_UNITS, dtype=bool)))
+    noise = account.replay(0)
+    expect(noise is not None and np.abs(noise).max() > 1000, "an empty batch gets its noise")
+
+
+def batches_are_poisson_samples(_rng: np.random.Generator) -> None:
+    """R7: every unit enters by its own coin: sizes and absences are binomial, and no seed repeats them."""
+    first, second = _batches(_STEPS), _batches(20)
+    expect(first[:20] != second, "coins do not follow the seed of training")
+    sizes = np.array([len(batch) for batch in first])
+    expect(all(len(set(batch)) == len(batch) for batch in first), "a unit is in a batch once")
+    probability = 1 / _UNITS
+    variance = _UNITS * probability * (1 - probability)
+    _within(sizes.mean(), _UNITS * probability, math.sqrt(variance / _STEPS), "batches are as large as expected")
+    spread = variance * math.sqrt(3.5 / _STEPS)
+    _within(sizes.var(), variance, spread, "sizes of batches vary as those of independent coins")
+    empty = (1 - probability) ** _UNITS
+    deviation = math.sqrt(empty * (1 - empty) / _STEPS)
+    _within(float((sizes == 0).mean()), empty, deviation, "some batches are empty, and stay so")
+    counts = np.bincount([unit for batch in first for unit in batch], minlength=_UNITS)
+    for count in counts:
+        expected = _STEPS * probability
+        _within(count, expected, math.sqrt(expected * (1 - probability)), "every unit has the same chance")
+    # Without replacement over a pass, a unit comes once in so many batches exactly.
+    passes = [sum(0 in batch for batch in first[start : start + _UNITS]) for start in range(0, _STEPS - 8, _UNITS)]
+    expect(np.var(passes) > 0.2, "a unit may come twice within a pass, or not at all")
+
+
+def sums_are_divided_by_the_expected_batch(_rng: np.random.Generator) -> None:
+    """R4: what is done with a released sum does not depend on how many units were in the batch."""
+    steps = []
+    for count in (1, 3):
+        training_run, plan = _started(alike=True)
+        before = _flat(training_run)
+        fall = np.arange(_UNITS) < count
+        training_run.step(0, MemoryAccount(plan.units()), _Noted([], fall=fall, silent=True))
+        steps.append(_flat(training_run) - before)
+    expect(torch.allclose(3 * steps[0], steps[1], rtol=1e-3, atol=1e-5), "three units move weights three times as far")
+
+
+def blocks_are_charged_once_and_whole(_rng: np.random.Generator) -> None:
+    """R39, R45: all units and the slack with the first draw; nothing returns; slacks of jobs add up."""
+    block = _block(draws=4)
+    with _database() as database:
+        dataset = new_dataset(database)
+        held = []
+        for number in (1, 2):
+            job = _job(database, dataset.id, block)
+            lease = claimed(database, job.id)
+            account_of(database, lease).charge_draw(0, _LABEL, block)
+            expect(state_of(database, dataset.id).charged_units == number * 10**12, "the first draw pays for all")
+            jobs.request_cancel(database, job.id)
+            leases.finish(database, lease, JobState.CANCELLED)
+            state = state_of(database, dataset.id)
+            expect(state.charged_units == number * 10**12, "a cancelled block returns nothing")
+            exact = accounting.epsilon_of_units(state.charged_units, DELTA - number * block.slack / 10**18 - 1e-20)
+            expect(state.epsilon_spent >= exact - 1e-9, "an account states what its slack takes from δ")
+            held.append(accounting.limit_units(EPSILON, DELTA) - state.remaining_units - state.charged_units)
+        expect(held[1] > 1.5 * held[0] > 0, "the slack of every job is held")
+        verified(database, dataset.id)
+        again = _job(database, dataset.id, block)
+        account = account_of(database, claimed(database, again.id))
+        for _ in range(block.draws):
+            account.charge_draw(0, _LABEL, block)
+        with refused(BudgetExceeded, "no more is drawn than was paid for"):
+            account.charge_draw(0, _LABEL, block)
+
+
+def lost_draws_have_new_coins(_rng: np.random.Generator) -> None:
+    """R7: a step whose noisy sum was lost in a crash is drawn anew, coins included."""
+    batches = [_batches_of_a_lost_step() for _ in range(3)]
+    # Two draws agree once in seven times: five of them, three times over, once in 10^10.
+    fresh = any(batch != drawn[0] for drawn in batches for batch in drawn)
+    expect(fresh, "a lost draw gets new coins")
+
+
+def sums_stay_until_the_state_is_durable(_rng: np.random.Generator) -> None:
+    """R41: a crash while a state takes the place of sums leaves the sums."""
+    block = _block(draws=4)
+    with _database() as database:
+        job = _job(database, new_dataset(database).id, block)
+        account = account_of(database, claimed(database, job.id))
+        noisy = np.arange(3)
+        account.charge_draw(0, _LABEL, block)
+        account.store(0, noisy)
+        crash = mock.patch.object(released_states, "_packed", side_effect=ConnectionError)
+        with crash, contextlib.suppress(ConnectionError):
+            account.advance(1, {"weights": noisy})
+        stored = account.replay(0)
+        expect(stored is not None and np.array_equal(stored, noisy), "a sum stays until the state is durable")
+        expect(account.latest() is None, "and a state that was not written is none")
+
+
+class _Forgetful(MemoryAccount):  # type: ignore[misc]
+    """The worker dies between the draw and its record."""
+
+    def store(self, step: int, noisy: Integers) -> None:
+        raise ConnectionError
+
+
+class _Diary(MemoryAccount):  # type: ignore[misc]
+    """An account that notes the order of things."""
+
+    def __init__(self, limit_units: int, events: list[str]) -> None:
+        super().__init__(limit_units)
+        self._events = events
+
+    def charge_draw(self, step: int, label: str, block: PoissonSampling) -> int:
+        drawn: int = super().charge_draw(step, label, block)
+        self._events.append("charge")
+        return drawn
+
+    def store(self, step: int, noisy: Integers) -> None:
+        super().store(step, noisy)
+        self._events.append("store")
+
+
+class _Noted(NoiseSource):  # type: ignore[misc]
+    """Coins and noise that note when they were drawn; coins may fall as named, and noise may be silent."""
+
+    def __init__(self, events: list[str], fall: Booleans | None = None, silent: bool = False) -> None:
+        self._events, self._fall, self._silent = events, fall, silent
+
+    def coins(self, count: int, numerator: int) -> Booleans:
+        self._events.append("coins")
+        return super().coins(count, numerator) if self._fall is None else self._fall
+
+    def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> Integers:
+        self._events.append("draw")
+        if self._silent:
+            return np.zeros(shape, dtype=np.int64)
+        return super().discrete_gaussian(shape, noise_stddev)
+
+
+def _started(alike: bool = False, events: list[str] | None = None) -> tuple[DpSgdRun, Plan]:
+    """A run on eight units, all alike or each with an image of its own; gradients that are asked for are noted."""
+    images = np.zeros((_UNITS, _SIDE, _SIDE, 1), dtype=np.uint8)
+    if not alike:
+        images[np.arange(_UNITS), np.arange(_UNITS) % _SIDE] = 200
+    schema = Schema(channels=1, height=_SIDE, width=_SIDE, class_names=("a", "b"), num_units=_UNITS)
+    dataset = Dataset(schema, Split(images, np.zeros(_UNITS, dtype=np.int64)), None, b"k" * 32)
+    plan = _METHOD.plan_within(schema, 20.0, 1e-4)
+    training_run = _METHOD.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+    if events is not None:
+        gradients = training_run._gradients
+
+        def noted(*coins: Booleans) -> Iterator[GradientChunk]:
+            events.append("sum")
+            return gradients(*coins)
+
+        training_run._gradients = noted  # type: ignore[method-assign]
+    return training_run, plan
+
+
+def _batches(steps: int) -> list[list[int]]:
+    """Units whose gradients were added up, step by step."""
+    training_run, _ = _started()
+    batches: list[list[int]] = []
+    with _exact_sum_noted(batches):
+        for step in range(steps):
+            training_run.step(step, UnchargedAccount(), NoiseSource())
+    return batches
+
+
+def _batches_of_a_lost_step() -> list[list[int]]:
+    """As often as the block pays for, the worker dies after the draw."""
+    training_run, plan = _started()
+    (release,) = plan.releases
+    account, batches = _Forgetful(plan.units()), list[list[int]]()
+    with _exact_sum_noted(batches):
+        for _ in range(release.mechanism.block().draws):
+            with contextlib.suppress(ConnectionError):
+                training_run.step(0, account, NoiseSource())
+    return batches
+
+
+@contextlib.contextmanager
+def _exact_sum_noted(batches: list[list[int]]) -> Iterator[None]:
+    exact_sum: Callable[..., Integers] = GradientSum.exact_sum
+
+    def noted(self: GradientSum, contributions: Any) -> Integers:
+        chunks = list(contributions)
+        batches.append([unit for chunk in chunks for unit in chunk.units.tolist()])
+        return exact_sum(self, chunks)
+
+    with mock.patch.object(GradientSum, "exact_sum", noted):
+        yield
+
+
+def _flat(training_run: DpSgdRun) -> torch.Tensor:
+    return torch.cat([weight.detach().flatten().clone() for weight in training_run._weights()])
+
+
+def _plan_of(block: PoissonSampling) -> Plan:
+    mechanism = GradientSum(dimensions=3, clip_norm=1.0, noise_stddev=10**5, sampling=block)
+    return Plan.model_validate({"releases": [{"mechanism": mechanism.model_dump(), "count": 2}]})
+
+
+def _block(draws: int) -> PoissonSampling:
+    slack, units = accounting.slack_for(DELTA, 0.05), 10**12
+    return PoissonSampling(
+        num_units=20, numerator=2**51, draws=draws, slack=slack, units_zero_out=units, units_replace_one=units
+    )
+
+
+def _job(database: Database, dataset_id: str, block: PoissonSampling) -> Job:
+    return jobs.create(
+        database, dataset_id=dataset_id, spec={"method": "dp_sgd"}, plan={}, release_plan=_plan_of(block),
+        units=block.units_zero_out,
+    )  # fmt: skip
+
+
+def _within(value: float, expected: float, deviation: float, guarantee: str) -> None:
+    """Six deviations: a clean run fails once in 10^8."""
+    expect(abs(value - expected) <= 6 * deviation, guarantee)

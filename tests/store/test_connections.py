@@ -1,0 +1,77 @@
+"""How many connections a process opens to PostgreSQL, and what happens when they are all in use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from datalens_service.errors import StoreUnavailable
+from datalens_service.settings import Settings
+from datalens_service.store import database as database_module
+from datalens_service.store.database import DEFAULT_CONNECTIONS, Database
+
+THREADS_OF_THE_API = 40
+
+
+def test_default_of_the_settings_is_that_of_the_store(tmp_path: Path) -> None:
+    assert Settings(data_dir=tmp_path).database_connections == DEFAULT_CONNECTIONS
+
+
+@pytest.mark.postgres
+def test_all_threads_of_an_api_share_the_default_number_of_connections(postgresql_database: Database) -> None:
+    database = Database(postgresql_database.url)
+
+    def look(_: int) -> int:
+        with database.session() as session:
+            session.execute(text("SELECT pg_sleep(0.02)"))
+            query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            return int(session.scalar(text(query)) or 0)
+
+    with ThreadPoolExecutor(THREADS_OF_THE_API) as threads:
+        seen = list(threads.map(look, range(2 * THREADS_OF_THE_API)))
+    database.dispose()
+    # The other store of this test may hold one of its own.
+    assert max(seen) <= DEFAULT_CONNECTIONS + 1
+    assert max(seen) >= DEFAULT_CONNECTIONS - 1
+
+
+@pytest.mark.postgres
+def test_without_a_free_connection_the_service_is_unavailable_for_now(
+    postgresql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "_POOL_SECONDS", 0.05)
+    database = Database(postgresql_database.url, connections=1)
+    with database.session() as session:
+        session.execute(text("SELECT 1"))
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="All connections"), database.transaction() as other:
+            other.execute(text("SELECT 1"))
+        assert time.monotonic() - began < 5
+    with database.transaction() as session:
+        session.execute(text("SELECT 1"))
+    database.dispose()
+
+
+def test_schema_is_migrated_without_folders_of_private_files(tmp_path: Path) -> None:
+    variables = {"DATALENS_DATABASE_URL": f"sqlite:///{tmp_path}/store.db", "DATALENS_DATA_DIR": str(tmp_path / "none")}
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-m", "migrations"], env={**os.environ, **variables})
+        assert done.returncode == 0
+    assert not (tmp_path / "none").exists()
+    Database(variables["DATALENS_DATABASE_URL"]).check()
+
+
+def test_migration_of_a_database_that_does_not_answer_fails(tmp_path: Path) -> None:
+    variables = {"DATALENS_DATABASE_URL": f"sqlite:///{tmp_path}/nowhere/store.db"}
+    done = subprocess.run(
+        [sys.executable, "-m", "migrations"], env={**os.environ, **variables}, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr

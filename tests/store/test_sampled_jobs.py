@@ -1,0 +1,260 @@
+"""Sampled runs on real accounts: killed at any boundary, resumed, proved; every tampered proof is told apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datalens_service.data.dataset import Dataset, Split
+from datalens_service.errors import BudgetExceeded
+from datalens_service.evaluation.report.build import DatasetFacts, MethodFacts, Report
+from datalens_service.evaluation.report.privacy_statement import Release, first_releases, privacy_statement
+from datalens_service.methods import DpSgd, Plan
+from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
+from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.proof.job_charges import Charge, genesis
+from datalens_service.proof.job_proof import JobProof, account_proof_of
+from datalens_service.proof.proof_verification import Verdict, verify
+from datalens_service.run import run
+from datalens_service.spec import TrainingSpec
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.jobs import Job
+from datalens_service.store.ledger.account import JobAccount
+
+from .books import account_of, claimed, images, journal_of, new_dataset, schema, state_of, verified
+
+STEPS, RECORDS = 6, 40
+METHOD = DpSgd(architecture="linear", steps=STEPS, sampling="poisson", batch=10, noise_multiplier=6.0)
+SPEC = TrainingSpec(method=METHOD, epsilon=3.0, delta=1e-5)
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return SPEC.plan(schema(RECORDS))
+
+
+@pytest.fixture
+def records() -> Dataset:
+    labels = np.random.default_rng(0).integers(0, 2, RECORDS)
+    return Dataset(schema(RECORDS), Split(images(0, RECORDS), labels), None, b"k" * 32)
+
+
+def submitted(database: Database, plan: Plan) -> Job:
+    dataset = new_dataset(database, images(0, RECORDS), epsilon=5.0)
+    return jobs.create(
+        database, dataset_id=dataset.id, spec=SPEC.model_dump(mode="json"), plan={}, release_plan=plan,
+        units=plan.units(),
+    )  # fmt: skip
+
+
+class _Killed(BaseException):
+    """The process ends here."""
+
+
+class Boundaries:
+    """Where a process may die: before and after each charge, after the coins, after the noise, after each store."""
+
+    def __init__(self, at: int) -> None:
+        self._left = at
+        self.coins = 0
+
+    def pass_one(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise _Killed
+
+    def account(self, account: JobAccount) -> Any:
+        boundaries = self
+
+        class Dying:
+            replay, latest, advance = account.replay, account.latest, account.advance
+
+            def charge_draw(self, *arguments: Any) -> int:
+                boundaries.pass_one()
+                drawn = account.charge_draw(*arguments)
+                boundaries.pass_one()
+                return drawn
+
+            def store(self, step: int, noisy: Integers) -> None:
+                boundaries.pass_one()
+                account.store(step, noisy)
+                boundaries.pass_one()
+
+        return Dying()
+
+    def count_coins(self, patch: pytest.MonkeyPatch) -> None:
+        fall = NoiseSource.coins
+
+        def counted(source: NoiseSource, count: int, numerator: int) -> Booleans:
+            self.coins += 1
+            return fall(source, count, numerator)
+
+        patch.setattr(NoiseSource, "coins", counted)
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 4, 5, 7, 11])
+def test_a_run_that_is_killed_again_and_again_pays_once_and_draws_no_more_than_planned(
+    sqlite_database: Database, plan: Plan, records: Dataset, every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, job = sqlite_database, submitted(sqlite_database, plan)
+    counter = Boundaries(0)
+    counter.count_coins(monkeypatch)
+
+    def boundaries(account: JobAccount) -> Any:
+        return Boundaries(every).account(account)
+
+    made = 0
+    for kills in range(1, 9):
+        lease = claimed(database, job.id)
+        account = account_of(database, lease)
+        try:
+            made = run(SPEC, records, account=boundaries(account) if kills < 8 else account, plan=plan).steps_made
+            break
+        except (_Killed, BudgetExceeded):
+            leases.release(database, lease)
+    block = plan.releases[0].mechanism.block()
+    assert block is not None
+    charges = [entry for entry in journal_of(database, job.dataset_id) if entry.kind == EntryKind.CHARGE]
+    assert [entry.units for entry in charges if entry.units] == [block.units_zero_out]
+    assert counter.coins <= len(charges) <= block.draws == STEPS + 2
+    assert made <= STEPS
+    assert made == STEPS or len(charges) == block.draws
+    assert state_of(database, job.dataset_id).charged_slack == block.slack
+    verified(database, job.dataset_id)
+
+
+@pytest.fixture
+def proof(sqlite_database: Database, plan: Plan, records: Dataset) -> tuple[Json, Json]:
+    """Of the job and of its account."""
+    database, job = sqlite_database, submitted(sqlite_database, plan)
+    result = run(SPEC, records, account=account_of(database, claimed(database, job.id)), plan=plan)
+    releases = tuple(Release(mechanism=each.mechanism, count=each.count) for each in plan.releases)
+    made = first_releases(releases, result.steps_made)
+    report = Report(
+        dataset=DatasetFacts(id=job.dataset_id, public_schema=records.schema),
+        method=MethodFacts(name="dp_sgd", spec=SPEC.model_dump(mode="json"), plan=releases),
+        privacy=privacy_statement(
+            releases=made,
+            units_charged=jobs.get(database, job.id).charged_units,
+            slack_charged=sum(release.slack for release in made),
+            epsilon_limit=SPEC.epsilon,
+            limit_units=SPEC.limit_units(records.schema),
+            delta=1e-5,
+            num_units=RECORDS,
+            unit="record",
+            result="classifier",
+        ),
+        result="classifier",
+    )
+    account = account_proof_of(job.id, report, journal_of(database, job.dataset_id), 5.0, 1e-5)
+    return JobProof.of(account).model_dump(mode="json"), account.model_dump(mode="json")
+
+
+def checked(content: Json) -> Verdict:
+    return verify(json.dumps(content).encode())
+
+
+def test_proofs_of_sampled_jobs_hold(proof: tuple[Json, Json]) -> None:
+    for content in proof:
+        verdict = checked(content)
+        assert verdict.holds, verdict.contradiction
+
+
+def mechanism(content: Json) -> Json:
+    return content["plan"][0]["mechanism"]
+
+
+def change_sampling(**changes: Callable[[int], int]) -> Callable[[Json], None]:
+    """In the plan and on the card, so that both say the same."""
+
+    def tamper(content: Json) -> None:
+        for sampling in (mechanism(content)["sampling"], content["card"]["privacy"]["mechanisms"][0]["sampling"]):
+            for name, change in changes.items():
+                sampling[name] = change(sampling[name])
+
+    return tamper
+
+
+def less_noise(content: Json) -> None:
+    for place in (mechanism(content), content["card"]["privacy"]["mechanisms"][0]):
+        place["noise_stddev"] = place["noise_stddev"] * 9 // 10
+
+
+def more_noise(content: Json) -> None:
+    for place in (mechanism(content), content["card"]["privacy"]["mechanisms"][0]):
+        place["noise_stddev"] = place["noise_stddev"] * 11 // 10
+
+
+def cheaper_everywhere(content: Json) -> None:
+    """A smaller price in the plan, on the card and in the charges, all sealed anew."""
+    for name in ("units_zero_out", "units_replace_one"):
+        change_sampling(**{name: lambda units: units * 9 // 10})(content)
+    privacy = content["card"]["privacy"]
+    privacy["units"] = privacy["mechanisms"][0]["units"] = content["charges"][0]["units"] * 9 // 10
+    content["charges"][0]["units"] = privacy["units"]
+    seal(content)
+
+
+def without_slack(content: Json) -> None:
+    content["charges"][0]["slack"] = content["card"]["privacy"]["slack"] = 0
+    seal(content)
+
+
+def charged_by_step(content: Json) -> None:
+    """The block is split over its draws, as if later ones could be returned."""
+    whole = content["charges"][0]["units"]
+    content["charges"][0]["units"], content["charges"][1]["units"] = whole - whole // 2, whole // 2
+    seal(content)
+
+
+def another_draw_than_paid(content: Json) -> None:
+    change_sampling(draws=lambda draws: draws - 5)(content)
+
+
+def seal(content: Json) -> None:
+    previous = genesis(content["job_id"])
+    for charge in content["charges"]:
+        charge["previous_hash"] = previous
+        charge["hash"] = ""
+        previous = charge["hash"] = Charge.model_validate(charge).computed_hash()
+    content["head"] = previous
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        change_sampling(numerator=lambda q: q * 11 // 10),
+        change_sampling(numerator=lambda q: q * 9 // 10),
+        change_sampling(draws=lambda draws: draws + 20),
+        change_sampling(slack=lambda slack: slack * 2),
+        change_sampling(slack=lambda slack: slack // 2),
+        change_sampling(num_units=lambda units: units + 1),
+        change_sampling(units_zero_out=lambda units: units - units // 100_000),
+        change_sampling(units_replace_one=lambda units: units // 2),
+        another_draw_than_paid,
+        less_noise,
+        more_noise,
+        cheaper_everywhere,
+        without_slack,
+        charged_by_step,
+    ],
+)
+def test_what_was_tampered_with_is_refused(proof: tuple[Json, Json], tamper: Callable[[Json], None]) -> None:
+    content = deepcopy(proof[0])
+    tamper(content)
+    assert not checked(content).holds
+
+
+def test_the_statement_says_what_replacing_a_unit_costs(plan: Plan) -> None:
+    block = plan.releases[0].mechanism.block()
+    assert block is not None
+    assert plan.charge(NeighboringRelation.REPLACE_ONE) == (block.units_replace_one, block.slack)
+    assert block.units_replace_one > block.units_zero_out

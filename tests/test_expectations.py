@@ -1,0 +1,164 @@
+"""What a plan says of jobs like it comes from the table, and nothing is said where nothing was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datalens_service import expectations
+from datalens_service.calibration import measure_machine
+from datalens_service.data.dataset import Schema
+from datalens_service.expectations import Measured, expect, read_table
+from datalens_service.presets import preset
+from datalens_service.requested_spec import RequestedSpec
+from datalens_service.spec import TrainingSpec
+
+GREY = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=1000)
+
+
+def row(dataset: str, units: int, epsilon: float, accuracy: float, seconds: float = 10.0) -> Measured:
+    """Of the preset fast, with a spread of one point."""
+    return Measured(
+        dataset=dataset,
+        preset="fast",
+        method="moments",
+        units=units,
+        epsilon=epsilon,
+        accuracies=(accuracy - 1, accuracy, accuracy + 1),
+        training_seconds=seconds,
+        calibration_seconds=0.002,
+        synthetic_images=100,
+        epochs=2,
+        commit="0",
+        machine="one",
+    )
+
+
+ROWS = [
+    row("easy", 100, 0.1, 20),
+    row("easy", 100, 10, 60),
+    row("easy", 10_000, 0.1, 60),
+    row("easy", 10_000, 10, 90, 30.0),
+    row("hard", 100, 0.1, 10),
+    row("hard", 100, 10, 40),
+    row("hard", 10_000, 0.1, 40),
+    row("hard", 10_000, 10, 70, 50.0),
+]
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "expectations.json"
+    path.write_text(json.dumps([item.model_dump(mode="json") for item in ROWS]))
+    monkeypatch.setattr(expectations, "TABLE", path)
+    return path
+
+
+def planned(schema: Schema, epsilon: float, **chosen: Any) -> TrainingSpec:
+    return RequestedSpec(epsilon=epsilon, **(chosen or {"preset": "fast"})).resolve(schema)
+
+
+@pytest.mark.usefixtures("table")
+def test_it_lies_between_the_hard_and_the_easy_set() -> None:
+    schema = GREY.model_copy(update={"num_units": 10_000})
+    expected = expect(planned(schema, 10.0), schema)
+    assert expected is not None
+    assert (expected.accuracy_low, expected.accuracy_high) == (68.0, 92.0)
+    assert expected.training_seconds == 50.0
+
+
+@pytest.mark.usefixtures("table")
+def test_between_the_corners_it_is_interpolated_in_logarithms() -> None:
+    expected = expect(planned(GREY, 1.0), GREY)
+    assert expected is not None
+    assert expected.accuracy_low == pytest.approx(40 - 2)
+    assert expected.accuracy_high == pytest.approx(60 + 2)
+
+
+@pytest.mark.usefixtures("table")
+@pytest.mark.parametrize(
+    ("units", "epsilon", "low"), [(100, 1.0, 25), (1000, 0.1, 25), (10_000, 1.0, 55), (1000, 10.0, 55)]
+)
+def test_on_the_sides_only_two_rows_count(units: int, epsilon: float, low: float) -> None:
+    schema = GREY.model_copy(update={"num_units": units})
+    expected = expect(planned(schema, epsilon), schema)
+    assert expected is not None
+    assert expected.accuracy_low == pytest.approx(low - 2)
+
+
+@pytest.mark.usefixtures("table")
+@pytest.mark.parametrize(("units", "epsilon", "warned"), [(100, 0.1, True), (100, 10.0, False), (10_000, 10.0, False)])
+def test_where_jobs_hardly_do_better_than_guessing_it_says_so(units: int, epsilon: float, warned: bool) -> None:
+    schema = GREY.model_copy(update={"num_units": units})
+    expected = expect(planned(schema, epsilon), schema)
+    assert expected is not None
+    assert bool(expected.warning) is warned
+
+
+@pytest.mark.usefixtures("table")
+def test_a_slower_machine_takes_longer() -> None:
+    usual, slow = (expect(planned(GREY, 1.0), GREY, seconds) for seconds in (0.002, 0.006))
+    assert usual is not None
+    assert slow is not None
+    assert slow.training_seconds == pytest.approx(3 * usual.training_seconds)
+    assert slow.accuracy_low == usual.accuracy_low
+
+
+@pytest.mark.usefixtures("table")
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"channels": 3},
+        {"height": 64, "width": 64},
+        {"class_names": ("yes", "no")},
+        {"num_units": 99},
+        {"num_units": 10_001},
+        {"records_per_unit": 2},
+    ],
+)
+def test_nothing_is_said_of_what_was_not_measured(changed: dict[str, Any]) -> None:
+    schema = GREY.model_copy(update=changed)
+    assert expect(planned(schema, 1.0), schema) is None
+
+
+@pytest.mark.usefixtures("table")
+def test_nothing_is_said_of_other_methods_settings_and_budgets() -> None:
+    assert expect(planned(GREY, 1.0, preset="balanced"), GREY) is None
+    assert expect(planned(GREY, 11.0), GREY) is None
+    method = preset("fast", GREY, 1.0).model_copy(update={"subspace_share": 0.2})
+    assert expect(planned(GREY, 1.0, method=method), GREY) is None
+
+
+def test_a_table_with_a_hole_says_nothing_there(table: Path) -> None:
+    table.write_text(json.dumps([item.model_dump(mode="json") for item in ROWS[:-1]]))
+    assert len(read_table()) == len(ROWS) - 1
+    assert expect(planned(GREY, 3.0), GREY) is None
+
+
+def test_the_table_of_the_package_is_of_clean_commits_and_both_sets() -> None:
+    rows = read_table()
+    assert {item.preset for item in rows} == {"auto", "fast", "classifier"}
+    assert {item.dataset for item in rows} == {"mnist", "fashion_mnist"}
+    assert all(item.commit and not item.commit.endswith("+") for item in rows)
+
+
+@pytest.mark.parametrize("name", ["fast", "classifier"])
+def test_it_covers_usual_sizes_and_budgets(name: str) -> None:
+    for units in (500, 3000, 10_000):
+        schema = GREY.model_copy(update={"num_units": units})
+        for epsilon in (0.2, 1.0, 3.0, 10.0):
+            assert expect(planned(schema, epsilon, preset=name), schema) is not None
+
+
+def test_the_machine_is_measured_quickly() -> None:
+    assert 0 < measure_machine() < 1
+
+
+@pytest.mark.usefixtures("table")
+def test_nothing_is_expected_of_jobs_that_start_from_public_images() -> None:
+    spec = planned(GREY, 10.0)
+    assert expect(spec, GREY) is not None
+    assert expect(spec.model_copy(update={"public_data": "ds_1"}), GREY) is None

@@ -1,0 +1,67 @@
+"""Lines of a log stay whole, whoever else writes to the same file."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from datalens_service import logs
+
+WRITER = """
+import sys, structlog
+from datalens_service import logs
+logs.configure("info")
+for turn in range(10_000):
+    structlog.get_logger().info("turn", writer=sys.argv[1], text="x" * 200)
+"""
+
+
+@pytest.fixture
+def configured() -> Iterator[None]:
+    """The log of a process, taken back afterwards."""
+    before = structlog.get_config()
+    logger = logging.getLogger("celery")
+    level = logger.level
+    logs.configure("info")
+    yield
+    logger.setLevel(level)
+    structlog.configure(**before)
+
+
+class Writes(io.StringIO):
+    """Standard error that keeps each write by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.parts.append(text)
+        return len(text)
+
+
+@pytest.mark.usefixtures("configured")
+def test_a_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Writes()
+    monkeypatch.setattr(sys, "stderr", stream)
+    structlog.get_logger().info("begun", job_id="job_1")
+    (line,) = stream.parts
+    assert line.endswith("\n")
+    assert json.loads(line)["job_id"] == "job_1"
+
+
+def test_processes_that_share_an_unbuffered_file_do_not_tear_lines() -> None:
+    with subprocess.Popen(
+        ["sh", "-c", f'"{sys.executable}" -u -c "$0" a & "{sys.executable}" -u -c "$0" b & wait', WRITER],
+        stderr=subprocess.PIPE,
+    ) as both:
+        assert both.stderr is not None
+        lines = both.stderr.read().decode().splitlines()
+    assert [json.loads(line)["event"] for line in lines] == ["turn"] * 20_000

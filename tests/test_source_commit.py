@@ -1,0 +1,53 @@
+"""Reports say which source made them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import datalens_service
+from datalens_service import source_commit as module
+from datalens_service.source_commit import source_commit
+
+AUTHOR = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org")
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-C", str(folder), *AUTHOR, *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "--quiet")
+    (tmp_path / "file").write_text("one")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "--quiet", "-m", "first")
+    source_commit.cache_clear()
+    return tmp_path
+
+
+def test_a_checkout_has_its_commit(checkout: Path) -> None:
+    assert re.fullmatch(r"[0-9a-f]{40}", source_commit(checkout))
+
+
+def test_a_changed_checkout_says_so(checkout: Path) -> None:
+    (checkout / "file").write_text("two")
+    assert re.fullmatch(r"[0-9a-f]{40}\+", source_commit(checkout))
+
+
+def test_an_installation_from_a_repository_has_the_commit_that_pip_wrote_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Installed:
+        def read_text(self, name: str) -> str | None:
+            return '{"vcs_info": {"commit_id": "abc1234"}}' if name == "direct_url.json" else None
+
+    monkeypatch.setattr(module, "distribution", lambda _name: Installed())
+    assert source_commit(tmp_path / "no checkout") == "abc1234"
+
+
+def test_without_a_repository_it_is_the_tag_of_the_release(tmp_path: Path) -> None:
+    assert source_commit(tmp_path / "nothing") == f"v{datalens_service.__version__}"

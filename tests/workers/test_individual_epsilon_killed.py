@@ -1,0 +1,132 @@
+"""A job that keeps its iterates is killed, loses none of them, and proves the statistics that it released."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from datalens_service.evaluation.report import document
+from datalens_service.methods.iterates import read_iterates
+from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.proof.proof_verification import verify
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger import released_iterates
+from deployments.deployment import Deployment
+from workers.process.job_process import Exit
+
+STEPS = 120
+REQUEST: dict[str, Any] = {
+    "method": {
+        "name": "dp_sgd", "architecture": "linear", "sampling": "poisson", "batch": 30, "steps": STEPS,
+        "accounting": "per_instance", "histogram_noise": 100, "histogram_every": 40,
+    },
+    "epsilon": 1.0,
+    "evaluation": {"enabled": False},
+}  # fmt: skip
+Json = dict[str, Any]
+
+
+def kept_rows(local: Deployment, job_id: str) -> np.ndarray:
+    with local.database.session() as session:
+        blocks = released_iterates.read(session, job_id)
+    return np.concatenate(blocks) if blocks else np.zeros((0, 0))
+
+
+def test_a_killed_job_loses_no_iterate_and_its_statistics_are_verified(local: Deployment) -> None:
+    job = local.submit(REQUEST)
+    killed = local.start_module("workers.run_job", job.id)
+    local.wait(lambda: local.first_kept_step(job) >= 50 or local.job(job).state.terminal)
+    killed.kill()
+    killed.wait()
+    before = kept_rows(local, job.id)
+    assert len(before) >= 50
+    local.lose_lease(job)
+    assert local.start_module("workers.run_job", job.id).wait() == Exit.ENDED
+    assert local.job(job).state == JobState.SUCCEEDED, local.job(job).error
+
+    files = ArtifactStore(local.database, local.folder)
+    values, description = read_iterates(files.releasable(job.id, "iterates.safetensors").path)
+    np.testing.assert_array_equal(values[: len(before)], before)
+    assert len(np.unique(values, axis=0)) == len(values) == STEPS
+    assert kept_rows(local, job.id).size == 0, "they are in the file now"
+    assert description["epsilon"] <= 1.0
+    charges = [entry for entry in local.entries(job) if entry.kind == EntryKind.CHARGE]
+    assert [entry.step for entry in charges if entry.units] == [0, STEPS]
+    assert charges[-1].label == "individual.histogram"
+    local.assert_balanced(job)
+
+    card = json.loads(files.releasable(job.id, "card.json").path.read_bytes())
+    figures = card["privacy"]["individual"]
+    assert 0 <= figures["mean"] <= figures["largest_epsilon"] == 1.0
+    for name in ("report.json", "report-releasable.json"):
+        content = files.get(job.id, name).path.read_bytes()
+        document.check(content)
+        shown = json.loads(content)["individual_epsilon"]
+        assert {name: shown[name] for name in figures} == figures
+        assert "guarantee" in shown["meaning"]
+    assert "Individual ε" in files.get(job.id, "report-releasable.html").path.read_text()
+    check_proofs(files, job.id)
+
+
+def check_proofs(files: ArtifactStore, job_id: str) -> None:
+    """Both hold, and neither does once a figure was changed."""
+    for name in ("privacy.json", "account-proof.json"):
+        content = json.loads(files.get(job_id, name).path.read_bytes())
+        content["signature"] = None
+        verdict = verify(json.dumps(content).encode())
+        assert verdict.holds, verdict.contradiction
+        assert any("Mean individual ε" in line.finding for line in verdict.lines)
+        for tamper in TAMPERED:
+            changed = deepcopy(content)
+            tamper(changed)
+            refused = verify(json.dumps(changed).encode())
+            assert (refused.contradiction or "").startswith("card: "), tamper.__name__
+
+
+def individual(content: Json) -> Json:
+    figures: Json = content["card"]["privacy"]["individual"]
+    return figures
+
+
+def a_smaller_mean(content: Json) -> None:
+    individual(content)["mean"] -= 0.01
+
+
+def a_smaller_quantile(content: Json) -> None:
+    individual(content)["quantiles"][-1]["epsilon"] -= 0.01
+
+
+def one_quantile_less(content: Json) -> None:
+    individual(content)["quantiles"].pop()
+
+
+def other_counts(content: Json) -> None:
+    individual(content)["noisy_counts"][0] += 5000
+
+
+def fewer_bins(content: Json) -> None:
+    individual(content)["noisy_counts"].pop()
+
+
+def a_wider_range(content: Json) -> None:
+    individual(content)["largest_epsilon"] = 2.0
+
+
+def no_figures(content: Json) -> None:
+    content["card"]["privacy"].pop("individual")
+
+
+def figures_that_nobody_paid_for(content: Json) -> None:
+    content["card"]["privacy"]["mechanisms"].pop()
+    content["plan"].pop()
+
+
+TAMPERED: tuple[Callable[[Json], None], ...] = (
+    a_smaller_mean, a_smaller_quantile, one_quantile_less, other_counts, fewer_bins, a_wider_range, no_figures,
+    figures_that_nobody_paid_for,
+)  # fmt: skip

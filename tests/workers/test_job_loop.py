@@ -1,0 +1,224 @@
+"""The loop that gives jobs to processes, without processes; and what says that it turns."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from datalens_service.errors import InsufficientStorage, StoreUnavailable
+from datalens_service.settings import Settings
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import leases
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.jobs.leases import Lease
+from deployments.deployment import MOMENTS, Deployment, lamps
+from workers.process import health, job_loop, job_process
+from workers.process.health import HealthFile
+from workers.process.job_loop import JobLoop
+from workers.process.job_process import JobProcess
+
+TURN_SECONDS = 0.05
+
+
+@pytest.fixture(autouse=True)
+def health_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where health files are, of this test alone."""
+    folder = tmp_path / "health"
+    monkeypatch.setattr(health, "_folder", lambda: folder)
+    return folder
+
+
+class Processes:
+    """Stands for processes: notes what would be started, and ends each job at once."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.moments: list[float] = []
+        self.outcome: Callable[[Database, Lease], bool] = self.succeed
+
+    def attend(self, database: Database, lease: Lease, _stopping: threading.Event) -> bool:
+        self.started.append(lease.job_id)
+        self.moments.append(time.monotonic())
+        return self.outcome(database, lease)
+
+    @staticmethod
+    def succeed(database: Database, lease: Lease) -> bool:
+        leases.finish(database, lease, JobState.CANCELLED)
+        return True
+
+    @staticmethod
+    def cannot_start(database: Database, lease: Lease) -> bool:
+        leases.release(database, lease)
+        return False
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
+    made = Processes()
+    monkeypatch.setattr(job_loop, "attend", made.attend)
+    return made
+
+
+@pytest.fixture
+def start(local: Deployment) -> Iterator[Callable[..., JobLoop]]:
+    """Start a loop in a thread; it is stopped when the test ends."""
+    stopping, threads = threading.Event(), []
+
+    def begin(kind: type[JobLoop] = JobLoop, turn_seconds: float = TURN_SECONDS, **changes: str) -> JobLoop:
+        settings: Settings = local.settings
+        loop = kind(local.database, settings, stopping, slots=1, turn_seconds=turn_seconds, **changes)
+        threads.append(threading.Thread(target=loop.run))
+        threads[-1].start()
+        return loop
+
+    yield begin
+    stopping.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_interrupted_job_runs_before_twelve_that_came_later(
+    local: Deployment, processes: Processes, start: Callable[..., JobLoop]
+) -> None:
+    submitted = [local.submit(MOMENTS, local.upload(lamps(seed))) for seed in range(13)]
+    local.claim(submitted[0])
+    local.lose_lease(submitted[0])
+    start()
+    local.wait(lambda: len(processes.started) == len(submitted))
+    assert processes.started == [job.id for job in submitted]
+
+
+def test_loop_is_woken_before_its_next_turn(
+    local: Deployment, processes: Processes, start: Callable[..., JobLoop]
+) -> None:
+    loop = start(turn_seconds=600)
+    time.sleep(0.3)
+    local.submit(MOMENTS)
+    loop.wake()
+    local.wait(lambda: bool(processes.started))
+    # The end of a process wakes it as well.
+    local.submit(MOMENTS, local.upload(lamps(1)))
+    loop.wake()
+    local.wait(lambda: len(processes.started) == 2)
+    loop._stopping.set()
+    loop.wake()
+
+
+def test_worker_whose_processes_cannot_start_fails_no_job_and_waits_longer_each_time(
+    local: Deployment, processes: Processes, start: Callable[..., JobLoop]
+) -> None:
+    processes.outcome = processes.cannot_start
+    job = local.submit(MOMENTS, max_attempts=2)
+    start()
+    local.wait(lambda: len(processes.started) == 4)
+    gaps = [after - before for before, after in zip(processes.moments, processes.moments[1:], strict=False)]
+    assert gaps == sorted(gaps)
+    assert gaps[-1] > 2
+    assert (local.job(job).state, local.job(job).attempts) == (JobState.QUEUED, 0)
+
+
+def test_worker_without_room_leaves_the_job_to_others(
+    local: Deployment, processes: Processes, start: Callable[..., JobLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Settings] = []
+
+    def full(settings: Settings) -> None:
+        looked.append(settings)
+        raise InsufficientStorage("The disk of data_dir is full.")
+
+    monkeypatch.setattr(job_loop, "check_disks", full)
+    job = local.submit(MOMENTS)
+    start()
+    local.wait(lambda: len(looked) > 1)
+    assert (local.job(job).state, local.job(job).lease_token, processes.started) == (JobState.QUEUED, 0, [])
+
+
+def test_loop_turns_while_the_database_is_away_and_goes_on_when_it_is_back(
+    local: Deployment, processes: Processes, start: Callable[..., JobLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = HealthFile()
+    turns: list[None] = []
+
+    class Watched(JobLoop):
+        def turned(self) -> None:
+            file.touch()
+            turns.append(None)
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("The database did not take the operation.")
+
+    job = local.submit(MOMENTS)
+    with monkeypatch.context() as broken:
+        broken.setattr(job_loop, "upkeep", away)
+        start(Watched)
+        local.wait(lambda: len(turns) > 3)
+        assert health.main([]) == 0
+        assert processes.started == []
+    local.wait(lambda: processes.started == [job.id])
+
+
+def test_lease_outlives_a_process_that_is_slow_to_start_and_returns_when_it_dies(
+    local: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "python"
+    slow.write_text("#!/bin/sh\nexec sleep 600\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(job_process.sys, "executable", str(slow))
+    job = local.submit(MOMENTS, max_attempts=1)
+    lease = leases.claim_next(local.database, "worker", 1.5)
+    assert lease is not None
+    process = JobProcess(lease)
+    until = time.monotonic() + 2 * lease.seconds
+    while time.monotonic() < until:
+        process.hold(local.database)
+        assert leases.expire_leases(local.database) == ()
+        time.sleep(0.05)
+    process.kill()
+    process.give_up(local.database)
+    assert (local.job(job).state, local.job(job).attempts) == (JobState.QUEUED, 0)
+
+
+HANGS = "import sys, time\nfrom workers.process import health\n" + (
+    "from pathlib import Path\nhealth._folder = lambda: Path(sys.argv[1])\nhealth.HealthFile()\n"
+    "print('ready', flush=True)\ntime.sleep(600)\n"
+)
+
+
+def test_each_worker_has_a_health_file_and_one_that_hangs_is_not_hidden_by_another(health_folder: Path) -> None:
+    assert health.main([]) == 1, "there is no worker"
+    with subprocess.Popen([sys.executable, "-c", HANGS, str(health_folder)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"ready\n"
+        file = HealthFile()
+        assert len(list(health_folder.iterdir())) == 2
+        assert health.main([]) == 0
+
+        long_ago = time.time() - health.ALIVE_SECONDS - 1
+        os.utime(health_folder / str(other.pid), (long_ago, long_ago))
+        file.touch()
+        assert health.main([]) == 1
+
+        # A worker that has ended is none that hangs.
+        other.kill()
+        other.wait()
+        assert health.main([]) == 0
+        assert len(list(health_folder.iterdir())) == 1
+
+
+def test_readiness_asks_the_database_and_the_broker(local: Deployment) -> None:
+    def ask(**changes: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "workers.process.health", "--ready"]
+        return subprocess.run(command, env=local.environment | changes, capture_output=True, text=True)
+
+    assert ask().returncode == 0
+    broker = {"DATALENS_EXECUTOR": "celery", "DATALENS_BROKER_URL": "redis://127.0.0.1:1/0"}
+    without_broker = ask(**broker)
+    assert (without_broker.returncode, "broker" in without_broker.stderr) == (1, True)
+    assert ask(DATALENS_DATABASE_URL=f"sqlite:///{local.folder}/missing/datalens.db").returncode == 1

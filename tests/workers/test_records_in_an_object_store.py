@@ -1,0 +1,72 @@
+"""A job whose records lie encrypted in an object store gives, up to the noise, what it gives with a folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datalens_service.services import ingestion
+from datalens_service.services.dataset_declaration import DatasetForm
+from datalens_service.store.datasets import datasets
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.datasets.datasets import StoredDataset
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.tables import DEFAULT_TENANT
+from deployments.deployment import QUICK, Deployment, lamps
+from tests.store.test_files import Bucket, bucket, s3
+from workers.job.execute import execute
+
+__all__ = ["bucket", "s3"]
+
+
+@pytest.fixture
+def remote(local: Deployment, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    key = tmp_path / "records.key"
+    key.write_bytes(os.urandom(32))
+    monkeypatch.setenv("DATALENS_RECORDS_URL", f"s3://{bucket.name}/private")
+    monkeypatch.setenv("DATALENS_RECORDS_KEY_FILE", str(key))
+    return local
+
+
+def registered(remote: Deployment, folder: Path) -> StoredDataset:
+    records = lamps()
+    assert records.test is not None
+    path = folder / "lamps.npz"
+    np.savez(path, images=records.train.images, labels=records.train.labels)
+    form = DatasetForm(epsilon=10.0, name="lamps")
+    return ingestion.register(remote.database, remote.settings, path, form, tenant_id=DEFAULT_TENANT).dataset
+
+
+def test_worker_trains_on_them_and_keeps_nothing(remote: Deployment, bucket: Bucket, tmp_path: Path) -> None:
+    dataset = registered(remote, tmp_path)
+    assert dataset.records_path == f"sealed:{dataset.id}"
+    assert list((remote.folder / "datasets").glob("ds_*")) == []
+    assert len(bucket.contents()) >= 3
+    job = remote.submit(QUICK, dataset)
+    store = ArtifactStore(remote.database, remote.folder)
+    assert execute(remote.database, store, remote.settings, remote.claim(job)).state == JobState.SUCCEEDED
+    assert not list(remote.folder.rglob("*.npy"))
+
+
+def test_deleted_dataset_is_gone_from_the_object_store(remote: Deployment, bucket: Bucket, tmp_path: Path) -> None:
+    dataset = registered(remote, tmp_path)
+    store = ArtifactStore(remote.database, remote.folder)
+    ingestion.remove(remote.database, store, remote.settings, dataset.id)
+    assert bucket.contents() == {}
+
+
+def test_upload_that_is_not_registered_leaves_nothing(
+    remote: Deployment, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        assert bucket.contents()
+        raise RuntimeError("the database is away")
+
+    monkeypatch.setattr(datasets, "create", refuse)
+    with pytest.raises(RuntimeError):
+        registered(remote, tmp_path)
+    assert bucket.contents() == {}
+    assert list((remote.folder / "datasets").glob("*ds_*")) == []

@@ -1,0 +1,125 @@
+"""A request to pause or cancel takes effect within ten seconds, also where a job does not look for minutes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from datalens_service.errors import StaleLease
+from datalens_service.store.jobs import jobs, leases, pausing
+from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.ledger.account import JobAccount
+from deployments.deployment import MOMENTS, Deployment
+from workers.process import request_watch
+from workers.process.job_process import Exit
+from workers.process.request_watch import GRACE_SECONDS, RequestWatch
+
+# A job process in which one function sleeps for an hour.
+SLOWED = """
+import importlib, sys, time
+module, name, job = sys.argv[1:]
+setattr(importlib.import_module(module), name, lambda *_, **__: time.sleep(3600))
+import workers.run_job
+from workers.process.request_watch import RequestWatch
+workers.run_job.RequestWatch = lambda *parts: RequestWatch(*parts, grace=1.0)
+from workers.run_job import main
+sys.exit(main([job]))
+"""
+
+
+@pytest.fixture
+def exits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Codes with which the process would have ended; the thread that ends it does end."""
+    codes: list[int] = []
+
+    def record(code: int) -> None:
+        codes.append(code)
+        raise StaleLease("")
+
+    monkeypatch.setattr(os, "_exit", record)
+    monkeypatch.setattr(request_watch, "_LOOK_SECONDS", 0.02)
+    return codes
+
+
+def watched(local: Deployment, phase: tuple[str, int, int], request: str, patience: float = 5.0) -> JobState:
+    """State of a job that is in a phase and hears nothing, a while after a request."""
+    job = local.submit(MOMENTS)
+    lease = local.claim(job)
+    leases.progress(local.database, lease, *phase)
+    if phase[0] in ("evaluating", "reporting"):
+        leases.mark_released(local.database, lease, "generator")
+    with RequestWatch(local.database, local.settings, lease, grace=0.05):
+        ask = jobs.request_cancel if request == "cancel" else pausing.request_pause
+        ask(local.database, job.id)
+        until = time.monotonic() + patience
+        while local.job(job).state == JobState.RUNNING and time.monotonic() < until:
+            time.sleep(0.02)
+    return local.job(job).state
+
+
+@pytest.mark.parametrize("phase", ["training", "packaging", "evaluating", "reporting"])
+def test_a_pause_takes_effect_in_every_phase(local: Deployment, exits: list[int], phase: str) -> None:
+    assert watched(local, (phase, 0, 3), "pause") == JobState.PAUSED
+    assert exits == [Exit.PAUSED]
+
+
+@pytest.mark.parametrize(("phase", "state"), [("training", JobState.CANCELLED), ("evaluating", JobState.SUCCEEDED)])
+def test_a_cancelled_job_ends_and_keeps_what_it_released(
+    local: Deployment, exits: list[int], phase: str, state: JobState
+) -> None:
+    assert watched(local, (phase, 0, 3), "cancel") == state
+    assert exits == [Exit.ENDED]
+    assert local.private_folders() == []
+
+
+@pytest.mark.parametrize("phase", [("training", 3, 3), ("packaging", 1, 3), ("reporting", 1, 3)])
+def test_files_that_are_paid_for_are_written_to_the_end(
+    local: Deployment, exits: list[int], phase: tuple[str, int, int]
+) -> None:
+    assert watched(local, phase, "cancel", patience=0.5) == JobState.RUNNING
+    assert exits == []
+
+
+def test_a_step_that_was_charged_is_drawn_before_the_process_ends(local: Deployment, exits: list[int]) -> None:
+    job = local.submit(MOMENTS)
+    lease = local.claim(job)
+    leases.progress(local.database, lease, "training", 0, 3)
+    account = JobAccount(local.database, job.id, lease.token)
+    account.charge(0, "counts", 1)
+    with RequestWatch(local.database, local.settings, lease, grace=0.0):
+        pausing.request_pause(local.database, job.id)
+        time.sleep(0.3)
+        assert exits == []
+        account.store(0, np.ones(3, dtype=np.int64))
+        local.wait(lambda: local.job(job).state == JobState.PAUSED)
+    assert exits == [Exit.PAUSED]
+
+
+def test_a_job_that_hears_the_request_itself_is_left_alone(local: Deployment, exits: list[int]) -> None:
+    job = local.submit(MOMENTS)
+    lease = local.claim(job)
+    with RequestWatch(local.database, local.settings, lease, grace=60):
+        pausing.request_pause(local.database, job.id)
+        leases.release(local.database, lease)
+        time.sleep(0.1)
+    assert exits == []
+    assert local.job(job).state == JobState.PAUSED
+
+
+def test_a_process_that_packs_for_an_hour_pauses_within_ten_seconds(local: Deployment) -> None:
+    job = local.submit(MOMENTS)
+    slowed = ("workers.job.release_files", "_pack_images", job.id)
+    worker = local.start(sys.executable, "-c", SLOWED, *slowed)
+    local.wait(lambda: local.job(job).progress.phase == "packaging")
+    pausing.request_pause(local.database, job.id)
+    began = time.monotonic()
+    local.wait(lambda: local.job(job).state == JobState.PAUSED)
+    assert time.monotonic() - began + GRACE_SECONDS < 10
+    assert worker.wait() == Exit.PAUSED
+    # What it charged is on the books once, and the next process replays it.
+    local.verified(job)
+    assert local.job(job).charged_units == job.reserved_units

@@ -1,0 +1,133 @@
+"""The ranks of a job, as it sees them: told what to share, wherever they came from.
+
+Rank 0 does the job. The others first learn where the records are, then compute teachers until it shuts them down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol, final
+
+import structlog
+
+from datalens_service.data.readers.base import Upload
+from datalens_service.data.stored_dataset import load_dataset
+from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
+from datalens_service.settings import Settings
+from datalens_service.store.datasets.record_store import RecordStore
+
+log = structlog.get_logger()
+
+
+class SharedWork(NamedTuple):
+    """What can be shared of a job.
+
+    Attributes:
+        job_id: Of the job.
+        max_ranks: Among how many processes, as its method says.
+        stored_at: Path of the records as every machine knows it.
+        records: Their folder on this machine.
+        private: Folder of the lease.
+    """
+
+    job_id: str
+    max_ranks: int
+    stored_at: str
+    records: Path
+    private: Path
+
+
+class Ranks(Protocol):
+    """Where a job gets its process group from."""
+
+    def share(self, work: SharedWork) -> AbstractContextManager[ProcessGroup]:
+        """The group that computes the teachers of a job; its other ranks end with the block."""
+
+    def dismiss(self) -> None:
+        """End the other ranks, if there are any: nothing is shared."""
+
+
+class ReadRecords(NamedTuple):
+    """Command to read the records; comes before all others."""
+
+    stored_at: str
+    threads: int
+
+
+@final
+class MetRanks:
+    """Processes that `torchrun` or a batch system started on any machines with the same settings."""
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self._group = group
+
+    @contextmanager
+    def share(self, work: SharedWork) -> Iterator[ProcessGroup]:
+        """Have them read the records; send them away if there are more of them than the job can use.
+
+        Raises:
+            RankLost: One of them ended or was silent for too long.
+        """
+        import torch
+
+        if self._group.world_size > work.max_ranks:
+            log.warning("job is too small for its ranks, one runs it", job_id=work.job_id, max_ranks=work.max_ranks)
+            self.dismiss()
+            yield SINGLE_PROCESS
+            return
+        size = self._group.world_size
+        log.info("ranks of the job", job_id=work.job_id, ranks=size, allowed=size)
+        self._group.broadcast(ReadRecords(work.stored_at, torch.get_num_threads()))
+        yield self._group
+        self.dismiss()
+
+    def dismiss(self) -> None:
+        """End them."""
+        self._group.shutdown()
+
+
+@final
+class ReadyRanks:
+    """Processes that have read the records themselves, such as those of `datalens train`."""
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self._group = group
+
+    @contextmanager
+    def share(self, work: SharedWork) -> Iterator[ProcessGroup]:
+        """They are ready."""
+        yield self._group
+        self.dismiss()
+
+    def dismiss(self) -> None:
+        """End them."""
+        self._group.shutdown()
+
+
+ONE_RANK = ReadyRanks(SINGLE_PROCESS)
+
+
+def read_shared_records(group: ProcessGroup, settings: Settings, folder: Path) -> Upload | None:
+    """What rank 0 says is to be read; for the other ranks.
+
+    Args:
+        group: This rank's.
+        settings: Of the object store, if records lie in one.
+        folder: Private, of this rank.
+
+    Returns:
+        The records; None if nothing is shared.
+    """
+    import torch
+
+    command = group.receive()
+    if command is None:
+        return None
+    # Results depend on the number of threads, in the last bit.
+    torch.set_num_threads(command.threads)
+    records = RecordStore(settings).fetch(command.stored_at, folder / "records")
+    # The key that deals records to teachers comes from rank 0, with the teachers.
+    dataset = load_dataset(records, partition_key=b"")
+    return Upload(dataset.schema, dataset.train, None)

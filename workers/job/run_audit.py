@@ -1,0 +1,134 @@
+"""The work of an audit: train what is attacked, attack it, and keep figures for the owner. No model is stored."""
+
+from __future__ import annotations
+
+from datalens_service.audits.audit import AuditResult, Train
+from datalens_service.audits.rehearsal import rehearse
+from datalens_service.audits.released_model import attack_released_model
+from datalens_service.audits.request import AuditRequest, RehearsedMethod, ReleasedJob, UnprotectedNetwork
+from datalens_service.audits.unprotected import train_unprotected
+from datalens_service.data.dataset import Dataset
+from datalens_service.methods import ExecutionOptions
+from datalens_service.models.classifiers.classifier import Classifier
+from datalens_service.models.generators.generator import Generator
+from datalens_service.models.released import ReleasedModel
+from datalens_service.privacy.accounting import mu_of_units
+from datalens_service.privacy.budget import UnchargedAccount
+from datalens_service.run import Observer, run
+from datalens_service.spec import TrainingSpec
+from datalens_service.store.database import Database
+from datalens_service.store.datasets.artifacts import ArtifactStore
+from datalens_service.store.jobs import audits, jobs
+from datalens_service.store.jobs.leases import Lease
+
+PHASE = "attacking"
+
+
+def run_audit(
+    database: Database,
+    artifacts: ArtifactStore,
+    lease: Lease,
+    request: AuditRequest,
+    dataset: Dataset,
+    observe: Observer,
+    options: ExecutionOptions,
+) -> None:
+    """Do an audit and note what it found.
+
+    Progress is the number of models that were trained: of the request, not of the records.
+
+    Args:
+        database: Of the audit.
+        artifacts: Where the attacked model lies.
+        lease: Of the audit.
+        request: What was asked.
+        dataset: Its records.
+        observe: Told of every step; may raise to end it.
+        options: Where to compute.
+
+    Raises:
+        InvalidInput: Too few units or test images.
+        StaleLease: Another worker holds the audit.
+    """
+    result = _AuditRun(database, artifacts, request, dataset, observe, options).run()
+    audits.store_result(database, lease, result.model_dump(mode="json"))
+
+
+class _AuditRun:
+    """One audit, with the number of models trained so far."""
+
+    def __init__(
+        self,
+        database: Database,
+        artifacts: ArtifactStore,
+        request: AuditRequest,
+        dataset: Dataset,
+        observe: Observer,
+        options: ExecutionOptions,
+    ) -> None:
+        self._database = database
+        self._artifacts = artifacts
+        self._request = request
+        self._dataset = dataset
+        self._observe = observe
+        self._options = options
+        self._trained = 0
+        self._models = request.settings.models + (0 if request.target.kind == "released" else 1)
+
+    def run(self) -> AuditResult:
+        """Train, attack, score."""
+        self._tell()
+        match self._request.target:
+            case RehearsedMethod(spec=spec):
+                mu = mu_of_units(spec.limit_units(self._dataset.schema))
+                result = rehearse(self._dataset, self._private(spec), mu, self._request.settings)
+            case UnprotectedNetwork(passes=passes):
+                result = rehearse(self._dataset, self._unprotected(passes), None, self._request.settings)
+            case ReleasedJob(job_id=job_id):
+                result = self._attack_released(job_id)
+        self._observe(PHASE, max(1, self._models), max(1, self._models))
+        return result
+
+    def _attack_released(self, job_id: str) -> AuditResult:
+        job = jobs.get(self._database, job_id)
+        spec = TrainingSpec.model_validate(job.spec)
+        model = self._load(job_id, spec.method.result)
+        # From the ledger, not from the plan: what the model was charged.
+        mu = mu_of_units(job.charged_units)
+        return attack_released_model(model, self._dataset, self._private(spec), mu, self._request.settings)
+
+    def _load(self, job_id: str, result: str) -> ReleasedModel:
+        if result == Classifier.result:
+            return Classifier.load(self._artifacts.releasable(job_id, "classifier.safetensors").path)
+        return Generator.load(self._artifacts.releasable(job_id, "generator.safetensors").path)
+
+    def _private(self, spec: TrainingSpec) -> Train:
+        def train(part: Dataset, seed: int) -> ReleasedModel:
+            seeded = spec.model_copy(update={"seed": seed})
+            # Nothing of the model leaves the process, so nothing is charged.
+            account = UnchargedAccount()
+            model = run(seeded, part, account=account, observe=self._step, options=self._options).model
+            self._count()
+            return model
+
+        return train
+
+    def _unprotected(self, passes: int) -> Train:
+        def train(part: Dataset, seed: int) -> ReleasedModel:
+            model = train_unprotected(part, seed, passes)
+            self._count()
+            return model
+
+        return train
+
+    def _step(self, _phase: str, _value: int, _maximum: int) -> None:
+        """Between two steps of a model: only whether to go on is asked."""
+        self._tell()
+
+    def _count(self) -> None:
+        self._trained += 1
+        self._tell()
+
+    def _tell(self) -> None:
+        # The last value is told once everything is scored.
+        self._observe(PHASE, min(self._trained, max(0, self._models - 1)), max(1, self._models))

@@ -1,0 +1,95 @@
+"""The processes beside rank 0 of a job that runs on one machine: rank 0 starts them, and none outlives it.
+
+They share its session, so whoever kills the job process kills them too. Their standard input is a pipe that rank 0
+holds open and never writes to: its end says that rank 0 is gone, however it went.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import structlog
+
+from workers.process.job_process import Exit
+
+log = structlog.get_logger()
+
+LOOPBACK: Final = "lo0" if sys.platform == "darwin" else "lo"
+"""Interface of this machine alone: what ranks say to each other is private and not encrypted."""
+
+_GRACE_SECONDS: Final = 20.0
+_POLL_SECONDS: Final = 0.2
+_PREFIX: Final = "DATALENS_"
+
+
+class Followers:
+    """Ranks 1, 2, … of a job, while the block runs.
+
+    A lost one ends this process too. Rank 0 learns of it in the next sum over all ranks; if that takes too long,
+    the process ends at once, as one that was killed.
+
+    Args:
+        job_id: For log lines.
+        count: Ranks, rank 0 included.
+        meeting_point: Path of a file that does not exist yet; private.
+        timeout_seconds: Longest time for which a rank waits for another.
+    """
+
+    def __init__(self, job_id: str, count: int, meeting_point: Path, timeout_seconds: int) -> None:
+        self._job_id = job_id
+        self._command = [sys.executable, "-P", "-m", "workers.follow_rank", job_id]
+        self._command += ["--world-size", str(count), "--meeting-point", str(meeting_point)]
+        self._command += ["--timeout-seconds", str(timeout_seconds)]
+        self._ranks = range(1, count)
+        self._folder = meeting_point.parent
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="followers", daemon=True)
+
+    def __enter__(self) -> None:
+        for rank in self._ranks:
+            self._processes.append(self._start(rank))
+        self._thread.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        for process in self._processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE_SECONDS if error is None else _POLL_SECONDS)
+            process.kill()
+            process.wait()
+
+    def _start(self, rank: int) -> subprocess.Popen[bytes]:
+        # Standard output is where rank 0 announces its lease.
+        return subprocess.Popen(  # noqa: S603 (our own interpreter and module)
+            [*self._command, "--rank", str(rank)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            # What they leave when they are killed goes with the folder of the lease.
+            env={**_environment(), "TMPDIR": str(self._folder)},
+        )
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_POLL_SECONDS):
+            if any(process.poll() for process in self._processes):
+                break
+        if self._ended.wait(_GRACE_SECONDS):
+            return
+        log.error("rank lost, process ends", job_id=self._job_id)
+        os._exit(Exit.CRASHED)
+
+
+def _environment() -> dict[str, str]:
+    """Without settings: who has no account needs no address of one."""
+    variables = {name: value for name, value in os.environ.items() if not name.upper().startswith(_PREFIX)}
+    level = os.environ.get(f"{_PREFIX}LOG_LEVEL")
+    return variables if level is None else {**variables, f"{_PREFIX}LOG_LEVEL": level}

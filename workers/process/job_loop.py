@@ -1,0 +1,128 @@
+"""The loop that gives jobs to processes: the local supervisor's and a Celery worker's.
+
+    every turn    jobs of lost workers wait again
+                  a free slot takes the job that has waited longest, and starts a process for it
+                  the next turn comes after a while, when a process has ended, or when somebody wakes the loop
+
+The database is the queue. What wakes the loop only shortens the wait: a job is never tied to a message.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import structlog
+
+from datalens_service import logs
+from datalens_service.errors import StoreUnavailable
+from datalens_service.services.startup import check_disks
+from datalens_service.settings import Settings
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import leases
+from workers.process.recover_jobs import upkeep
+from workers.process.supervise_job import attend
+
+log = structlog.get_logger()
+
+_SHORTEST_PAUSE = 0.5
+_LONGEST_PAUSE = 60.0
+
+
+class JobLoop:
+    """Keeps up to `slots` jobs running until it is stopped.
+
+    Args:
+        database: The queue.
+        settings: Length of a lease, folder of private files, disks.
+        stopping: Set to have all jobs given back to the queue and `run` return.
+        slots: Jobs at the same time.
+        queue: Only jobs of this queue, and of none; None is all.
+        turn_seconds: Longest wait between two turns.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        stopping: threading.Event,
+        *,
+        slots: int,
+        queue: str | None = None,
+        turn_seconds: float,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._stopping = stopping
+        self._slots = slots
+        self._queue = queue
+        self._turn_seconds = turn_seconds
+        self._owner = f"{socket.gethostname()}:{os.getpid()}"
+        self._attended: dict[str, Future[bool]] = {}
+        self._woken = threading.Event()
+        self._pause = _SHORTEST_PAUSE
+        self._paused_until = 0.0
+
+    def wake(self) -> None:
+        """Have the next turn now."""
+        self._woken.set()
+
+    def run(self) -> None:
+        """Take turns until told to stop; then wait for the processes."""
+        with ThreadPoolExecutor(self._slots, thread_name_prefix="attend") as threads:
+            while not self._stopping.is_set():
+                self._try_turn(threads)
+                self.turned()
+                self._woken.wait(self._turn_seconds)
+                self._woken.clear()
+
+    def turned(self) -> None:
+        """Called after each turn, whether or not the database answered."""
+
+    def free_slots(self) -> int:
+        """How many more jobs may run now."""
+        return self._slots - len(self._attended)
+
+    def _try_turn(self, threads: ThreadPoolExecutor) -> None:
+        try:
+            self._forget_ended()
+            upkeep(self._database, self._settings)
+            self._start_jobs(threads)
+        except StoreUnavailable as error:
+            log.error("database or disk unavailable, no job is started", detail=error.detail)
+        except Exception as error:  # noqa: BLE001 (the jobs that run need this loop)
+            log.error("no job is started, trying again", **logs.outline(error))
+
+    def _forget_ended(self) -> None:
+        for job_id, future in list(self._attended.items()):
+            if not future.done():
+                continue
+            del self._attended[job_id]
+            if (error := future.exception()) is not None:
+                log.error("job is not attended any more", job_id=job_id, **logs.outline(error))
+            self._note(ended_well=error is None and future.result())
+
+    def _note(self, *, ended_well: bool) -> None:
+        """After a process that was lost the loop waits, each time longer: the next one may fare no better here."""
+        if ended_well:
+            self._pause = _SHORTEST_PAUSE
+            return
+        self._paused_until = time.monotonic() + self._pause
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    def _start_jobs(self, threads: ThreadPoolExecutor) -> None:
+        if time.monotonic() < self._paused_until:
+            return
+        while self.free_slots() > 0 and leases.next_queued(self._database, 1, self._queue):
+            # Before the claim: where there is no room, others may take the job.
+            check_disks(self._settings)
+            seconds = self._settings.lease_seconds
+            lease = leases.claim_next(self._database, self._owner, seconds, queue=self._queue)
+            if lease is None:
+                return
+            future = threads.submit(attend, self._database, lease, self._stopping)
+            self._attended[lease.job_id] = future
+            future.add_done_callback(lambda _: self.wake())
