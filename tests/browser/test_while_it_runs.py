@@ -92,4 +92,5 @@ def test_a_running_job_moves_pauses_and_stops_on_request(owner: Visitor, upload:
     expect(page.locator("#live-cancelled")).to_contain_text("Stopped on request")
     owner.shows("15-job-cancelled")
     page.goto(f"/datasets/{dataset}")
-    expect(page.get_by_role("rowheader", name=re.compile("Spent on a release × "))).to_be_visible()
+    # A pause may cut a release off; what its charge left in the log is a row between two of these.
+    expect(page.get_by_role("rowheader", name=re.compile("Spent on a release × ")).first).to_be_visible()
