@@ -2,6 +2,7 @@
 
 from datalens_service.methods.base import ExecutionOptions, Method, Plan, TrainingRun
 from datalens_service.methods.datalens.method import DataLens
+from datalens_service.methods.diffusion import Diffusion
 from datalens_service.methods.dp_gan import DpGan
 from datalens_service.methods.dp_sgd import DpSgd
 from datalens_service.methods.g_pate import GPate
@@ -15,12 +16,25 @@ from datalens_service.methods.scattering import Scattering
 from datalens_service.methods.shapes import Shapes
 
 AnyMethod = (
-    DataLens | Moments | Mixture | Guided | DpSgd | Scattering | Shapes | Rejection | GPate | GsWgan | PateGan | DpGan
+    DataLens
+    | Moments
+    | Mixture
+    | Guided
+    | DpSgd
+    | Scattering
+    | Shapes
+    | Rejection
+    | Diffusion
+    | GPate
+    | GsWgan
+    | PateGan
+    | DpGan
 )
 
 __all__ = [
     "AnyMethod",
     "DataLens",
+    "Diffusion",
     "DpGan",
     "DpSgd",
     "ExecutionOptions",

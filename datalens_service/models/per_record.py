@@ -7,6 +7,7 @@ refused. A row is then a function of its own record and of the weights, to the l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import torch
@@ -16,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from datalens_service.errors import InvalidSpec
+from datalens_service.models.chunk_threads import map_in_threads
 
 _CHUNK_BYTES: Final = 2**25
 """Of the rows of a chunk. Larger blocks are handed back to the operating system after each chunk, and their pages
@@ -58,11 +60,15 @@ class PerRecordGradients:
         """
         trainable = self._trainable()
         fixed = {name: value.detach() for name, value in self._network.named_buffers()}
-        for start in range(0, len(inputs[0]), self._chunk_size):
-            part = [values[start : start + self._chunk_size] for values in inputs]
-            gradients = self._differentiate(trainable, fixed, [_padded(values, self._chunk_size) for values in part])
-            rows = [gradients[name].flatten(start_dim=1) for name in trainable]
-            yield torch.cat(rows, dim=1)[: len(part[0])]
+        size = self._chunk_size
+        parts = ([values[start : start + size] for values in inputs] for start in range(0, len(inputs[0]), size))
+        yield from map_in_threads(partial(self._rows, trainable, fixed), parts, inputs[0].device)
+
+    def _rows(self, trainable: Parameters, fixed: Parameters, part: list[Tensor]) -> Tensor:
+        """(records, dimensions) of one chunk."""
+        gradients = self._differentiate(trainable, fixed, [_padded(values, self._chunk_size) for values in part])
+        rows = [gradients[name].flatten(start_dim=1) for name in trainable]
+        return torch.cat(rows, dim=1)[: len(part[0])]
 
     def _trainable(self) -> Parameters:
         parameters = self._network.named_parameters()

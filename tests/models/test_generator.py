@@ -11,8 +11,11 @@ from safetensors import safe_open
 from datalens_service.data.dataset import Schema
 from datalens_service.models.classifier import Classifier
 from datalens_service.models.classifiers.architectures import build_network as build_classifier
+from datalens_service.models.generators import diffusion as diffusing
 from datalens_service.models.generators import rejection as rejecting
 from datalens_service.models.generators.architectures import build_network
+from datalens_service.models.generators.denoiser import Denoiser
+from datalens_service.models.generators.denoiser_shape import DenoiserShape
 from datalens_service.models.generators.generator import KINDS, Generator
 from datalens_service.models.generators.guided import pack
 from datalens_service.models.generators.level_sets import LevelSets
@@ -52,6 +55,16 @@ def rejection(schema: Schema) -> Generator:
     return Generator("rejection", schema, settings, tensors)
 
 
+def diffusion(schema: Schema) -> Generator:
+    start = rejection(schema)
+    settings = {
+        "width": 8, "blocks": 1, "path": 3, "start_stddev": 1.0,
+        "start": {"kind": start.kind, "settings": start.settings},
+    }  # fmt: skip
+    weights = {name: value.numpy() for name, value in Denoiser(DenoiserShape(schema, 8, 1)).state_dict().items()}
+    return Generator("diffusion", schema, settings, diffusing.pack(weights, start.tensors))
+
+
 def every_generator(schema: Schema) -> dict[str, Generator]:
     single = gaussian(schema)
     mixture = {name: value if name == "basis" else value[:, None] for name, value in single.items()}
@@ -67,10 +80,11 @@ def every_generator(schema: Schema) -> dict[str, Generator]:
         "guided": Generator("guided", schema, GUIDED, guided),
         "shapes": Generator("shapes", schema, SHAPES, shapes(schema)),
         "rejection": rejection(schema),
+        "diffusion": diffusion(schema),
     }
 
 
-@pytest.mark.parametrize("name", [*NETWORKS, "gaussian", "mixture", "guided", "shapes", "rejection"])
+@pytest.mark.parametrize("name", [*NETWORKS, "gaussian", "mixture", "guided", "shapes", "rejection", "diffusion"])
 def test_a_saved_generator_names_no_code_and_draws_the_same(name: str, tmp_path: Path):
     generator = every_generator(schema_of(1, 8, 8))[name]
     generator.save(tmp_path / "generator.safetensors")

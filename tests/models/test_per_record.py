@@ -91,3 +91,21 @@ def test_no_records_make_no_chunk() -> None:
 def test_layers_that_mix_records_or_draw_are_refused(layer: nn.Module) -> None:
     with pytest.raises(InvalidSpec, match=type(layer).__name__):
         PerRecordGradients(nn.Sequential(layer, network()), loss)
+
+
+def test_threads_change_no_bit_and_keep_the_order() -> None:
+    network = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.ReLU(), torch.nn.Flatten())
+    images = torch.randn(37, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+
+    def squares(output: torch.Tensor, _image: torch.Tensor) -> torch.Tensor:
+        return output.square().sum()
+
+    before, rows = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            rows.append(torch.cat(list(PerRecordGradients(network, squares, chunk_size=4).chunks([images]))))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(rows[0], rows[1])

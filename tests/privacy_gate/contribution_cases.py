@@ -13,6 +13,7 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.methods import (
     AnyMethod,
     DataLens,
+    Diffusion,
     DpGan,
     DpSgd,
     GPate,
@@ -156,6 +157,10 @@ _SCATTERING: dict[str, Any] = {"steps": 2, "samples": 100, "dimensions": 9}
 _POISSON: dict[str, Any] = {"sampling": "poisson", "batch": 9, "noise_multiplier": 8.0}
 _DIRECTIONS: dict[str, Any] = {"noise": "von_mises_fisher", "sampling": "partition"}
 _SAMPLED = DpSgd(architecture="linear", steps=3, **_POISSON)
+_DIFFUSION: dict[str, Any] = {
+    "warm_start": _MOMENTS, "steps": 3, "batch": 9, "noise_multiplier": 8.0, "noise_draws": 2, "width": 8, "blocks": 1,
+    "pretraining_steps": 2, "pretraining_samples": 100,
+}  # fmt: skip
 _VOTES: dict[str, Any] = {
     "num_teachers": 6, "images_per_step": 6, "top_k": 5, "clip": 1.0, "threshold": "none", "steps": 3,
     "teacher_batch": 4, "teacher_warmup_steps": 2, "z_dim": 4, "student": "class_networks",
@@ -248,6 +253,7 @@ CASES: tuple[ContributionCase, ...] = (
     *(ContributionCase(_SAMPLED, records, tried=2) for records in (1, 3)),
     ContributionCase(DpSgd(architecture="small_cnn", steps=2), 3, side=18, tried=3),
     *(ContributionCase(Scattering(warm_start=_MOMENTS, **_SCATTERING), records) for records in (1, 2, 3)),
+    *(ContributionCase(Diffusion(**_DIFFUSION), records, tried=2) for records in (1, 3)),
     *(ContributionCase(Rejection(warm_start=_SHAPES, **_SCATTERING), records, tried=2) for records in (1, 2, 3)),
 )  # fmt: skip
 

@@ -16,7 +16,7 @@ from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.methods import guided, mixture, moments, record_sums, rejection, shapes
+from datalens_service.methods import guided, mixture, moments, record_noise, record_sums, rejection, shapes
 from datalens_service.methods.datalens import teacher_pool
 from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.kernel import KernelTeachers
@@ -138,6 +138,16 @@ def mean_features_are_centred(patch: pytest.MonkeyPatch) -> None:
         return vectors._replace(values=vectors.values - vectors.values.mean(axis=0))
 
     patch.setattr(rejection.RejectionRun, "_redrawn_features", centred)
+
+
+def noise_of_records_follows_their_position(patch: pytest.MonkeyPatch) -> None:
+    """A denoiser's noise is drawn in the order of the batch: who comes behind a missing record gets another one."""
+    choose = record_noise.NoiseBank.choose
+
+    def in_turn(self: record_noise.NoiseBank, hashes: torch.Tensor, draws: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return choose(self, torch.arange(len(hashes)) << 60, draws)
+
+    patch.setattr(record_noise.NoiseBank, "choose", in_turn)
 
 
 def clipping_at_the_median_length(patch: pytest.MonkeyPatch) -> None:
@@ -274,6 +284,7 @@ PLANTS = (
     Plant("residuals from exact private class means", "R6", residuals_from_private_means),
     Plant("shapes centred by their private mean", "R6", shapes_are_centred),
     Plant("features of a tilt centred by their private mean", "R6", mean_features_are_centred),
+    Plant("noise of a denoiser's records by their position", "R6", noise_of_records_follows_their_position),
     Plant("gradients divided by the private number of records", "R4", gradients_are_divided_by_the_private_count),
     Plant("class counts in a log line", "S3", class_counts_are_logged),
     Plant("errors weighted by private class sizes", "R6", errors_are_weighted_by_class_size),

@@ -28,7 +28,7 @@ Observe = Callable[[int, int], None]
 
 _BATCH: Final = 2048
 # Rejected proposals make a batch slow: whoever waits hears something every few seconds.
-_BATCHES: Final = {"rejection": 500}
+_BATCHES: Final = {"rejection": 500, "diffusion": 500}
 _REMEMBERED_BYTES: Final = 2**28
 
 
@@ -68,6 +68,15 @@ def _draw_rejection(
     return rejection.draw(tensors, settings, schema, labels, rng)
 
 
+def _draw_diffusion(
+    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Images of a denoiser; torch is imported only where one is used."""
+    from datalens_service.models.generators import diffusion
+
+    return diffusion.draw(tensors, settings, schema, labels, rng)
+
+
 KINDS: dict[str, Draw] = {
     "gaussian": gaussian.draw,
     "mixture": mixture.draw,
@@ -75,6 +84,7 @@ KINDS: dict[str, Draw] = {
     "guided": _draw_guided,
     "shapes": _draw_shapes,
     "rejection": _draw_rejection,
+    "diffusion": _draw_diffusion,
 }
 
 

@@ -90,10 +90,14 @@ def draw(
     Returns:
         float32 (n, d) in [0, 1].
     """
-    start, weights = _part(tensors, _BASE), _part(tensors, _CLASSIFIER)
-    classifier = Classifier.from_tensors(schema, weights)
-    propose_of = partial(propose, start, settings, schema, rng=rng)
+    classifier = classifier_of(tensors, schema)
+    propose_of = partial(propose, _part(tensors, _BASE), settings, schema, rng=rng)
     return fill_requests(labels, schema.dimensions, propose_of, classifier.predict)
+
+
+def classifier_of(tensors: Tensors, schema: Schema) -> Classifier:
+    """The classifier inside the model."""
+    return Classifier.from_tensors(schema, _part(tensors, _CLASSIFIER))
 
 
 def _part(tensors: Tensors, prefix: str) -> Tensors:

@@ -112,8 +112,7 @@ def draw(
     Returns:
         float32 (n, channels·height·width) in [0, 1].
     """
-    start, weights = _part(tensors, _START), _part(tensors, _CLASSIFIER)
-    classifier = Classifier(schema, settings["classifier"], weights)
+    start, classifier = _part(tensors, _START), classifier_of(tensors, settings, schema)
     images = np.empty((len(labels), schema.dimensions), dtype=np.float32)
     unfilled = np.arange(len(labels))
     for _ in range(_ROUNDS):
@@ -126,6 +125,11 @@ def draw(
         images[unfilled[filled]] = proposals.images[rows]
         unfilled = np.delete(unfilled, filled)
     return images
+
+
+def classifier_of(tensors: Tensors, settings: dict[str, Any], schema: Schema) -> Classifier:
+    """The classifier inside the model; arguments as of `draw`."""
+    return Classifier(schema, settings["classifier"], _part(tensors, _CLASSIFIER))
 
 
 def accept(proposals: Proposals, tensors: Tensors, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -1,0 +1,92 @@
+"""Diffusion: a small denoiser that learns images from noisy clipped gradients, after a start from released samples.
+
+    rejection or another warm start → samples → the denoiser learns from them (post-processing);
+    then, `steps` times, one noisy gradient of the whole denoiser over a Poisson-sampled batch of records;
+    the denoiser draws images, and the warm start's classifier says which class each of them shows (post-processing).
+
+Denoising diffusion by DP-SGD is from Dockhorn et al. 2023, "Differentially Private Diffusion Models"; their start is
+random. Gradients and their price are those of docs/mechanisms/gradient_sum.md and poisson_sampling.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.mechanisms import GradientSum
+from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
+from datalens_service.methods.diffusion_parameters import DiffusionParameters
+from datalens_service.methods.dp_sgd_run import summed_units
+from datalens_service.methods.sampled_gradients import SampledRun
+from datalens_service.models.generators.denoiser_shape import DenoiserShape
+from datalens_service.privacy.accounting import NeighboringRelation, delta_beside, limit_units, slack_for
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
+
+_BATCHES_PER_PASS: Final = 8
+_LOUDEST_NOISE: Final = 2.0
+"""Length of a step's noise over that of the largest sum of gradients."""
+
+
+class Diffusion(DiffusionParameters):
+    """A denoiser trained on records; constants were chosen on MNIST and Fashion-MNIST (docs/image-trials.md)."""
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """Sampled gradients are not planned by μ² alone.
+
+        Raises:
+            InvalidSpec: Always.
+        """
+        raise InvalidSpec("Sampled gradients are planned for epsilon and delta.")
+
+    def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
+        """Releases of the warm start, then one block of sampled gradients with the least noise that fits.
+
+        Raises:
+            InfeasiblePlan: ε does not pay for the gradients, or the noise would be larger than the sampler can draw.
+            InvalidSpec: The batch is larger than the data set, or the warm start does not fit the schema.
+            WorkerUnavailable: dp_accounting is not installed.
+        """
+        limit = limit_units(epsilon, delta_beside(slack_for(delta, self.slack), delta))
+        start = self.warm_start.plan(schema, math.floor(self.warm_start_share * limit))
+        batch = self.batch or math.ceil(schema.num_units / _BATCHES_PER_PASS)
+        sampled = SampledRun(schema.num_units, batch, self.steps, self.slack)
+        paid = start.units(NeighboringRelation.ZERO_OUT)
+        gradients = sampled.plan(self.gradient_sum(schema), self.noise_multiplier, epsilon, delta, paid)
+        return Plan(releases=(*start.releases, *gradients.releases))
+
+    def gradient_sum(self, schema: Schema) -> GradientSum:
+        """Of all weights, with any noise."""
+        dimensions = DenoiserShape(schema, self.width, self.blocks).num_weights()
+        return GradientSum(dimensions=dimensions, clip_norm=self.clip_norm, noise_stddev=MAXIMUM_NOISE_STDDEV)
+
+    def rationale(self) -> str:
+        """They are to be looked at."""
+        return (
+            "Images are made to look like the private ones: a network learned from the records themselves, by noisy "
+            "gradients, how to turn noise into images, and a privately trained classifier says which class each of "
+            "them shows."
+        )
+
+    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
+        """Whether noise drowns the gradients, from public numbers."""
+        mechanism = plan.releases[-1].mechanism
+        if not isinstance(mechanism, GradientSum):
+            return ()
+        noise = mechanism.noise_stddev * math.sqrt(mechanism.dimensions)
+        times = noise / (summed_units(mechanism, schema.num_units) * mechanism.radius)
+        if times <= _LOUDEST_NOISE:
+            return ()
+        return (
+            f"The noise of a step is {times:.1f} times as long as the sum of gradients can be. Images will hardly "
+            "differ from those of the warm start: raise epsilon, lower steps, or choose the method rejection.",
+        )
+
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> TrainingRun:
+        """A run of the releases of `plan`."""
+        from datalens_service.methods.diffusion_run import DiffusionRun
+
+        return DiffusionRun(self, plan, dataset, randomness, options)

@@ -1,0 +1,171 @@
+"""The diffusion method: planned equals charged, a run goes on from its state, noise of a record is its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.errors import InvalidSpec
+from datalens_service.methods import Diffusion, ExecutionOptions
+from datalens_service.methods.diffusion_run import DiffusionRun
+from datalens_service.methods.record_noise import NoiseBank, hash_images
+from datalens_service.models.generators.generator import Generator
+from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_charge, limit_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.spec import TrainingSpec
+
+COUNT, SIDE, EPSILON, DELTA = 200, 8, 2.0, 1e-3
+MNIST = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
+SMALL: dict[str, Any] = {
+    "warm_start": {"name": "moments", "subspace_dimensions": 4}, "batch": 40, "steps": 27, "width": 8, "blocks": 1,
+    "pretraining_steps": 20, "pretraining_samples": 100, "path": 3,
+}  # fmt: skip
+
+
+def bars(seed: int = 0, channels: int = 1, records_per_unit: int = 1) -> Dataset:
+    """Class 0 is bright above, class 1 below."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(2, size=COUNT)
+    images = rng.integers(0, 60, (COUNT, SIDE, SIDE, channels))
+    images[labels == 0, :4] += 150
+    images[labels == 1, 4:] += 150
+    units = np.arange(COUNT) // records_per_unit
+    schema = Schema(
+        channels=channels, height=SIDE, width=SIDE, class_names=("up", "down"), num_units=COUNT // records_per_unit,
+        records_per_unit=records_per_unit, classes_per_unit=min(2, records_per_unit),
+    )  # fmt: skip
+    return Dataset(schema, Split(images.astype(np.uint8), labels, units), None, b"k" * 32)
+
+
+def start(dataset: Dataset, **changes: Any) -> DiffusionRun:
+    method = Diffusion.model_validate({**SMALL, "noise_multiplier": 8.0, **changes})
+    plan = method.plan_within(dataset.schema, EPSILON, DELTA)
+    run = method.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+    assert isinstance(run, DiffusionRun)
+    return run
+
+
+def account() -> MemoryAccount:
+    return MemoryAccount(limit_units(EPSILON, DELTA), (EPSILON, DELTA))
+
+
+def train(run: DiffusionRun, books: MemoryAccount, last: int | None = None) -> Generator:
+    for step in range(run.steps if last is None else last):
+        run.step(step, books, NoiseSource())
+    return run.result()
+
+
+def test_a_plan_uses_the_budget_and_no_more() -> None:
+    method = Diffusion(warm_start_share=0.25)
+    plan = method.plan_within(MNIST, 1.0, 1e-5)
+    assert 0.999 < epsilon_of_charge(plan.charge(), 1e-5) <= 1
+    warm = sum(release.units(NeighboringRelation.ZERO_OUT) for release in plan.releases[:-1])
+    assert 0.245 < warm / plan.units() < 0.255
+
+
+def test_planned_is_charged() -> None:
+    dataset, books = bars(), account()
+    run = start(dataset)
+    images, labels = train(run, books).sample(20, seed=1)
+    assert (images.shape, len(labels)) == ((20, SIDE, SIDE, 1), 20)
+    assert len(books.charges) == run.steps
+    planned = Diffusion.model_validate({**SMALL, "noise_multiplier": 8.0}).plan_within(dataset.schema, EPSILON, DELTA)
+    assert (books.charged_units, books.slack) == planned.charge()
+
+
+def test_a_run_goes_on_from_its_state_without_a_second_charge() -> None:
+    books = account()
+    interrupted = start(bars())
+    steps = interrupted.steps
+    train(interrupted, books, steps - 2)
+    charges = list(books.charges)
+    again = start(bars())
+    for step in range(steps - 2):
+        again.step(step, books, NoiseSource())
+    assert books.charges == charges
+    np.testing.assert_array_equal(again.result().sample(6)[0], interrupted.result().sample(6)[0])
+    train(again, books)
+    assert len(books.charges) == steps
+
+
+def test_what_is_released_is_a_function_of_noisy_sums() -> None:
+    """Other records over the same noisy sums give the same generator, bit by bit."""
+    books = account()
+    first = train(start(bars()), books).sample(6)[0]
+    np.testing.assert_array_equal(train(start(bars(5)), books).sample(6)[0], first)
+
+
+def test_gradients_move_images_towards_records() -> None:
+    """Sums without noise, after a start that knows nothing."""
+    run = start(bars(), pretraining_steps=0, steps=150, path=8)
+    train(run, account(), 4)
+    everybody = np.ones(COUNT, dtype=np.bool_)
+    for step in range(3, 103):
+        mechanism = run._mechanism
+        run._follow(mechanism.decode(mechanism.exact_sum(run._gradients(step, everybody))), step)
+    images, _ = run.result().sample(100)
+    halves = images[:, :4].mean(axis=(1, 2, 3)), images[:, 4:].mean(axis=(1, 2, 3))
+    assert (np.abs(halves[0] - halves[1]) > 75).mean() > 0.8, "one half is bright, the other one dark"
+
+
+@pytest.mark.parametrize("changes", [{"records_per_unit": 2}, {"channels": 3}], ids=str)
+def test_units_of_several_records_and_colours(changes: dict[str, int]) -> None:
+    dataset = bars(**changes)
+    drawn, _ = train(start(dataset, steps=2), account()).sample(4)
+    assert drawn.shape[1:] == dataset.train.images.shape[1:]
+
+
+def test_samples_may_begin_at_the_warm_start() -> None:
+    model = train(start(bars(), steps=1, pretraining_steps=0, start_stddev=0.03), account())
+    plain = train(start(bars(), steps=1, pretraining_steps=0), account())
+    started = {**model.settings["start"]}
+    assert started["kind"] == "gaussian"
+    assert model.settings["start_stddev"] == 0.03
+    assert np.abs(model.sample(50)[0].astype(float) - plain.sample(50)[0]).mean() > 10
+
+
+def test_noise_of_a_record_is_a_function_of_that_record() -> None:
+    images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (50, 1, 6, 6)).astype(np.uint8))
+    hashes = hash_images(images)
+    assert len(hashes.unique()) == 50
+    torch.testing.assert_close(hash_images(images[7:9]), hashes[7:9])
+    bank = NoiseBank.draw(36, np.random.default_rng(1), torch.device("cpu"))
+    stddevs, noise = bank.choose(hashes, 3)
+    assert (stddevs.shape, noise.shape) == ((50, 3), (50, 3, 36))
+    alone = bank.choose(hashes[7:8], 3)
+    torch.testing.assert_close(alone[0], stddevs[7:8])
+    torch.testing.assert_close(alone[1], noise[7:8])
+
+
+def test_records_that_share_noise_part_at_the_next_step() -> None:
+    hashes = hash_images(torch.arange(20_000).to(torch.uint8).view(-1, 1) ^ torch.tensor([[3, 5]], dtype=torch.uint8))
+    numbers = torch.arange(2**16) * 2**48 + hashes[0]
+    banks = [NoiseBank.draw(4096, np.random.default_rng(seed), torch.device("cpu")) for seed in (1, 2)]
+    first, second = (bank.choose(numbers, 1)[1][:, 0, 0] for bank in banks)
+    share = (first == first[0]).float().mean()
+    assert 0 < share < 0.01
+    assert (second[first == first[0]] == second[0]).float().mean() < 0.1
+
+
+@pytest.mark.parametrize("changes", [{"width": 12}, {"steps": 0}, {"warm_start": {"name": "dp_sgd"}}], ids=str)
+def test_requests_that_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Diffusion.model_validate(changes)
+
+
+def test_a_plan_needs_epsilon_and_delta() -> None:
+    with pytest.raises(InvalidSpec, match="epsilon and delta"):
+        Diffusion().plan(bars().schema, 10**12)
+
+
+def test_a_plan_warns_where_noise_drowns_the_gradients() -> None:
+    for noise_multiplier, count in ((2.0, 0), (100.0, 1)):
+        method = Diffusion(noise_multiplier=noise_multiplier, warm_start_share=0.01)
+        plan = TrainingSpec(method=method, epsilon=100.0, delta=1e-5).plan(MNIST)
+        assert len(method.warnings(plan, MNIST)) == count
