@@ -253,7 +253,7 @@ CASES: tuple[ContributionCase, ...] = (
     *(ContributionCase(_SAMPLED, records, tried=2) for records in (1, 3)),
     ContributionCase(DpSgd(architecture="small_cnn", steps=2), 3, side=18, tried=3),
     *(ContributionCase(Scattering(warm_start=_MOMENTS, **_SCATTERING), records) for records in (1, 2, 3)),
-    *(ContributionCase(Diffusion(**_DIFFUSION), records, tried=2) for records in (1, 3)),
+    *(ContributionCase(Diffusion(**_DIFFUSION), records, tried=2) for records in (1, 2, 3)),
     *(ContributionCase(Rejection(warm_start=_SHAPES, **_SCATTERING), records, tried=2) for records in (1, 2, 3)),
 )  # fmt: skip
 

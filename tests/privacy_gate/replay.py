@@ -68,7 +68,7 @@ def record(spec: TrainingSpec, dataset: Dataset, earlier: Recording | None = Non
         dataset: Its records.
         earlier: Whose noisy sums releases hand out, and whose coins fall again; None: those of this run itself.
     """
-    account = MemoryAccount(spec.limit_units(dataset.schema))
+    account = _CompleteAccount(spec.limit_units(dataset.schema), (spec.epsilon, spec.delta))
     steps: list[Step] = []
     coins = {} if earlier is None else dict(enumerate(step.coins for step in earlier.steps))
     release = _recording_release(steps, account if earlier is None else earlier.account, coins, draws=earlier is None)
@@ -80,6 +80,15 @@ def neighbor(schema: Schema, split: Split, key: bytes) -> Dataset:
     """A data set of the same public schema, also with an empty unit, or one with more records than are declared."""
     with mock.patch.object(datasets, "check_units"):
         return Dataset(schema, split, None, key)
+
+
+class _CompleteAccount(MemoryAccount):
+    """Sums stay when a state takes their place: a neighbour meets every one of them."""
+
+    def advance(self, step: int, state: dict[str, NDArray[Any]], iterates: NDArray[np.float32] | None = None) -> None:
+        sums = dict(self._stored)
+        super().advance(step, state, iterates)
+        self._stored = sums
 
 
 class _Drawn(NoiseSource):  # type: ignore[misc]
