@@ -1,44 +1,66 @@
 # syntax=docker/dockerfile:1
-# One image for the API and for workers; docker-compose.yml says what each container runs.
-# torch comes with its CUDA libraries and runs without a GPU as well. A small image for the API alone has no torch, and
-# answers 503 where images are drawn or predicted anew: --build-arg EXTRAS=production
+# Three images; docker-compose.yml and deploy/kubernetes say which container runs which.
+#   api          no torch: serves what jobs made, and answers 503 where images are drawn or predicted anew
+#   worker-cpu   torch without CUDA
+#   worker-cuda  torch with its CUDA libraries; runs without a GPU as well. The default of `docker build .`
 
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
 
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-# Of pyproject.toml, with spaces between them.
-ARG EXTRAS="worker production"
 RUN python -m venv /opt/datalens
 WORKDIR /source
-
 # Dependencies first: they change less often than the code. Versions and hashes are those of requirements.lock;
 # development tools, which it also pins, are left out.
-COPY pyproject.toml requirements.lock ./
+COPY pyproject.toml requirements.lock deploy/docker/requirements.py ./
+# Constraints with hashes need a newer pip than the one in the image.
 RUN <<'EOF'
 set -eu
-# Constraints with hashes need a newer pip than the one in the image.
 echo 'pip==26.3 --hash=sha256:f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940fad13' > pip.txt
 /opt/datalens/bin/pip install --require-hashes --requirement pip.txt
-EXTRAS="$EXTRAS" python - <<'PYTHON' > requirements.txt
-import os, tomllib
-project = tomllib.load(open("pyproject.toml", "rb"))["project"]
-extras = [name for extra in os.environ["EXTRAS"].split() for name in project["optional-dependencies"][extra]]
-print("\n".join(project["dependencies"] + extras))
-PYTHON
-/opt/datalens/bin/pip install --require-hashes --constraint requirements.lock --requirement requirements.txt
 EOF
+
+
+FROM build AS wheel
 
 COPY README.md LICENSE ./
 COPY datalens_service datalens_service
 COPY api api
 COPY workers workers
 COPY migrations migrations
-RUN /opt/datalens/bin/pip install --no-deps . && python -m compileall -q /opt/datalens/lib
+RUN /opt/datalens/bin/pip wheel --no-deps --wheel-dir /wheel .
 
 
-FROM ${PYTHON_IMAGE}
+FROM build AS build-api
+
+RUN python requirements.py production > requirements.txt \
+    && /opt/datalens/bin/pip install --require-hashes --constraint requirements.lock --requirement requirements.txt
+COPY --from=wheel /wheel /wheel
+RUN /opt/datalens/bin/pip install --no-deps /wheel/*.whl && python -m compileall -q /opt/datalens/lib
+
+
+FROM build AS build-worker-cpu
+
+# PyPI has no build without CUDA. These two come from an index of their own, in the versions of the lock, without hashes.
+ARG TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
+RUN python requirements.py --torch-cpu > torch.txt \
+    && /opt/datalens/bin/pip install --no-deps --index-url "$TORCH_CPU_INDEX" --requirement torch.txt \
+    && python requirements.py worker production > requirements.txt \
+    && /opt/datalens/bin/pip install --require-hashes --constraint requirements.lock --requirement requirements.txt
+COPY --from=wheel /wheel /wheel
+RUN /opt/datalens/bin/pip install --no-deps /wheel/*.whl && python -m compileall -q /opt/datalens/lib
+
+
+FROM build AS build-worker-cuda
+
+RUN python requirements.py worker production > requirements.txt \
+    && /opt/datalens/bin/pip install --require-hashes --constraint requirements.lock --requirement requirements.txt
+COPY --from=wheel /wheel /wheel
+RUN /opt/datalens/bin/pip install --no-deps /wheel/*.whl && python -m compileall -q /opt/datalens/lib
+
+
+FROM ${PYTHON_IMAGE} AS runtime
 
 # Of the source, for reports: --build-arg COMMIT=$(git rev-parse HEAD)
 ARG COMMIT=
@@ -51,8 +73,6 @@ LABEL org.opencontainers.image.title="DataLens Service" \
 # A user without a name elsewhere, without a shell and without a home it could write to.
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp --shell /usr/sbin/nologin datalens \
     && install --directory --owner datalens --group datalens --mode 0700 /data /ledger
-
-COPY --from=build /opt/datalens /opt/datalens
 
 ENV PATH=/opt/datalens/bin:$PATH \
     PYTHONUNBUFFERED=1 \
@@ -71,3 +91,13 @@ HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/livez', timeout=4)"]
 
 CMD ["datalens", "serve"]
+
+
+FROM runtime AS api
+COPY --from=build-api /opt/datalens /opt/datalens
+
+FROM runtime AS worker-cpu
+COPY --from=build-worker-cpu /opt/datalens /opt/datalens
+
+FROM runtime AS worker-cuda
+COPY --from=build-worker-cuda /opt/datalens /opt/datalens

@@ -62,12 +62,13 @@ from api.uploads.tus import TusHeaders
 from datalens_service import logs
 from datalens_service.calibration import measure_machine
 from datalens_service.services import ingestion
+from datalens_service.services.background_audit import BackgroundAudit
 from datalens_service.services.claims import parse_grants
 from datalens_service.services.dispatch import dispatcher_for
 from datalens_service.services.individual_epsilons import IndividualEpsilons
 from datalens_service.services.openid_provider import OpenIdProvider
 from datalens_service.services.predictions import Predictions
-from datalens_service.services.startup import start, warn_of_unknown_variables
+from datalens_service.services.startup import prepare, warn_of_unknown_variables
 from datalens_service.services.synthetic_files import SyntheticFiles
 from datalens_service.services.validation_queue import Validator
 from datalens_service.services.webhook_sender import WebhookSender
@@ -156,7 +157,7 @@ class _Application(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            answers = {**examples.ANSWERS, **service_examples.ANSWERS, **audit_examples.ANSWERS}
+            answers = {**examples.ANSWERS, **service_examples.ANSWERS, **audit_examples.answers()}
             self.openapi_schema = document.describe(self, answers)
         return self.openapi_schema
 
@@ -167,10 +168,12 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.services = services
     sender = WebhookSender(services.database, services.settings, services.stopping)
     sender.start()
+    services.audit.start()
     try:
         yield
     finally:
         services.stopping.set()
+        await anyio.to_thread.run_sync(services.audit.stop)
         await anyio.to_thread.run_sync(services.validator.stop)
         await anyio.to_thread.run_sync(sender.join)
         await anyio.to_thread.run_sync(services.dispatcher.stop)
@@ -178,10 +181,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _open(settings: Settings, stopping: threading.Event) -> Services:
-    """Migrate and audit the database, remove what a crash left, and get everything else ready."""
+    """Migrate the database, begin its audit, remove what a crash left, and get everything else ready."""
     warn_of_unknown_variables()
     parse_grants(settings.oidc_scopes)
-    database = start(settings)
+    database = prepare(settings)
+    audit = BackgroundAudit(database)
     artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
     key = signing_key(database)
     receiver.remove_leftovers(settings.data_dir)
@@ -199,6 +203,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         signing_key=key.public,
         limits=RequestLimits(settings),
         notes=NoteWriter(database),
+        audit=audit,
         stopping=stopping,
         validator=Validator(database, settings),
         calibration_seconds=measure_machine(),

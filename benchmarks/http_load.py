@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 import statistics
 import subprocess
@@ -45,10 +46,15 @@ class Running:
     port: int
     pid: int
 
-    def resident_bytes(self) -> int:
-        """Memory of the process that lies in RAM now."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+    def memory_bytes(self) -> int:
+        """Memory of the process itself; pages of mapped files, which the kernel drops at will, are not counted."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.split("RssAnon:")[1].split()[0]) * 1024
+
+    def processor_seconds(self) -> float:
+        """Processor time that the process has taken so far, all of its threads."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -74,26 +80,32 @@ def drive(server: Running, clients: int, requests: Sequence[Request], expected: 
     """Send all requests from `clients` connections at once.
 
     Returns:
-        Requests per second, and p50 and p95 of the latency in milliseconds; every answer had the status `expected`.
+        Requests per second, processor time of the server per request, and p50 and p95 of the latency, in milliseconds;
+        every answer had the status `expected`.
     """
-    started = time.perf_counter()
+    started, processor = time.perf_counter(), server.processor_seconds()
     latencies = asyncio.run(_drive(server.port, clients, requests, expected))
-    seconds = time.perf_counter() - started
+    seconds, processor = time.perf_counter() - started, server.processor_seconds() - processor
     cuts = statistics.quantiles(latencies, n=20)
     return {
         "requests_per_second": round(len(latencies) / seconds, 1),
+        "processor_ms": round(1000 * processor / len(latencies), 2),
         "p50_ms": round(1000 * cuts[9], 1),
         "p95_ms": round(1000 * cuts[18], 1),
     }
 
 
 def transferred(server: Running, request: Request, times: int) -> float:
-    """MiB per second of downloading the same thing on one connection, read and thrown away."""
+    """MiB per second of downloading the same thing on one connection, read and thrown away.
+
+    Raises:
+        RuntimeError: An answer was not 200.
+    """
     buffer, received, started = bytearray(_PIECE), 0, time.perf_counter()
     with closing(socket.create_connection(("127.0.0.1", server.port))) as connection:
         for _ in range(times):
             connection.sendall(request.head(0))
-            left = _length_after_head(connection, buffer)
+            left = _length_after_head(connection, buffer, request)
             received += left[1]
             remaining = left[0] - left[1]
             while remaining > 0:
@@ -105,22 +117,27 @@ def transferred(server: Running, request: Request, times: int) -> float:
     return received / 2**20 / (time.perf_counter() - started)
 
 
-def uploaded(server: Running, request: Request, pieces: Iterator[bytes], length: int) -> tuple[int, list[int]]:
-    """Send a body piece by piece.
+def uploaded(server: Running, request: Request, pieces: Iterator[bytes], length: int, expected: int) -> list[int]:
+    """Send a body piece by piece and wait for the answer.
 
     Returns:
-        The status, and the resident memory of the server in bytes at every twentieth of a second and at the end.
+        Memory of the server in bytes: before, at every twentieth of a second, and at the end.
+
+    Raises:
+        RuntimeError: The status of the answer was not `expected`.
     """
-    samples, next_sample = [server.resident_bytes()], 0.0
+    samples, next_sample = [server.memory_bytes()], 0.0
     with closing(socket.create_connection(("127.0.0.1", server.port))) as connection:
         connection.sendall(request.head(length))
         for piece in pieces:
             connection.sendall(piece)
             if time.monotonic() >= next_sample:
-                samples.append(server.resident_bytes())
+                samples.append(server.memory_bytes())
                 next_sample = time.monotonic() + _SAMPLE_SECONDS
-        status = int(connection.recv(_PIECE).split()[1])
-    return status, [*samples, server.resident_bytes()]
+        while not select.select([connection], [], [], _SAMPLE_SECONDS)[0]:
+            samples.append(server.memory_bytes())
+        _check_status(request, connection.recv(_PIECE), expected)
+    return [*samples, server.memory_bytes()]
 
 
 async def _drive(port: int, clients: int, requests: Sequence[Request], expected: int) -> list[float]:
@@ -138,19 +155,24 @@ async def _client(port: int, waiting: Iterator[Request], expected: int) -> list[
         head = await reader.readuntil(b"\r\n\r\n")
         await reader.readexactly(_content_length(head))
         latencies.append(time.perf_counter() - started)
-        if int(head[9:12]) != expected:
-            raise RuntimeError(f"{request.method} {request.path} was answered with {head[:12]!r}")
+        _check_status(request, head, expected)
     writer.close()
     return latencies
 
 
-def _length_after_head(connection: socket.socket, buffer: bytearray) -> tuple[int, int]:
+def _check_status(request: Request, head: bytes, expected: int) -> None:
+    if int(head[9:12]) != expected:
+        raise RuntimeError(f"{request.method} {request.path} was answered with {head[:12]!r}")
+
+
+def _length_after_head(connection: socket.socket, buffer: bytearray, request: Request) -> tuple[int, int]:
     """(length of the body, bytes of it that came with the head)."""
     head = b""
     while b"\r\n\r\n" not in head:
         count = connection.recv_into(buffer)
         head += bytes(buffer[:count])
     head, _, rest = head.partition(b"\r\n\r\n")
+    _check_status(request, head, 200)
     return _content_length(head), len(rest)
 
 

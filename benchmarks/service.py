@@ -3,7 +3,8 @@
 Everything is measured in the same run on the same machine, each server one process, on SQLite with the same
 durability: submit and status at 100 concurrent clients against a handler that does nothing but write and read a
 row; submit (`submit_to_row`), pages of jobs, plans and small files also against the one that reads a row; downloads
-against static files; the memory of the API while a large upload comes in. Prints JSON.
+against static files; the memory of the API while a large upload is received, read and registered. An answer that is not
+the expected success ends the run. Prints JSON.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 
 from benchmarks.environment import provenance
 from benchmarks.http_load import Request, Running, drive, serve, transferred, uploaded
+from benchmarks.large_dataset import write_dataset
 from datalens_service.client import Client
 from datalens_service.services.startup import start
 from datalens_service.settings import Settings
@@ -165,7 +167,7 @@ def measure(folder: Path, size: Size) -> dict[str, Any]:
             "plan": _compared(Side(server, ours.plans, 200), row, size),
             "download": _downloads(ours, plain, static, size),
             "small_download": _compared(Side(server, ours.small_downloads, 200), row, size),
-            "upload": _upload_memory(ours, size.upload_bytes),
+            "upload": _upload_memory(ours, folder, size.upload_bytes),
         }
 
 
@@ -198,27 +200,29 @@ def _downloads(ours: Ours, plain: Plain, static: Path, size: Size) -> dict[str, 
     }
 
 
-def _upload_memory(ours: Ours, length: int) -> dict[str, Any]:
-    """A file that is no data set is refused at the end; what counts is how it is taken."""
+def _upload_memory(ours: Ours, folder: Path, length: int) -> dict[str, Any]:
+    """Memory of the API from the first byte of a dataset until it is registered."""
+    content = folder / "upload.npz"
+    write_dataset(content, length)
     head = b'--x\r\nContent-Disposition: form-data; name="epsilon"\r\n\r\n1\r\n'
     head += b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
     tail = b"\r\n--x--\r\n"
-    status, samples = uploaded(ours.server, ours.upload(), _pieces(head, length, tail), len(head) + length + len(tail))
+    total = len(head) + content.stat().st_size + len(tail)
+    samples = uploaded(ours.server, ours.upload(), _pieces(head, content, tail), total, 201)
     growth = max(samples) - samples[0]
     return {
-        "mib": length // MEBIBYTE,
-        "status": status,
-        "resident_mib_before": samples[0] // MEBIBYTE,
-        "resident_mib_most": max(samples) // MEBIBYTE,
+        "mib": total // MEBIBYTE,
+        "memory_mib_before": samples[0] // MEBIBYTE,
+        "memory_mib_most": max(samples) // MEBIBYTE,
         "flat": growth <= _FLAT,
     }
 
 
-def _pieces(head: bytes, length: int, tail: bytes) -> Iterator[bytes]:
+def _pieces(head: bytes, content: Path, tail: bytes) -> Iterator[bytes]:
     yield head
-    piece = bytes(MEBIBYTE)
-    for begin in range(0, length, MEBIBYTE):
-        yield piece[: length - begin]
+    with content.open("rb") as file:
+        while piece := file.read(MEBIBYTE):
+            yield piece
     yield tail
 
 

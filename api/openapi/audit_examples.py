@@ -77,12 +77,12 @@ def _audit() -> StoredAudit:
     return StoredAudit(job, None, _result())
 
 
-_AUDIT: Final = PrivacyAuditRead.of(_audit()).model_dump(mode="json", by_alias=True)
-
-ANSWERS: Final[dict[str, Any]] = {
-    "createAudit": _AUDIT,
-    "listAudits": {"items": [_AUDIT], "has_more": False, "next_cursor": None},
-    "getAudit": _AUDIT,
-    "cancelAudit": _AUDIT,
-}
-"""A JSON body by operation id."""
+def answers() -> dict[str, Any]:
+    """A JSON body by operation id; made when the description is asked for: figures of attacks load scipy.stats."""
+    audit = PrivacyAuditRead.of(_audit()).model_dump(mode="json", by_alias=True)
+    return {
+        "createAudit": audit,
+        "listAudits": {"items": [audit], "has_more": False, "next_cursor": None},
+        "getAudit": audit,
+        "cancelAudit": audit,
+    }

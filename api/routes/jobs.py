@@ -13,6 +13,7 @@ from api.http.strictness import StrictRoute
 from api.openapi import examples
 from api.openapi.document import JOB_LINKS, ok, problems
 from api.schemas.common import Page, TrainingRequest
+from api.schemas.encoded_jobs import encode_job, encode_page
 from api.schemas.jobs import CloneRequest, JobRead
 from api.schemas.labels import JobChanges
 from datalens_service.errors import InvalidInput
@@ -21,6 +22,7 @@ from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.store import labels
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.jobs import jobs, pausing
+from datalens_service.store.jobs.job_records import JobFilter, get_record, list_records
 from datalens_service.store.jobs.jobs import JobState
 
 RETRY_AFTER_SECONDS: Final = 2
@@ -78,6 +80,7 @@ def create_job(
     "",
     operation_id="listJobs",
     summary="List jobs, newest first",
+    response_model=Page[JobRead],
     responses={**ok(200, "A page of the list."), **problems("invalid-input")},
 )
 @SHORT_READS.handler
@@ -96,40 +99,30 @@ def list_jobs(
     ] = None,
     created_after: Annotated[AwareDatetime | None, Query(description="Only jobs created then or later.")] = None,
     created_before: Annotated[AwareDatetime | None, Query(description="Only jobs created before.")] = None,
-) -> Page[JobRead]:
+) -> Response:
     """Jobs of all datasets, or those that the filters leave."""
-    page = jobs.list_jobs(
-        services.database,
-        limit=limit,
-        cursor=after,
-        dataset_id=dataset_id,
-        state=state,
-        method=method,
-        search=search,
-        created_after=created_after,
-        created_before=created_before,
-        tenant_id=key.tenant_id,
-    )
-    items = [JobRead.of(job) for job in page.items]
-    return Page.build(items, page.next_cursor)
+    which = JobFilter(key.tenant_id, dataset_id, state, method, search, created_after, created_before)
+    return _json(encode_page(list_records(services.database, which, limit=limit, cursor=after)))
 
 
 @router.get(
     "/{job_id}",
     operation_id="getJob",
     summary="Read a job's state, progress and spending",
+    response_model=JobRead,
     responses={
         **ok(200, "The job.", headers=("Retry-After",)),
         **problems("not-found", "invalid-input"),
     },
 )
 @SHORT_READS.handler
-def get_job(job_id: ObjectId, services: ServicesDep, response: Response) -> JobRead:
+def get_job(job_id: ObjectId, services: ServicesDep) -> Response:
     """`Retry-After` says when it is worth looking again; it is left out once the job has ended."""
-    job = jobs.get(services.database, job_id)
-    if not job.state.terminal:
+    record = get_record(services.database, job_id)
+    response = _json(encode_job(record))
+    if not JobState(record.state).terminal:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return JobRead.of(job)
+    return response
 
 
 @router.patch(
@@ -238,6 +231,10 @@ def _submitted(
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return JobRead.of(job)
+
+
+def _json(content: bytes) -> Response:
+    return Response(content, media_type="application/json")
 
 
 def _check_priority(priority: int, highest: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends
+from fastapi import APIRouter, Body, Depends, Response
 
 from api.deps import Caller, ServicesDep, caller
 from api.http.few_threads import PLANS
@@ -13,6 +14,7 @@ from api.openapi import examples
 from api.openapi.document import ok, problems
 from api.schemas.common import PlanRead, TrainingRequest
 from datalens_service.services import pricing
+from datalens_service.services.pricing import Quote
 
 router = APIRouter(
     prefix="/v1/plans",
@@ -27,6 +29,7 @@ router = APIRouter(
     "",
     operation_id="createPlan",
     summary="Price a training request without reserving anything",
+    response_model=PlanRead,
     responses={
         **ok(200, "The cost."),
         **problems(
@@ -37,7 +40,13 @@ router = APIRouter(
 @PLANS.handler
 def create_plan(
     request: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)], services: ServicesDep, key: Caller
-) -> PlanRead:
+) -> Response:
     """Every release of the run with its noise, and what all of it costs the account of the dataset."""
     quote = pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec)
-    return PlanRead.from_quote(quote, services.calibration_seconds)
+    return Response(_encode(quote, services.calibration_seconds), media_type="application/json")
+
+
+@functools.lru_cache(maxsize=256)
+def _encode(quote: Quote, calibration_seconds: float) -> bytes:
+    """The same until the account changes."""
+    return PlanRead.from_quote(quote, calibration_seconds).model_dump_json(by_alias=True).encode()

@@ -75,6 +75,11 @@ class RateLimits:
         self._unreachable = False
         self._retry_at = -math.inf
 
+    @property
+    def shared(self) -> bool:
+        """Whether other processes count, too, and a server is asked for each request."""
+        return self._shared is not None
+
     def count(self, key_id: str, per_minute: int) -> RateLimitStatus:
         """Count a request.
 
@@ -115,6 +120,11 @@ class RequestLimits:
         self._settings = settings
         self._concurrency = ConcurrencyLimit()
         self._rates = RateLimits(settings.broker_url)
+
+    @property
+    def shared(self) -> bool:
+        """Whether a server is asked for each request."""
+        return self._rates.shared
 
     @contextmanager
     def acquire(self, key: ApiKey) -> Generator[RateLimitStatus]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from datalens_service.audits.evidence import Evidence
 from datalens_service.audits.membership import Scores
@@ -61,7 +61,7 @@ def score_by_likelihood(evidence: Evidence) -> Scores:
     _check_references(evidence)
     means = evidence.references.mean(axis=0)
     spread = max(float(np.sqrt(evidence.references.var(axis=0, ddof=1).mean())), _SMALLEST_SPREAD)
-    scores: Scores = stats.norm.logsf((means - evidence.target) / spread)
+    scores: Scores = scipy.stats.norm.logsf((means - evidence.target) / spread)
     return scores
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
-from scipy import stats
 
 from datalens_service.errors import InvalidInput
 
@@ -102,7 +102,7 @@ def measure(members: Scores, non_members: Scores, mu: float | None) -> Membershi
         non_members=len(non_members),
         auc=auc,
         interval=interval,
-        auc_allowed=None if mu is None else float(stats.norm.cdf(mu / math.sqrt(2))),
+        auc_allowed=None if mu is None else float(scipy.stats.norm.cdf(mu / math.sqrt(2))),
         operating_points=points,
         curve=tuple(_curve_point(members, non_members, rate, mu) for rate in CURVE_RATES),
     )
@@ -123,13 +123,13 @@ def area_under_curve(members: Scores, non_members: Scores) -> tuple[float, Inter
     variance = placements.of_members.var(ddof=1) / len(members) + placements.of_non_members.var(ddof=1) / len(
         non_members
     )
-    reach = float(stats.norm.ppf((1 + CONFIDENCE) / 2)) * math.sqrt(variance)
+    reach = float(scipy.stats.norm.ppf((1 + CONFIDENCE) / 2)) * math.sqrt(variance)
     return area, (max(0.0, area - reach), min(1.0, area + reach))
 
 
 def true_positives_allowed(mu: float, false_positive_rate: float) -> float:
     """Largest true positive rate under μ-GDP, Φ(Φ⁻¹(FPR) + μ) (Dong, Roth and Su 2022, section 2)."""
-    return float(stats.norm.cdf(stats.norm.ppf(false_positive_rate) + mu))
+    return float(scipy.stats.norm.cdf(scipy.stats.norm.ppf(false_positive_rate) + mu))
 
 
 def _share_below(scores: Scores, others: Scores) -> Scores:
@@ -142,7 +142,7 @@ def _share_below(scores: Scores, others: Scores) -> Scores:
 def _operating_point(members: Scores, non_members: Scores, rate: float, mu: float | None) -> OperatingPoint:
     """At the smallest threshold that calls at most a share `rate` of the non-members members."""
     hits = _hits(members, non_members, rate)
-    interval = stats.binomtest(hits, len(members)).proportion_ci(CONFIDENCE, "exact")
+    interval = scipy.stats.binomtest(hits, len(members)).proportion_ci(CONFIDENCE, "exact")
     return OperatingPoint(
         false_positive_rate=rate,
         true_positive_rate=hits / len(members),

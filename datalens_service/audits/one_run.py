@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 from datalens_service.audits.membership import Scores
 from datalens_service.errors import InvalidInput
@@ -39,7 +39,7 @@ def p_value(epsilon: float, delta: float, right: int, guesses: int, canaries: in
     The binomial tail, and for δ the steepest average of its masses below `right`: δ may buy an attacker i further right
     guesses with a probability of 2·canaries·δ/i.
     """
-    law = stats.binom(guesses, 1 / (1 + np.exp(-epsilon)))
+    law = scipy.stats.binom(guesses, 1 / (1 + np.exp(-epsilon)))
     tail = float(law.sf(right - 1))
     if right == 0:
         return 1.0
@@ -66,4 +66,4 @@ def epsilon_lower_bound(right: int, guesses: int, canaries: int, delta: float, c
 
     if surplus(0.0) >= 0:
         return 0.0
-    return float(optimize.brentq(surplus, 0.0, _LARGEST)) if surplus(_LARGEST) > 0 else _LARGEST
+    return float(scipy.optimize.brentq(surplus, 0.0, _LARGEST)) if surplus(_LARGEST) > 0 else _LARGEST

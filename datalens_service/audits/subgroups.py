@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from pydantic import BaseModel, ConfigDict
-from scipy import stats
 
 from datalens_service.audits.evidence import Evidence, Fits
 from datalens_service.audits.membership import CONFIDENCE, Interval
@@ -56,7 +56,7 @@ def _measure_class(name: str, members: Fits, others: Fits) -> ClassFigures:
     threshold = _best_threshold(members[:half], others[:half])
     right = int((members[half:] > threshold).sum() + (others[half:] <= threshold).sum())
     scored = 2 * (len(members) - half)
-    interval = stats.binomtest(right, scored).proportion_ci(CONFIDENCE, "wilson")
+    interval = scipy.stats.binomtest(right, scored).proportion_ci(CONFIDENCE, "wilson")
     return ClassFigures(
         class_name=name,
         candidates=scored,

@@ -86,12 +86,17 @@ def _open_listener(settings: Settings) -> Generator[socket.socket]:
 
 
 def _create_first_key(settings: Settings) -> str | None:
-    """Migrate and check the database; if it has no usable key, create one and store it beside the records."""
-    from datalens_service.services.startup import start
-    from datalens_service.store.access import keys
+    """Migrate and check the database; if it has no usable key, create one and store it beside the records.
 
-    database = start(settings)
+    What a service cannot start on is refused here, where a person reads it.
+    """
+    from datalens_service.services.startup import prepare
+    from datalens_service.store.access import keys
+    from datalens_service.store.ledger.recovery import begin_audit
+
+    database = prepare(settings)
     try:
+        begin_audit(database)
         return keys.create_first(database, "first", lambda secret: _write_secret(settings.data_dir / KEY_FILE, secret))
     finally:
         database.dispose()

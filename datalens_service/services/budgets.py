@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from sqlalchemy.orm import Session
+
 from datalens_service.store.access import access_log
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.account_summary import AccountSummary, account_of, of_account
+from datalens_service.store.ledger.recovery import check_log, in_step_with_log
 from datalens_service.store.tables import DatasetRow
 
 
@@ -27,8 +30,10 @@ def raise_budget(database: Database, dataset_id: str, epsilon: float, *, reason:
         InvalidSpec: More than the ledger can count.
         LedgerCorrupt: The account is frozen because it does not add up.
     """
-    with database.transaction() as session:
+
+    def raise_limit(session: Session) -> AccountSummary:
         account = ledger.lock_account(session, account_of(session, dataset_id).id)
+        check_log(database, account)
         tenant_id = session.get_one(DatasetRow, dataset_id).tenant_id
         before = account.epsilon
         ledger.raise_limit(session, account, dataset_id, epsilon)
@@ -41,3 +46,5 @@ def raise_budget(database: Database, dataset_id: str, epsilon: float, *, reason:
             detail=f"epsilon {before!r} to {epsilon!r} at delta {account.delta!r}: {reason}",
         )
         return of_account(account)
+
+    return in_step_with_log(database, raise_limit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidDelta, StateConflict
@@ -11,11 +11,10 @@ from datalens_service.methods import Plan
 from datalens_service.requested_spec import RequestedSpec
 from datalens_service.services import public_data
 from datalens_service.spec import PlanSummary, TrainingSpec
-from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import DatasetState
-from datalens_service.store.ledger import account_summary
+from datalens_service.store.datasets.priced_dataset import read_priced
 from datalens_service.store.ledger.account_summary import AccountSummary
 
 
@@ -32,8 +31,9 @@ class Quote:
     """
 
     spec: TrainingSpec
-    plan: Plan
-    cost: PlanSummary
+    # Functions of the others; hashing them would take longer.
+    plan: Plan = field(hash=False)
+    cost: PlanSummary = field(hash=False)
     account: AccountSummary
     schema: Schema
 
@@ -57,28 +57,25 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
         InvalidDelta: The request names another δ than the account.
         InvalidSpec: The method does not fit the data set, or ε pays for no step.
     """
-    with database.session() as session:
-        tenants.check_owned(session.connection(), tenant_id, {"dataset_id": dataset_id})
-        dataset = datasets.read(session, dataset_id)
-        account = account_summary.statement(session, dataset_id)
+    with database.connection() as connection:
+        dataset = read_priced(connection, tenant_id, dataset_id)
     if dataset.state is not DatasetState.READY:
         raise StateConflict("The data set was deleted; upload it again to train on it.")
     if spec.evaluation.enabled and spec.evaluation.holdout is not None:
         datasets.check_holdout(database, dataset_id, spec.evaluation.holdout)
     public = spec.public_data and public_data.check(database, tenant_id, spec.public_data, dataset)
-    named = spec.resolve(dataset.schema) if isinstance(spec, RequestedSpec) else spec
-    asked = _with_delta(named, account.delta)
-    plan, cost = _price(asked, dataset.schema)
+    asked, plan, cost = _price(spec, dataset.schema, dataset.account.delta)
     if public:
         cost = cost.model_copy(update={"warnings": [*cost.warnings, public_data.sentence(public)]})
-    return Quote(asked, plan, cost, account, dataset.schema)
+    return Quote(asked, plan, cost, dataset.account, dataset.schema)
 
 
 @functools.lru_cache(maxsize=256)
-def _price(spec: TrainingSpec, schema: Schema) -> tuple[Plan, PlanSummary]:
+def _price(spec: TrainingSpec | RequestedSpec, schema: Schema, delta: float) -> tuple[TrainingSpec, Plan, PlanSummary]:
     """Of public numbers only; who submits a job has mostly asked for its price a moment before."""
-    plan = spec.plan(schema)
-    return plan, spec.summarize(plan, schema)
+    asked = _with_delta(spec.resolve(schema) if isinstance(spec, RequestedSpec) else spec, delta)
+    plan = asked.plan(schema)
+    return asked, plan, asked.summarize(plan, schema)
 
 
 def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:

@@ -1,4 +1,4 @@
-"""Opening the store as the settings say: once with the full audit, or in a job process beside it."""
+"""Opening the store as the settings say: with an audit, or in a job process beside one that was audited."""
 
 from __future__ import annotations
 
@@ -20,15 +20,26 @@ _log = structlog.get_logger("datalens.startup")
 
 
 def start(settings: Settings) -> Database:
-    """For the API, the supervisor and Celery workers: migrate, refuse unsafe settings, audit all accounts.
+    """For the supervisor and Celery workers: `prepare`, and audit all accounts.
+
+    Raises:
+        StoreUnavailable: As `prepare`.
+        LedgerCorrupt: Log and database do not belong together. A single account that does not add up is frozen
+            instead (`recovery.py`).
+    """
+    database = prepare(settings)
+    check_against_log(database)
+    return database
+
+
+def prepare(settings: Settings) -> Database:
+    """Migrate, and refuse unsafe settings; nothing may be given out or reserved before an audit.
 
     What the process creates from then on is for its own user alone; what others could read is tightened.
 
     Raises:
         StoreUnavailable: The database does not answer or is set up so that it could lose charges, or others can read
             the data folder and that cannot be changed.
-        LedgerCorrupt: Log and database do not belong together. A single account that does not add up is frozen
-            instead (`recovery.py`).
     """
     keep_to_oneself()
     private_folder(settings.data_dir)
@@ -36,7 +47,6 @@ def start(settings: Settings) -> Database:
     database = _database(settings)
     database.migrate()
     database.check()
-    check_against_log(database)
     return database
 
 

@@ -28,7 +28,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 import migrations
 from datalens_service.errors import InsufficientStorage, InvalidInput, StoreUnavailable
-from datalens_service.store.charge_log import ChargeLog
+from datalens_service.store.charge_log import ChargeLog, LogSlice
 
 DEFAULT_CONNECTIONS = 15
 _BUSY_SECONDS = 30
@@ -70,6 +70,10 @@ class Database:
         log: Where every charge is written before it is committed; None keeps no second record.
         connections: Most connections that this process opens to PostgreSQL.
 
+    Attributes:
+        unaudited: Accounts that this process has not audited since its start, with their lines of the log
+            (`recovery.begin_audit`); nothing may be reserved on them.
+
     Raises:
         InvalidInput: Another database, or an SQLite database in memory.
     """
@@ -77,6 +81,7 @@ class Database:
     def __init__(self, url: str, log: ChargeLog | None = None, connections: int = DEFAULT_CONNECTIONS) -> None:
         self.url = url
         self.log = log
+        self.unaudited: dict[str, LogSlice] = {}
         self._engine = _engine(_checked(url), "BEGIN IMMEDIATE", "OFF", connections)
         self._reader = self._reading()
         # SQLite has one writer. Threads that queue up here are woken in turn; in SQLite they would sleep and try again.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
 from api.deps import Services
+from api.schemas import encoded_jobs
+from api.schemas.jobs import JobRead
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.privacy import accounting
@@ -176,6 +179,29 @@ def test_price_and_account_are_not_computed_again_until_they_change(
     changed = client.post("/v1/plans", json=body).json()
     assert changed["budget"] == first["budget_after"]
     assert changed["budget"]["epsilon_reserved"] > first["budget"]["epsilon_reserved"]
+
+
+def test_jobs_are_encoded_again_when_their_row_has_changed(
+    client: TestClient, services: Services, dataset_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
+    encoded: list[str] = []
+    counting = SimpleNamespace(of=lambda job: encoded.append(job.id) or JobRead.of(job))
+    monkeypatch.setattr(encoded_jobs, "JobRead", counting)
+
+    def shown() -> dict[str, Any]:
+        """The same alone and in a list, in the form of `JobRead`."""
+        alone, page = client.get(f"/v1/jobs/{job_id}"), client.get("/v1/jobs")
+        expected = JobRead.of(jobs.get(services.database, job_id)).model_dump_json(by_alias=True)
+        assert alone.text == expected
+        assert page.text == f'{{"items":[{expected}],"has_more":false,"next_cursor":null}}'
+        return dict(alone.json())
+
+    assert (shown(), len(encoded)) == (shown(), 1)
+    client.patch(f"/v1/jobs/{job_id}", json={"name": "other"})
+    assert (shown()["name"], len(encoded)) == ("other", 2)
+    leases.claim(services.database, job_id, "worker", 600)
+    assert (shown()["state"], len(encoded)) == ("running", 4), "estimates of a running job depend on the time"
 
 
 def test_list_of_jobs_reads_no_plan_of_releases(client: TestClient, services: Services, dataset_id: str) -> None:

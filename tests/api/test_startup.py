@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from api.main import create_app
 from api.uploads.receiver import incoming_folder
+from datalens_service.services import background_audit
 from datalens_service.services.ingestion import records_folder
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
+from datalens_service.store.ledger.recovery import finish_audit
 
 TEMPLATE = "datalens_template"
 
@@ -29,6 +32,8 @@ from starlette.testclient import TestClient
 
 with TestClient(create_app(Settings(data_dir=Path(sys.argv[1])))) as client:
     assert client.get("/readyz").status_code == 200
+    # A quarter of the time of a start.
+    assert "scipy.stats" not in sys.modules
     assert client.get("/openapi.json").status_code == 200
 heavy = {"torch", "celery"} & set(sys.modules)
 assert not heavy, heavy
@@ -37,6 +42,27 @@ assert not heavy, heavy
 
 def test_starts_and_answers_without_torch_and_celery(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", START, str(tmp_path / "data")], check=True, timeout=120)
+
+
+def test_requests_are_answered_while_accounts_are_audited(
+    settings: Settings, client: TestClient, dataset_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit_may_begin = threading.Event()
+
+    def later(*arguments: Any) -> tuple[str, ...]:
+        audit_may_begin.wait(60)
+        return finish_audit(*arguments)
+
+    monkeypatch.setattr(background_audit, "finish_audit", later)
+    with TestClient(create_app(settings), base_url="http://service", headers=client.headers) as again:
+        services: Services = again.app.state.services
+        assert len(services.database.unaudited) == 1
+        assert again.get("/readyz").status_code == 200
+        assert again.get(f"/v1/datasets/{dataset_id}/privacy").status_code == 200
+        assert len(services.database.unaudited) == 1
+        assert again.post("/v1/jobs", json=training(dataset_id)).status_code == 202
+        assert services.database.unaudited == {}, "it was audited first"
+        audit_may_begin.set()
 
 
 def test_live_and_ready_need_no_key(client: TestClient) -> None:

@@ -1,7 +1,8 @@
-"""Years of history: how long does a process take to start on it, and a page of the journal to be built?"""
+"""Years of history: when is the API ready after a start on it, and how long does a page of the journal take?"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import time
@@ -16,7 +17,6 @@ from datalens_service.store.access import keys
 from datalens_service.store.charge_log import ChargeLog, LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import ledger
-from datalens_service.store.ledger.recovery import check_against_log
 from deployments.deployment import VOTES, Deployment, lamps
 from deployments.redis import free_port
 
@@ -24,50 +24,57 @@ CHARGES = 20_000
 JOBS = 100
 READY_SECONDS = 2.0
 PAGE_SECONDS = 0.2
+_STARTS = 5
 _ROUNDS = 5
+_AUDITED = "accounts audited"
 _PATIENCE = 120.0
 
 
 def show() -> dict[str, Any]:
-    """Seconds of the audit that a start waits for, of a whole start, and of the newest and an older page."""
+    """Of a whole start on the history: seconds until the API is ready, and of the newest and an older page."""
     with tempfile.TemporaryDirectory(prefix="dlops") as name:
         folder = Path(name)
         database = Database(f"sqlite:///{folder / 'datalens.db'}", ChargeLog(folder / "ledger.log"))
         database.migrate()
         with closing(Deployment(database, folder)) as deployment:
             dataset_id = make_history(deployment)
-            audits = [_seconds_of_audit(database) for _ in range(_ROUNDS)]
-            served = _served(deployment, dataset_id)
-    pages = [page["seconds"] for page in served["pages"].values()]
+            starts = [_started(deployment, dataset_id) for _ in range(_STARTS)]
+    fastest = min(starts, key=lambda start: float(start["seconds_until_ready"]))
+    pages = [page["seconds"] for page in fastest["pages"].values()]
     return {
         "charges": CHARGES,
         "jobs": JOBS,
-        "seconds_of_audit": [round(seconds, 2) for seconds in audits],
-        **served,
-        "kept": min(audits) <= READY_SECONDS and max(pages) <= PAGE_SECONDS,
+        "starts": starts,
+        # Other work of the machine only adds.
+        "kept": fastest["seconds_until_ready"] <= READY_SECONDS and max(pages) <= PAGE_SECONDS,
     }
 
 
-def _seconds_of_audit(database: Database) -> float:
-    began = time.perf_counter()
-    assert check_against_log(database) == ()
-    return time.perf_counter() - began
-
-
-def _served(deployment: Deployment, dataset_id: str) -> dict[str, Any]:
+def _started(deployment: Deployment, dataset_id: str) -> dict[str, Any]:
     port, secret = free_port(), keys.create(deployment.database, "history")[1]
     options = ("--factory", "--host", "127.0.0.1", "--port", str(port), "--no-access-log")
+    audited = deployment.log.read_text().count(_AUDITED) if deployment.log.exists() else 0
     began = time.perf_counter()
     process = deployment.start_module("uvicorn", "api.main:create_app", *options)
     with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=_PATIENCE) as client:
-        _wait_until_alive(client, process)
-        ready = time.perf_counter() - began
+        _wait_until_ready(client, process)
+        ready, processor = time.perf_counter() - began, _processor_seconds(process.pid)
         client.post("/sign-in", data={"key": secret})
         newest, middle = f"/datasets/{dataset_id}", f"/datasets/{dataset_id}?before={CHARGES // 2}"
-        return {
-            "seconds_until_the_api_answers": round(ready, 2),
-            "pages": {"newest": _page(client, newest), "middle": _page(client, middle)},
-        }
+        pages = {"newest": _page(client, newest), "middle": _page(client, middle)}
+        deployment.wait(lambda: deployment.log.read_text().count(_AUDITED) > audited)
+    process.terminate()
+    process.wait()
+    return {
+        "seconds_until_ready": round(ready, 2),
+        "processor_seconds_until_ready": round(processor, 2),
+        "pages": pages,
+    }
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _page(client: httpx2.Client, path: str) -> dict[str, float]:
@@ -82,10 +89,10 @@ def _page(client: httpx2.Client, path: str) -> dict[str, float]:
     return {"seconds": round(min(seconds), 3), "kilobytes": round(length / 1000)}
 
 
-def _wait_until_alive(client: httpx2.Client, process: subprocess.Popen[bytes]) -> None:
+def _wait_until_ready(client: httpx2.Client, process: subprocess.Popen[bytes]) -> None:
     while process.poll() is None:
         with suppress(httpx2.HTTPError):
-            if client.get("/livez").status_code == 200:
+            if client.get("/readyz").status_code == 200:
                 return
         time.sleep(0.02)
     raise ChildProcessError("the API ended")

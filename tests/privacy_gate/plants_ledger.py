@@ -22,7 +22,7 @@ from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.store import charge_log
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.datasets import datasets
-from datalens_service.store.ledger import aggregates, chain_verification, ledger, recovery
+from datalens_service.store.ledger import aggregates, chain_verification, examination, ledger
 from datalens_service.store.ledger.account import JobAccount
 
 from .plant import Plant
@@ -172,7 +172,7 @@ def log_is_not_written(patch: pytest.MonkeyPatch) -> None:
 
 def restored_backup_is_believed(patch: pytest.MonkeyPatch) -> None:
     """Charges that only the log knows are passed over."""
-    patch.setattr(recovery, "_recover", lambda session, account, line: True)
+    patch.setattr(examination, "_recover", lambda session, account, line: True)
 
 
 def log_is_audited_at_the_start_only(patch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def log_is_audited_at_the_start_only(patch: pytest.MonkeyPatch) -> None:
 
 def frozen_accounts_state_their_journal(patch: pytest.MonkeyPatch) -> None:
     """What the log knows beyond the journal is not in the statement."""
-    patch.setattr(recovery, "_unbooked_units", lambda session, account, lines: 0)
+    patch.setattr(examination, "_unbooked_units", lambda session, account, lines: 0)
 
 
 def uploads_are_always_new(patch: pytest.MonkeyPatch) -> None:

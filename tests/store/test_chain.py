@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -56,6 +57,18 @@ def test_a_known_entry_keeps_its_hash_for_ever() -> None:
         + '","recovers":null,"seq":1,"step":null,"units":100}'
     )
     assert GOOD[0].hash == hashlib.sha256(fields.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("slack", [0, 7])
+def test_what_is_hashed_is_the_entry_as_it_is_exported(slack: int) -> None:
+    entry = Entry.sealed(
+        account_id="acc", seq=2, kind="charge", dataset_id="ds", job_id="job", step=0, label="ε = 1", units=3,
+        slack=slack, lease_token=1, at=NOON, recovers=None, previous_hash=GOOD[0].hash,
+    )  # fmt: skip
+    fields = entry.model_dump(exclude={"hash"}) | {"at": "2026-11-20T12:00:00.000000+00:00"}
+    assert ("slack" in fields) == bool(slack)
+    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    assert entry.hash == hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def test_the_hash_does_not_depend_on_how_an_instant_is_written() -> None:

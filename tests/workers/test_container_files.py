@@ -23,6 +23,10 @@ from workers.process.supervise_job import GRACE_SECONDS
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
 OURS = ("api", "worker", "worker-gpu")
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+EXTRAS = {"api": ["production"], "worker-cpu": ["worker", "production"], "worker-cuda": ["worker", "production"]}
+"""Of each image."""
+REQUIREMENTS = ROOT / "deploy" / "docker" / "requirements.py"
 SETTINGS = {f"DATALENS_{field.upper()}" for field in Settings.model_fields}
 OF_THE_IMAGE = {f"DATALENS_{name}" for name in ("DATA_DIR", "LEDGER_LOG", "HOST", "PORT")}
 # The image names the commit it was built of; .env may name another.
@@ -67,9 +71,7 @@ def test_every_setting_of_env_reaches_api_and_workers_and_nothing_else_does(
     services: dict[str, Any], name: str
 ) -> None:
     assert set(services[name]["environment"]) == SETTINGS - OF_THE_IMAGE | CREDENTIALS
-    assert (
-        set(re.findall(r"DATALENS_[A-Z_]+", (ROOT / "Dockerfile").read_text())) == OF_THE_IMAGE | DEFAULTS_OF_THE_IMAGE
-    )
+    assert set(re.findall(r"DATALENS_[A-Z_]+", DOCKERFILE)) == OF_THE_IMAGE | DEFAULTS_OF_THE_IMAGE
 
 
 def test_no_setting_that_env_leaves_out_is_set_to_nothing(services: dict[str, Any]) -> None:
@@ -87,12 +89,22 @@ def test_every_container_has_limits_and_its_logs_an_end(services: dict[str, Any]
 
 
 def test_images_of_others_are_of_one_version(services: dict[str, Any]) -> None:
-    named = [service["image"] for service in services.values() if not service["image"].startswith("datalens-service:")]
-    named += re.findall(r"^ARG PYTHON_IMAGE=(.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    named = [service["image"] for name, service in services.items() if name not in OURS]
+    named += re.findall(r"^ARG PYTHON_IMAGE=(.*)$", DOCKERFILE, re.MULTILINE)
     assert len(named) == 3
     for image in named:
         assert re.fullmatch(r"[a-z/]+:\d+(\.\d+){1,2}-[a-z-]+|.+@sha256:[0-9a-f]{64}", image), image
         assert not re.search(r":\d+-", image), f"{image} moves"
+
+
+def test_our_images_are_those_of_this_version_and_built_from_their_stage(services: dict[str, Any]) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    targets = dict(zip(OURS, ("${API_IMAGE:-api}", "worker-cpu", "worker-cuda"), strict=True))
+    for name, target in targets.items():
+        assert services[name]["image"] == f"datalens-service-{target}:${{DATALENS_VERSION:-{version}}}"
+        assert services[name]["build"] == {"context": ".", "target": target}
+    assert stages().keys() >= EXTRAS.keys()
+    assert list(stages())[-1] == "worker-cuda"
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -104,7 +116,7 @@ def test_api_and_workers_share_data_and_ledger_and_nothing_else(services: dict[s
 
 def test_api_and_workers_are_one_user_as_their_files_are_for_that_user_alone(services: dict[str, Any]) -> None:
     assert all("user" not in services[name] for name in OURS)
-    image = (ROOT / "Dockerfile").read_text()
+    image = DOCKERFILE
     assert re.findall(r"^USER (.*)$", image, re.MULTILINE) == ["datalens"]
     assert "--mode 0700 /data /ledger" in image
 
@@ -132,16 +144,18 @@ def test_container_waits_longer_than_a_job_process_may_take_to_end(services: dic
         assert int(services[name]["stop_grace_period"].removesuffix("s")) > GRACE_SECONDS
 
 
-def test_image_does_not_run_as_root_and_checks_its_health() -> None:
-    text = (ROOT / "Dockerfile").read_text()
-    final = text[text.rindex("\nFROM ") :]
-    assert re.search(r"^USER datalens$", final, re.MULTILINE)
-    assert "/livez" in final
-    assert "--require-hashes" in text
+def test_images_do_not_run_as_root_and_check_their_health() -> None:
+    for name in EXTRAS:
+        base, instructions = stages()[name]
+        assert base == "runtime"
+        assert instructions.split() == ["COPY", f"--from=build-{name}", "/opt/datalens", "/opt/datalens"]
+    _, runtime = stages()["runtime"]
+    assert re.search(r"^USER datalens$", runtime, re.MULTILINE)
+    assert "/livez" in runtime
 
 
 def test_image_has_everything_that_compose_and_dockerfile_copy() -> None:
-    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
     named = {name for line in copied for name in line.split()}
     ignored = (ROOT / ".dockerignore").read_text()
     assert named
@@ -150,15 +164,20 @@ def test_image_has_everything_that_compose_and_dockerfile_copy() -> None:
         assert f"!{name}" in ignored.splitlines()
 
 
-def installed_by(extras: str) -> set[str]:
-    """What the Dockerfile installs for these extras, with all that it needs."""
-    [program] = re.findall(
-        r"<<'PYTHON' > requirements.txt\n(.*?)^PYTHON$", (ROOT / "Dockerfile").read_text(), re.S | re.M
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env={"EXTRAS": extras}, check=True, capture_output=True, text=True
-    )
-    waiting, known = [Requirement(line) for line in done.stdout.splitlines()], set()
+def stages() -> dict[str, tuple[str, str]]:
+    """By name: what a stage of the Dockerfile begins with, and its instructions."""
+    parts = re.split(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)[1:]
+    return {name: (base, text) for base, name, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True)}
+
+
+def printed(*arguments: str) -> list[str]:
+    command = [sys.executable, REQUIREMENTS, *arguments]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")[:-1]
+
+
+def installed_by(extras: list[str]) -> set[str]:
+    """What an image with these extras has, with all that it needs."""
+    waiting, known = [Requirement(line) for line in printed(*extras)], set()
     while waiting:
         needed = waiting.pop()
         for extra in ("", *needed.extras):
@@ -170,9 +189,25 @@ def installed_by(extras: str) -> set[str]:
     return {name for name, _ in known}
 
 
-def test_small_image_of_the_api_has_no_torch() -> None:
-    [default] = re.findall(r'^ARG EXTRAS="(.*)"$', (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    everything, small = installed_by(default), installed_by("production")
+def test_image_of_the_api_has_no_torch() -> None:
+    everything, small = installed_by(EXTRAS["worker-cuda"]), installed_by(EXTRAS["api"])
     assert "torch" in everything
     assert {"fastapi", "psycopg", "celery", "s3fs"} <= small < everything
     assert not [name for name in small if name.startswith(("torch", "nvidia", "triton"))]
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_images_install_what_the_lock_names_by_hash(name: str) -> None:
+    base, instructions = stages()[f"build-{name}"]
+    assert base == "build"
+    assert f"requirements.py {' '.join(EXTRAS[name])} > requirements.txt" in instructions
+    assert "pip install --require-hashes --constraint requirements.lock --requirement requirements.txt" in instructions
+    assert ("--index-url" in instructions) == (name == "worker-cpu"), "only builds without CUDA come from elsewhere"
+
+
+def test_torch_without_cuda_has_the_versions_of_the_lock() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    pinned = {name: re.search(rf"^{name}==(\S+)", lock, re.MULTILINE) for name in ("torch", "torchvision")}
+    assert printed("--torch-cpu") == [f"{name}=={found and found[1]}+cpu" for name, found in pinned.items()]
+    _, instructions = stages()["build-worker-cpu"]
+    assert instructions.index("--torch-cpu") < instructions.index("requirements.py worker"), "else CUDA comes first"

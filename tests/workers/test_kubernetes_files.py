@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import kubernetes_validate
 import pytest
 import yaml
 from celery.bin.worker import worker
+from cloudcoil.models.keda import v1alpha1
+from pydantic import ValidationError
 from sqlalchemy import text
 
 from datalens_service.process_group import Rendezvous, read_rendezvous
@@ -132,6 +135,47 @@ def test_api_is_asked_for_life_and_readiness_apart() -> None:
     only = container("datalens-api")
     assert only["livenessProbe"]["httpGet"]["path"] == "/livez"
     assert only["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+IMAGES = {
+    "datalens-api": "api",
+    "datalens-migrations": "api",
+    "datalens-worker-cpu": "worker-cpu",
+    "datalens-worker-gpu": "worker-cuda",
+    "datalens-ranks": "worker-cuda",
+}
+
+
+def test_every_pod_has_its_image_and_all_are_of_this_version() -> None:
+    assert {name: container(name)["image"] for name in PODS} == {
+        name: f"datalens-service-{image}" for name, image in IMAGES.items()
+    }
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    tags = {image["name"].removeprefix("datalens-service-"): image["newTag"] for image in KUSTOMIZATION["images"]}
+    assert tags == dict.fromkeys(IMAGES.values(), version)
+
+
+def check_by_custom_resource(item: dict[str, Any]) -> None:
+    """Against the models that `cloudcoil-models-keda` generates from the custom resource definitions of KEDA.
+
+    They ignore members that they do not know, so what comes out is compared with what went in.
+    """
+    group, version = item["apiVersion"].split("/")
+    assert (group, version) == ("keda.sh", "v1alpha1")
+    model = getattr(v1alpha1, item["kind"]).model_validate(item)
+    assert model.model_dump(by_alias=True, exclude_unset=True, mode="json") == item
+
+
+@pytest.mark.parametrize("item", KEDA, ids=named)
+def test_autoscaler_is_valid_by_the_custom_resources_of_keda(item: dict[str, Any]) -> None:
+    check_by_custom_resource(item)
+
+
+@pytest.mark.parametrize("broken", [{"maxReplicaCounts": 8}, {"maxReplicaCount": "many"}])
+def test_custom_resources_refuse_unknown_members_and_wrong_types(broken: dict[str, Any]) -> None:
+    scaled = next(item for item in KEDA if item["kind"] == "ScaledObject")
+    with pytest.raises((AssertionError, ValidationError)):
+        check_by_custom_resource({**scaled, "spec": {**scaled["spec"], **broken}})
 
 
 def test_autoscaler_counts_the_jobs_of_its_queue(database: Database) -> None:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from test_job_over_ranks import SHORT, generator, run, silent, start_other_rank
 
 from datalens_service.services import ingestion
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import StoredDataset
+from datalens_service.store.datasets.record_store import RecordStore
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.tables import DEFAULT_TENANT
+from datalens_service.store.tables import DEFAULT_TENANT, DatasetRow
 from deployments.deployment import QUICK, Deployment, lamps
 from tests.store.test_files import Bucket, bucket, s3
 from workers.job.execute import execute
+from workers.process.job_process import Exit
 
-__all__ = ["bucket", "s3"]
+__all__ = ["bucket", "s3", "silent"]
 
 
 @pytest.fixture
@@ -48,6 +52,47 @@ def test_worker_trains_on_them_and_keeps_nothing(remote: Deployment, bucket: Buc
     job = remote.submit(QUICK, dataset)
     store = ArtifactStore(remote.database, remote.folder)
     assert execute(remote.database, store, remote.settings, remote.claim(job)).state == JobState.SUCCEEDED
+    assert not list(remote.folder.rglob("*.npy"))
+
+
+def move_to_the_store(remote: Deployment, dataset: StoredDataset) -> None:
+    """The same data set, whose records are in the object store from now on and nowhere else."""
+    folder = Path(dataset.records_path)
+    with remote.database.transaction() as session:
+        session.get_one(DatasetRow, dataset.id).records_path = RecordStore(remote.settings).keep(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.usefixtures("silent")
+def test_result_is_that_of_a_folder_to_the_bit(remote: Deployment) -> None:
+    dataset = remote.upload(lamps())
+    from_folder = remote.submit(QUICK, dataset)
+    run(remote, 1)
+    move_to_the_store(remote, dataset)
+    from_store = remote.submit(QUICK, dataset)
+    run(remote, 1)
+    assert generator(remote, from_store) == generator(remote, from_folder)
+    assert remote.stored_steps(from_store) == remote.stored_steps(from_folder)
+
+
+@pytest.mark.usefixtures("silent")
+def test_two_ranks_on_records_in_the_store_are_one_on_a_folder(remote: Deployment) -> None:
+    dataset = remote.upload(lamps())
+    alone = remote.submit(SHORT, dataset)
+    assert run(remote, 1) == ([], 0)
+    move_to_the_store(remote, dataset)
+    started = remote.submit(SHORT, dataset)
+    assert run(remote, 2) == ([2], 3)
+    met = remote.submit(SHORT, dataset)
+    # As on another machine: it fetches the records itself.
+    rendezvous, other = start_other_rank(remote)
+    assert run(remote, 1, rendezvous) == ([2], 3)
+    assert other.wait(60) == Exit.ENDED
+    assert len(remote.stored_steps(alone)) == 3
+    for shared in (started, met):
+        assert remote.job(shared).state == JobState.SUCCEEDED
+        assert remote.stored_steps(shared) == remote.stored_steps(alone)
+        assert generator(remote, shared) == generator(remote, alone)
     assert not list(remote.folder.rglob("*.npy"))
 
 

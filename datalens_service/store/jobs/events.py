@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import func, select
+from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import entry_time, to_second, utc_now
@@ -19,6 +19,8 @@ from datalens_service.store.database import Database
 from datalens_service.store.paging import check_limit
 from datalens_service.store.service_tables import JobEventRow
 from datalens_service.store.tables import JobRow
+
+_ADD_EVENT = insert(JobEventRow.__table__)
 
 
 class EventType(StrEnum):
@@ -102,21 +104,21 @@ def record(session: Session, job: JobRow, kind: EventType) -> None:
     if job.is_audit:
         return
     session.flush()
-    row = JobEventRow(
-        job_id=job.id,
-        seq=1 if kind is EventType.CREATED else _last(session, job) + 1,
-        type=kind,
-        state=job.state,
-        phase=job.phase,
-        value=job.progress_value,
-        maximum=job.progress_maximum,
-        charged_units=job.charged_units,
-        created_at=entry_time() if kind is EventType.PROGRESS else to_second(utc_now()),
-    )
-    session.add(row)
-    session.flush()
+    created_at = entry_time() if kind is EventType.PROGRESS else to_second(utc_now())
+    values = {
+        "job_id": job.id,
+        "seq": 1 if kind is EventType.CREATED else _last(session, job) + 1,
+        "type": kind,
+        "state": job.state,
+        "phase": job.phase,
+        "value": job.progress_value,
+        "maximum": job.progress_maximum,
+        "charged_units": job.charged_units,
+        "created_at": created_at,
+    }
+    session.connection().execute(_ADD_EVENT, values)
     if kind is not EventType.PROGRESS:
-        webhooks.tell(session, job, kind, row.created_at)
+        webhooks.tell(session, job, kind, created_at)
 
 
 def _last(session: Session, job: JobRow) -> int:

@@ -26,14 +26,13 @@ The database is the truth; a message to a worker carries the id and nothing else
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from datetime import MAXYEAR, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Text, bindparam, cast, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -45,19 +44,13 @@ from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs import events, released_models
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
+from datalens_service.store.jobs.job_records import JobFilter, JobRecord, decode, get_record, list_records
 from datalens_service.store.ledger import ledger, released_iterates
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
-from datalens_service.store.paging import Page, list_columns
-from datalens_service.store.tables import DEFAULT_PRIORITY, DatasetRow, JobRow, ReservationRow
+from datalens_service.store.paging import Page
+from datalens_service.store.tables import DEFAULT_PRIORITY, DatasetRow, JobRow
 
 DEFAULT_MAX_ATTEMPTS = 3
-
-_SHOWN = select(
-    *(column for column in JobRow.__table__.columns if column.name != "release_plan"),
-    ReservationRow.reserved_units,
-    ReservationRow.charged_units,
-).join(ReservationRow, ReservationRow.owner_id == JobRow.id)
-_BY_ID = _SHOWN.where(JobRow.id == bindparam("id"))
 
 
 class JobState(StrEnum):
@@ -138,8 +131,8 @@ class Job:
     notes: str = ""
 
     @classmethod
-    def of(cls, row: JobRow) -> Job:
-        """A copy of the row."""
+    def of(cls, row: JobRow | SimpleNamespace) -> Job:
+        """A copy of the row, or of its columns."""
         return cls(
             id=row.id,
             tenant_id=row.tenant_id,
@@ -212,7 +205,7 @@ def create(
         if (known := earlier_job(session, key, fingerprint)) is not None:
             return Job.of(known)
         _check_ready(session, dataset)
-        check_log(database.log, account)
+        check_log(database, account)
         now = read_database_clock(session)
         row = _new_row(dataset, spec, plan, release_plan, max_attempts, key, fingerprint, queue, now)
         row.priority = priority
@@ -234,11 +227,7 @@ def get(database: Database, job_id: str) -> Job:
     Raises:
         NotFound: No such job.
     """
-    with database.connection() as connection:
-        row: Any = connection.execute(_BY_ID, {"id": job_id}).one_or_none()
-    if row is None:
-        raise NotFound("There is no such job.")
-    return Job.of(row)
+    return read_record(get_record(database, job_id))
 
 
 def get_release_plan(database: Database, job_id: str) -> Plan | None:
@@ -265,47 +254,19 @@ def list_jobs(
     created_before: datetime | None = None,
     tenant_id: str | None = None,
 ) -> Page[Job]:
-    """Jobs, newest first, without what they paid for figures elsewhere (`measurements.py`) and audits (`audits.py`).
-
-    Args:
-        database: Where.
-        limit: Most jobs in this page.
-        cursor: Of the page before.
-        dataset_id: Only jobs on this data set.
-        state: Only jobs in this state.
-        method: Only jobs of the method with this name.
-        search: Only jobs whose name contains it, or which have it as a tag.
-        created_after: Only jobs whose second of creation is this instant or later.
-        created_before: Only jobs whose second of creation is before this instant.
-        tenant_id: Only jobs of this tenant.
+    """Jobs, newest first, as `job_records.list_records` has them; arguments are those of `JobFilter`.
 
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.
     """
-    query = _SHOWN.where(JobRow.measured_job_id.is_(None), ~JobRow.is_audit)
-    if dataset_id is not None:
-        query = query.where(JobRow.dataset_id == dataset_id)
-    if state is not None:
-        query = query.where(JobRow.state == state)
-    if method is not None:
-        query = query.where(JobRow.spec["method"]["name"].as_string() == method)
-    if search is not None:
-        tagged = cast(JobRow.tags, Text).contains(json.dumps(search), autoescape=True)
-        query = query.where(or_(JobRow.name.icontains(search, autoescape=True), tagged))
-    if created_after is not None:
-        query = query.where(JobRow.created_at >= _whole(created_after))
-    if created_before is not None:
-        query = query.where(JobRow.created_at < _whole(created_before))
-    if tenant_id is not None:
-        query = query.where(JobRow.tenant_id == tenant_id)
-    with database.connection() as connection:
-        return list_columns(connection, query, (JobRow.created_at, JobRow.id), Job.of, limit, cursor)
+    which = JobFilter(tenant_id, dataset_id, state, method, search, created_after, created_before)
+    page = list_records(database, which, limit=limit, cursor=cursor)
+    return Page(tuple(map(read_record, page.items)), page.next_cursor)
 
 
-def _whole(at: datetime) -> datetime:
-    """The first whole second from `at` on: finer filters would tell the exact time of a job."""
-    last = at.year == MAXYEAR
-    return to_second(at) if last or not at.microsecond else to_second(at) + timedelta(seconds=1)
+def read_record(record: JobRecord) -> Job:
+    """The job of a plain row."""
+    return Job.of(SimpleNamespace(**decode(record)))
 
 
 def request_cancel(database: Database, job_id: str) -> Job:

@@ -52,7 +52,7 @@ def begin(database: Database, measured: Job, dataset_id: str, units: int, lease:
         session.refresh(dataset)
         if dataset.state != "ready":
             raise StateConflict("The data set that was set aside was deleted.")
-        check_log(database.log, account)
+        check_log(database, account)
         now = read_database_clock(session)
         row = _row(dataset, measured, lease, now)
         session.add(row)

@@ -164,4 +164,4 @@ def journal(session: Session, account_id: str) -> Iterator[Entry]:
     """The entries of an account, oldest first, read in portions; as plain rows, since there may be very many."""
     query = select(*LedgerEntryRow.__table__.columns).where(LedgerEntryRow.account_id == account_id)
     for row in session.execute(query.order_by(LedgerEntryRow.seq).execution_options(yield_per=1000)):
-        yield Entry.model_validate(row)
+        yield Entry.model_validate(row._asdict())

@@ -18,7 +18,7 @@ from __future__ import annotations
 from operator import index
 from uuid import uuid4
 
-from sqlalchemy import select
+from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import entry_time, utc_now
@@ -45,6 +45,7 @@ from datalens_service.store.tables import (
     ReservationRow,
 )
 
+_ADD_ENTRY = insert(LedgerEntryRow.__table__)
 NO_ROOM = (
     "its ledger log knows charges that its budget has no room for; cancel queued jobs or raise the budget, "
     "then restart."
@@ -365,8 +366,8 @@ def append(
     )
     account.head_seq, account.head_hash = entry.seq, entry.hash
     session.flush()
-    session.add(LedgerEntryRow(**entry.model_dump()))
-    session.flush()
+    # Not as an object of the session, which would watch it for changes: an entry never changes.
+    session.connection().execute(_ADD_ENTRY, dict(entry))
     return entry
 
 

@@ -1,0 +1,34 @@
+"""Jobs as JSON: encoded once, and again when their row has changed."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Final
+
+from api.schemas.jobs import JobRead
+from datalens_service.store.jobs.job_records import JobRecord
+from datalens_service.store.jobs.jobs import JobState, read_record
+from datalens_service.store.paging import Page
+
+_KEPT: Final = 2048
+
+
+def encode_job(record: JobRecord) -> bytes:
+    """The JSON of `JobRead`."""
+    # The estimates of a running job depend on the time, too.
+    return _encode(record) if record.state == JobState.RUNNING else _encode_once(record)
+
+
+def encode_page(page: Page[JobRecord]) -> bytes:
+    """The JSON of `Page[JobRead]`."""
+    items = b",".join(map(encode_job, page.items))
+    has_more, cursor = json.dumps(page.next_cursor is not None), json.dumps(page.next_cursor)
+    return b'{"items":[%b],"has_more":%b,"next_cursor":%b}' % (items, has_more.encode(), cursor.encode())
+
+
+def _encode(record: JobRecord) -> bytes:
+    return JobRead.of(read_record(record)).model_dump_json(by_alias=True).encode()
+
+
+_encode_once = functools.lru_cache(maxsize=_KEPT)(_encode)

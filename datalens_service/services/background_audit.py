@@ -1,0 +1,62 @@
+"""The audit of all accounts, beside the requests: the API answers at once, and an account waits for its own audit only.
+
+Before the API starts, `begin_audit` has refused a database that does not belong to its log.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+import structlog
+
+from datalens_service import logs
+from datalens_service.errors import StoreUnavailable
+from datalens_service.store.database import Database
+from datalens_service.store.ledger.recovery import begin_audit, finish_audit
+
+_RETRY_SECONDS: Final = 5.0
+_log = structlog.get_logger("datalens.audit")
+
+
+class BackgroundAudit:
+    """A thread that audits the accounts that no request has had audited.
+
+    Args:
+        database: Of the service.
+
+    Raises:
+        LedgerCorrupt: Log and database do not belong together.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._log = begin_audit(database)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the account that is being audited; the next start audits all of them again."""
+        self._stopping.set()
+        self._thread.join()
+
+    def wait(self) -> None:
+        """Until all accounts were audited."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                frozen = finish_audit(self._database, self._log, self._stopping.is_set)
+            except StoreUnavailable as error:
+                _log.error("accounts not audited yet", detail=error.detail)
+            except Exception as error:  # noqa: BLE001 - what was not audited stays closed, and is tried again
+                _log.error("unexpected", **logs.outline(error))
+            else:
+                _log.info("accounts audited", frozen=len(frozen))
+                return
+            self._stopping.wait(_RETRY_SECONDS)
