@@ -41,6 +41,7 @@ ROWS: Final = {
     "moments": Row("floor B: `moments`", method="moments"),
     "mixture": Row("`mixture`", method="mixture"),
     "shapes": Row("`shapes`, `content` as the set has it", method="shapes"),
+    "diffusion": Row("`diffusion`", method="diffusion"),
     "auto": Row("preset `auto`", preset="auto"),
     "teach": Row("preset `auto`, purpose `teach`", preset="auto", purpose="teach"),
     "warm": Row("DataLens after a warm start, preset `balanced`", preset="balanced", start="that warm start alone"),
