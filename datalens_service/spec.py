@@ -64,7 +64,8 @@ Delta = Annotated[
 ]
 Seed = Annotated[Integer, Field(ge=0, lt=2**63, description="Of training randomness; noise never has a seed.")]
 SyntheticImages = Annotated[
-    Integer, Field(ge=1, le=1_000_000, description="Images drawn and packed when the job ends; more are free.")
+    Integer,
+    Field(ge=1, le=1_000_000, description="Images to generate with the job; further sampling costs no privacy budget."),
 ]
 WantedDevice = Annotated[
     Device,

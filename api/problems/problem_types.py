@@ -118,8 +118,8 @@ _OTHERS: Final = (
         "worker-lost",
         "The worker was lost",
         None,
-        "Workers of this job ended without a word several times in a row.",
-        "Look for a lack of memory, then submit it again. What was charged stays charged.",
+        "The worker process died repeatedly without an error, most likely out of memory.",
+        "Free memory and submit the job again. What was charged stays charged.",
     ),
 )
 

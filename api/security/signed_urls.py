@@ -1,9 +1,9 @@
-"""Addresses that fetch one releasable file without a key, until they expire.
+"""Pre-signed, expiring download URLs for single releasable files.
 
     /v1/downloads/{base64url of JSON: what is granted}?signature={by a key for this purpose alone}
 
-What is granted names tenant, job, file, digest, audience, the key that asked for it, and the end. Whoever changes one
-of them has no signature for it; a key that was revoked takes its addresses with it.
+A grant names tenant, job, file, digest, audience, the key that asked for it, and the expiry. Changing one of them
+invalidates the signature. Revoking a key revokes its URLs.
 """
 
 from __future__ import annotations

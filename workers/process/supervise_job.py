@@ -1,4 +1,4 @@
-"""Seeing one process of a job through: the same for the local supervisor and for Celery workers.
+"""Supervises one job process and restarts it after a crash; shared by the local supervisor and Celery.
 
     claimed ──▶ start a process ──▶ it ends by itself, or pauses ───▶ done
                                     it was killed, or crashed ──┐

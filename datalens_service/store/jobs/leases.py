@@ -27,8 +27,8 @@ from datalens_service.store.tables import JobRow
 WORKER_LOST = {
     "type": "worker-lost",
     "title": "The worker was lost",
-    "detail": "Workers of this job ended without a word several times in a row; look for a lack of memory, "
-    "then submit it again. What was charged stays charged.",
+    "detail": "The worker process died repeatedly without an error, most likely out of memory. Free memory and "
+    "submit the job again. What was charged stays charged.",
 }
 
 
