@@ -97,6 +97,7 @@ def with_canary(services: Services, dataset_id: str, attacked_job_id: str | None
     return audit.job.id
 
 
+@pytest.mark.usefixtures("seeded_entropy")
 def test_a_network_without_privacy_is_caught_and_a_private_one_is_not(
     client: TestClient, services: Services, digits_id: str
 ) -> None:
