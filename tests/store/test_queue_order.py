@@ -73,8 +73,8 @@ def test_worker_does_not_wait_for_one_that_is_taking_a_job(postgresql_database: 
 
 def test_process_adopts_the_lease_that_was_claimed_for_it(database: Database) -> None:
     _, lease, account = running_job(database)
-    adopted = leases.adopt(database, lease.job_id, lease.token, "process", 600)
-    assert (adopted.token, adopted.seconds) == (lease.token, 600)
+    adopted = leases.adopt(database, lease.job_id, lease.token, "process", 2 * LEASE_SECONDS)
+    assert (adopted.token, adopted.seconds) == (lease.token, 2 * LEASE_SECONDS)
     assert jobs.get(database, lease.job_id).attempts == 1
     after = lease.until + timedelta(seconds=1)
     assert leases.expire_leases(database, now=after) == ()
