@@ -96,7 +96,7 @@ def test_the_price_of_a_form_that_has_changed_since_cannot_be_bought(owner: Visi
     page.goto(f"/datasets/{owner.upload(upload)}/new-job")
     owner.priced()
     late: list[Route] = []
-    page.route("**/plan", late.append)
+    page.route("**/plan", lambda route: late.append(route))
     page.evaluate(LISTENER)
     epsilon, submit = page.get_by_label("ε this job may spend", exact=True), page.locator("#submit-job")
     with page.expect_request("**/plan"):
