@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -52,9 +53,7 @@ def digits_as_npz(path: Path) -> Path:
 @contextmanager
 def serving(data_dir: Path) -> Generator[tuple[str, str]]:
     """`datalens serve` on a free port; address and key."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = str(unused.getsockname()[1])
+    port = str(free_port())
     command = [sys.executable, "-m", "datalens_service.cli", "serve", "--port", port, "--data-dir", str(data_dir)]
     environment = {**os.environ, "DATALENS_LOG_LEVEL": "warning"}
     with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603
@@ -66,6 +65,15 @@ def serving(data_dir: Path) -> Generator[tuple[str, str]]:
             yield json.loads(text)["url"], (data_dir / "api-key").read_text().strip()
         finally:
             process.terminate()
+
+
+def free_port() -> int:
+    """A port that nobody listens on, below those that the system gives to connections."""
+    while True:
+        port = random.randrange(10_000, 32_000)  # noqa: S311
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 if __name__ == "__main__":

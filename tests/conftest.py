@@ -12,15 +12,29 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+import hypothesis
+import numpy as np
 import pytest
 import sqlalchemy
 import structlog
 
 from datalens_service import logs
+from datalens_service.store import database as store
 from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from deployments.postgresql import TEMPLATE, Cluster, postgresql_binaries, roomy_memory
 from disks import SmallDisk, small_disk
+
+PATIENCE = 240
+
+# How long an example takes says nothing on a busy machine. The same examples in every run; `scripts/soak` has others.
+hypothesis.settings.register_profile(
+    "suite",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize="DATALENS_STATE_MACHINE_HISTORIES" not in os.environ,
+)
+hypothesis.settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +90,20 @@ def usual_logs() -> None:
     """A command that runs in this process sets the level of the log, and would leave that to later tests."""
     structlog.contextvars.clear_contextvars()
     logs.configure("info")
+
+
+@pytest.fixture(autouse=True)
+def patient_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, a lock or a connection may come later than a service would wait for it."""
+    monkeypatch.setattr(store, "_BUSY_SECONDS", PATIENCE)
+    monkeypatch.setattr(store, "_POOL_SECONDS", PATIENCE)
+    monkeypatch.setattr(store, "_POSTGRESQL_OPTIONS", f"-c lock_timeout={PATIENCE}s")
+
+
+@pytest.fixture
+def seeded_entropy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same noise in every run: for tests of what can be done with a release, not of its noise."""
+    monkeypatch.setattr(os, "urandom", np.random.default_rng(0).bytes)
 
 
 @pytest.fixture

@@ -21,7 +21,9 @@ def test_notebook(path: Path, tmp_path: Path) -> None:
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs or cell.execution_count for cell in code)
-    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
+    NotebookClient(
+        notebook, timeout=280, startup_timeout=280, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
     printed = "".join(output.get("text", "") for cell in code for output in cell.outputs)
     accuracy = float(printed.rpartition("\n")[0].rpartition("\n")[2].partition("%")[0])
     assert accuracy > 70

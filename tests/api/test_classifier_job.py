@@ -64,6 +64,7 @@ def saved(client: TestClient, address: str, path: Path) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("seeded_entropy")
 def test_digits_become_a_private_classifier_that_other_programs_run(
     client: TestClient, services: Services, data: Upload, tmp_path: Path
 ) -> None:

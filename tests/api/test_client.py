@@ -230,7 +230,8 @@ def test_memory_stays_flat_while_a_long_piece_arrives(settings: Settings) -> Non
     headers = {**service.headers, "Tus-Resumable": "1.0.0"}
     try:
         announced = {**headers, "Upload-Length": str(len(block) * blocks)}
-        location = service.url + httpx2.post(f"{service.url}/v1/uploads", headers=announced).headers["Location"]
+        begun = httpx2.post(f"{service.url}/v1/uploads", headers=announced, timeout=120)
+        location = service.url + begun.headers["Location"]
         sent = {**headers, "Upload-Offset": "0", "Content-Type": tus.MEDIA_TYPE}
         tracemalloc.start()
         reply = httpx2.patch(location, headers=sent, content=iter([block] * blocks), timeout=300)

@@ -22,6 +22,7 @@ from datalens_service.services.dispatch import TASK, CeleryDispatcher, LocalDisp
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.jobs import leases
+from ports import free_port
 
 QUEUE = "default"
 
@@ -32,9 +33,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, do_without: Callable[[str],
     program = shutil.which("redis-server")
     if program is None:
         do_without("redis-server is not installed")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     folder = tmp_path_factory.mktemp("redis")
     options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
     process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
@@ -46,7 +45,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, do_without: Callable[[str],
 
 
 def _wait_for(url: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         try:
             redis.Redis.from_url(url).ping()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import email
-import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from starlette.testclient import TestClient
 
 from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput
+from datalens_service.services import mail_sender
 from datalens_service.services.mail_sender import attempt_mail, check_recipient
 from datalens_service.services.webhook_sender import WebhookSender
 from datalens_service.settings import Settings
@@ -33,9 +33,17 @@ from datalens_service.store.access import webhooks
 from datalens_service.store.access.webhooks import Claimed
 from datalens_service.store.database import Database
 from datalens_service.store.tables import DEFAULT_TENANT
+from ports import free_port
 
 RECIPIENT = "mailto:maria@example.org"
 JOB = "job_" + "0" * 32
+PATIENCE = 120.0
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is a thread of this process and may be slow to answer."""
+    monkeypatch.setattr(mail_sender, "_TIMEOUT_SECONDS", PATIENCE)
 
 
 class Mailbox:
@@ -97,6 +105,7 @@ def server(mailbox: Mailbox, certificate: Path) -> Iterator[Controller]:
         mailbox,
         hostname="127.0.0.1",
         port=free_port(),
+        ready_timeout=PATIENCE,
         tls_context=context,
         require_starttls=True,
         auth_required=True,
@@ -105,12 +114,6 @@ def server(mailbox: Mailbox, certificate: Path) -> Iterator[Controller]:
     running.start()
     yield running
     running.stop()
-
-
-def free_port() -> int:
-    """A port for a server that cannot choose one itself."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def configured(controller: Controller, credentials: str = "svc:hu%3Ash@") -> Settings:
@@ -182,7 +185,7 @@ def test_a_certificate_that_nobody_vouches_for_gets_no_password(
 
 
 def test_a_server_without_encryption_gets_nothing(mailbox: Mailbox, message: Claimed) -> None:
-    plain = Controller(mailbox, hostname="127.0.0.1", port=free_port())
+    plain = Controller(mailbox, hostname="127.0.0.1", port=free_port(), ready_timeout=PATIENCE)
     plain.start()
     try:
         status, error = attempt_mail(message, configured(plain, ""))

@@ -273,7 +273,7 @@ def test_an_upload_that_cannot_be_used_says_why(visitor: TestClient) -> None:
     begun = visitor.post("/v1/datasets", json={"upload_id": made, "epsilon": 1, "name": HOSTILE}).json()
     page = visitor.get(f"/datasets/{begun['id']}").text
     assert "being read" in page or "cannot be used" in page
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while visitor.get(f"/v1/datasets/{begun['id']}").json()["state"] == "validating":
         assert time.monotonic() < deadline, "was not read in time"
         time.sleep(0.05)

@@ -22,6 +22,7 @@ from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.datasets import datasets
 
+PATIENCE = 120.0
 FORM = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nPK\x03\x04'
 
 
@@ -55,8 +56,8 @@ class Service:
         return list(folder.iterdir()) if folder.exists() else []
 
 
-def _until(condition: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
+def _until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.01)
@@ -99,7 +100,10 @@ def test_hanging_up_leaves_nothing(service: Service, capfd: pytest.CaptureFixtur
     connection.close()
     _until(lambda: not service.incoming())
     assert datasets.list_datasets(service.services.database).items == ()
-    assert [line["status"] for line in map(json.loads, capfd.readouterr().err.splitlines())] == [499]
+    logged: list[str] = []
+    # The line is written last, when the file is gone.
+    _until(lambda: logged.append(capfd.readouterr().err) or "".join(logged).endswith("\n"))
+    assert [line["status"] for line in map(json.loads, "".join(logged).splitlines())] == [499]
 
 
 def test_body_without_a_length_is_cut_at_the_limit(service: Service) -> None:
@@ -112,7 +116,7 @@ def test_body_without_a_length_is_cut_at_the_limit(service: Service) -> None:
 
     headers = {**service.headers, "Content-Type": "multipart/form-data; boundary=x"}
     try:
-        reply = httpx2.post(f"{service.url}/v1/datasets", content=pieces(), headers=headers)
+        reply = httpx2.post(f"{service.url}/v1/datasets", content=pieces(), headers=headers, timeout=PATIENCE)
     except httpx2.TransportError:
         pass
     else:
@@ -133,7 +137,8 @@ def test_the_client_of_the_package_and_ranges(service: Service, tmp_path: Path) 
         assert client.wait(job).state == "succeeded"
         whole = client.download_generator(job.id, tmp_path / "whole").read_bytes()
     path = f"{service.url}/v1/jobs/{job.id}/generator"
-    parts = [httpx2.get(path, headers={**service.headers, "Range": part}) for part in ("bytes=0-9", "bytes=10-")]
+    ranges = [{**service.headers, "Range": part} for part in ("bytes=0-9", "bytes=10-")]
+    parts = [httpx2.get(path, headers=headers, timeout=PATIENCE) for headers in ranges]
     assert [part.status_code for part in parts] == [206, 206]
     assert b"".join(part.content for part in parts) == whole
 
@@ -146,18 +151,18 @@ def test_requests_are_answered_while_an_upload_is_checked(
 
     def slow(*_: object, **_options: object) -> None:
         checking.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE)
         raise OSError
 
     monkeypatch.setattr("datalens_service.services.ingestion.decode", slow)
     send = threading.Thread(
         target=lambda: httpx2.post(
-            f"{service.url}/v1/datasets", files={"file": npz()}, headers=service.headers, timeout=60
+            f"{service.url}/v1/datasets", files={"file": npz()}, headers=service.headers, timeout=2 * PATIENCE
         )
     )
     send.start()
-    assert checking.wait(30)
-    assert httpx2.get(f"{service.url}/v1/jobs", headers=service.headers).status_code == 200
+    assert checking.wait(PATIENCE)
+    assert httpx2.get(f"{service.url}/v1/jobs", headers=service.headers, timeout=PATIENCE).status_code == 200
     go_on.set()
     send.join()
     assert service.incoming() == []

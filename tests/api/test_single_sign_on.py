@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,9 +14,10 @@ import httpx2
 import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
-from oidc_provider_mock import User, run_server_in_thread
+from oidc_provider_mock import User, app
 from pydantic import SecretStr
 from starlette.testclient import TestClient
+from werkzeug.serving import make_server
 
 from api.deps import Services
 from api.main import create_app
@@ -23,6 +25,7 @@ from api.security import sign_in_attempts
 from api.security.browser_sessions import COOKIE
 from datalens_service.clock import utc_now
 from datalens_service.errors import Forbidden, InvalidInput, StateConflict, Unauthorized
+from datalens_service.services import openid_provider
 from datalens_service.services.claims import identify, parse_grants
 from datalens_service.services.openid_provider import OpenIdProvider, ProviderUnavailableError, check_id_token
 from datalens_service.settings import Settings
@@ -44,8 +47,20 @@ GRANTS = {"stewards": "owner", "lab": "jobs:read releases:read"}
 
 @pytest.fixture(scope="module")
 def issuer() -> Iterator[str]:
-    with run_server_in_thread(user_claims=PEOPLE) as server:
-        yield f"http://localhost:{server.server_port}"
+    # Not `run_server_in_thread`, which fails if its server needs more than a second to stop.
+    server = make_server("localhost", 0, app(user_claims=PEOPLE), threaded=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,))
+    thread.start()
+    yield f"http://localhost:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider runs in this process and may be slow to answer; how long the product waits is not tested here."""
+    monkeypatch.setattr(openid_provider, "_TIMEOUT_SECONDS", 120.0)
 
 
 @pytest.fixture
@@ -72,7 +87,7 @@ def answer_of_the_provider(browser: TestClient, person: str, next: str = "/jobs"
     """Path and query to which the provider sends somebody who begins to sign in."""
     leaving = browser.get("/sign-in/oidc", params={"next": next})
     assert leaving.status_code == 303
-    back = httpx2.post(leaving.headers["location"], data={"sub": person})
+    back = httpx2.post(leaving.headers["location"], data={"sub": person}, timeout=120)
     address = urlsplit(back.headers["location"])
     assert (address.scheme, address.netloc) == ("http", "service")
     return f"{address.path}?{address.query}"
@@ -245,11 +260,8 @@ def test_a_sound_token_stands_its_check() -> None:
         {"aud": [CLIENT, "another-client"]},
         {"aud": [CLIENT, "another-client"], "azp": "another-client"},
         {"aud": None},
-        {"exp": int(time.time()) - 61},
         {"exp": None},
         {"iat": None},
-        {"iat": int(time.time()) + 3600},
-        {"nbf": int(time.time()) + 3600},
         {"iss": "https://login.example.org.evil.example"},
         {"iss": None},
         {"sub": None},
@@ -261,6 +273,12 @@ def test_a_sound_token_stands_its_check() -> None:
 def test_a_token_with_a_wrong_claim_is_refused(claims: dict[str, Any]) -> None:
     with pytest.raises(Unauthorized):
         check({**token(**claims), "access_token": "a"})
+
+
+@pytest.mark.parametrize(("claim", "seconds"), [("exp", -61), ("iat", 3600), ("nbf", 3600)])
+def test_a_token_of_another_time_is_refused(claim: str, seconds: int) -> None:
+    with pytest.raises(Unauthorized):
+        check(token(**{claim: int(time.time()) + seconds}))
 
 
 def test_a_token_without_a_signature_is_refused() -> None:

@@ -41,7 +41,7 @@ assert not heavy, heavy
 
 
 def test_starts_and_answers_without_torch_and_celery(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", START, str(tmp_path / "data")], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", START, str(tmp_path / "data")], check=True, timeout=280)
 
 
 def test_requests_are_answered_while_accounts_are_audited(

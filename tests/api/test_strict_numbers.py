@@ -32,7 +32,9 @@ NUMBERS = st.floats(0.01, 1, exclude_min=True) | st.integers(1, 9)
 LIKE_NUMBERS = (
     st.booleans() | NUMBERS.map(str) | NUMBERS.map(lambda number: [number]) | st.sampled_from(["1_0", " 1", "١", "1e0"])
 )
-ON_ONE_SERVICE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+ON_ONE_SERVICE = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60
+)
 MEMBERS = [
     "epsilon",
     "delta",

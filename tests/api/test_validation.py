@@ -68,6 +68,14 @@ def validated(client: TestClient, dataset_id: str) -> dict[str, Any]:
     return dict(report)
 
 
+def wait_until_removed(settings: Settings) -> None:
+    """Until nothing is left of the uploads: a moment after what came of them is noted."""
+    until = time.monotonic() + PATIENCE
+    while left := list(upload_sessions.partial_files(settings.data_dir).iterdir()):
+        assert time.monotonic() < until, left
+        time.sleep(0.01)
+
+
 def test_an_upload_in_pieces_says_which_account_it_joins(client: TestClient) -> None:
     first = register(client, npz())
     assert settled(client, first)["joined"] is None
@@ -88,7 +96,7 @@ def test_a_good_upload_becomes_a_data_set(client: TestClient, settings: Settings
     report = validated(client, dataset_id)
     assert report["counts"] == {"train": 200, "test": 0, "classes": dict.fromkeys("abcd", 50), "duplicates": 0}
     assert report["audience"] == "owner"
-    assert list(upload_sessions.partial_files(settings.data_dir).iterdir()) == []
+    wait_until_removed(settings)
     assert client.post("/v1/jobs", json=training(dataset_id)).status_code == 202
 
 
@@ -108,7 +116,7 @@ def test_bad_files_are_named_to_the_owner_and_nowhere_else(
     logged = capfd.readouterr()
     assert SECRET not in logged.out + logged.err
     assert client.post("/v1/jobs", json=training(dataset_id)).status_code == 404
-    assert list(upload_sessions.partial_files(settings.data_dir).iterdir()) == []
+    wait_until_removed(settings)
 
 
 def test_a_direct_upload_has_a_report_and_a_refused_one_leaves_nothing(client: TestClient) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from starlette.testclient import TestClient
 from test_webhooks import Receiver, deliveries
 
 from api.main import create_app
+from datalens_service.services import webhook_sender
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 
 
-def test_a_running_service_sends(tmp_path: Path) -> None:
+def test_a_running_service_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook_sender, "_TIMEOUT_SECONDS", 120.0)
     receiver = Receiver()
     settings = Settings(data_dir=tmp_path / "data", webhooks_to_private_addresses=True)
     with TestClient(create_app(settings), base_url="http://service") as client:

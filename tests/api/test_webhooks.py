@@ -52,7 +52,9 @@ class Receiver:
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    # A thread of this process, which may be slow to answer.
+    monkeypatch.setattr(webhook_sender, "_TIMEOUT_SECONDS", 120.0)
     found = Receiver()
     yield found
     found.server.shutdown()

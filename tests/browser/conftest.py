@@ -14,12 +14,15 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from datalens_service.data.dataset import Split
 from datalens_service.data.digits import digits
 from tests.browser.visitor import Visitor
 from tests.cli.service import RunningService
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = ("--headless", "--no-sandbox")
+PATIENCE_MILLISECONDS = 120_000
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +31,7 @@ def chromium(do_without: Callable[[str], NoReturn]) -> Iterator[Browser]:
     if program is None:
         do_without("Chromium is not installed")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--headless", "--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS, timeout=PATIENCE_MILLISECONDS)
         yield browser
         browser.close()
 
@@ -48,10 +51,17 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
     running.stop()
 
 
-@pytest.fixture(scope="session")
-def upload(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Handwritten digits without test images, so that jobs have nothing to measure and end soon."""
-    train = digits().train
+@pytest.fixture(scope="module")
+def train(request: pytest.FixtureRequest) -> Split:
+    """Handwritten digits that no other file of tests uploads: all uploads of the same images share one budget."""
+    images, labels = digits().train.images.copy(), digits().train.labels
+    images[:, 0, 0] = sorted(Path(__file__).parent.glob("test_*.py")).index(request.path)
+    return Split(images, labels)
+
+
+@pytest.fixture(scope="module")
+def upload(tmp_path_factory: pytest.TempPathFactory, train: Split) -> Path:
+    """Digits without test images, so that jobs have nothing to measure and end soon."""
     path = tmp_path_factory.mktemp("upload") / "digits.npz"
     np.savez_compressed(path, images=train.images, labels=train.labels)
     return path
@@ -90,7 +100,7 @@ def owner(visitor: Visitor) -> Visitor:
 
 def _page(page: Page) -> Page:
     # A loaded machine may take long to draw; nothing here measures speed.
-    page.set_default_timeout(60_000)
-    page.set_default_navigation_timeout(60_000)
-    expect.set_options(timeout=60_000)
+    page.set_default_timeout(PATIENCE_MILLISECONDS)
+    page.set_default_navigation_timeout(PATIENCE_MILLISECONDS)
+    expect.set_options(timeout=PATIENCE_MILLISECONDS)
     return page

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from datalens_service import Client
+from datalens_service.data.dataset import Split
 from datalens_service.data.digits import digits
 from tests.browser.visitor import Visitor
 from tests.cli.service import RunningService
@@ -17,11 +18,12 @@ pytestmark = pytest.mark.browser
 METHOD = {"name": "dp_sgd", "architecture": "linear", "steps": 12, "learning_rate": 2.0, "momentum": 0.5}
 
 
-def test_the_owner_sees_which_class_is_taken_for_which(owner: Visitor, service: RunningService, tmp_path: Path) -> None:
-    data = digits()
-    assert data.test is not None
+def test_the_owner_sees_which_class_is_taken_for_which(
+    owner: Visitor, service: RunningService, train: Split, tmp_path: Path
+) -> None:
+    test = digits().test
+    assert test is not None
     path = tmp_path / "digits.npz"
-    train, test = data.train, data.test
     arrays = {"train_images": train.images[:700], "train_labels": train.labels[:700]}
     np.savez(path, **arrays, test_images=test.images, test_labels=test.labels)
     with Client(service.url, service.api_key) as client:

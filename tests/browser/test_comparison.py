@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from datalens_service import Client
+from datalens_service.data.dataset import Split
 from datalens_service.data.digits import digits
 from tests.browser.visitor import Visitor
 from tests.cli.service import RunningService
@@ -17,11 +18,11 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def with_test_images(tmp_path: Path) -> Path:
-    data, path = digits(), tmp_path / "digits.npz"
-    assert data.test is not None
-    arrays = {"train_images": data.train.images[:700], "train_labels": data.train.labels[:700]}
-    np.savez(path, **arrays, test_images=data.test.images, test_labels=data.test.labels)
+def with_test_images(train: Split, tmp_path: Path) -> Path:
+    test, path = digits().test, tmp_path / "digits.npz"
+    assert test is not None
+    arrays = {"train_images": train.images[:700], "train_labels": train.labels[:700]}
+    np.savez(path, **arrays, test_images=test.images, test_labels=test.labels)
     return path
 
 
@@ -49,6 +50,8 @@ def test_two_jobs_of_the_list_are_compared(owner: Visitor, service: RunningServi
     expect(page.get_by_role("row", name="epsilon")).to_contain_text("4.0")
     owner.shows("comparison")
     page.get_by_role("heading", level=2).get_by_role("link").first.click()
+    # Its form is sent by a script.
+    page.wait_for_url("**/jobs/job_*")
     page.get_by_text("Change name, tags and notes").click()
     page.get_by_label("Name", exact=True).fill("The better one")
     page.get_by_label("Tags, with commas between").fill("final, board")

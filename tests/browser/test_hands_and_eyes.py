@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -76,6 +77,45 @@ def test_a_lost_connection_is_said_and_the_next_try_works(owner: Visitor, upload
     expect(page.locator(".leaves")).to_be_visible()
 
 
+# Lets the test know when the page has read an answer.
+LISTENER = """() => {
+  const ask = window.fetch;
+  window.answered = new Promise((resolve) => {
+    window.fetch = async (...request) => {
+      const answer = await ask(...request);
+      const text = await answer.text();
+      resolve();
+      return new Response(text, { status: answer.status });
+    };
+  });
+}"""
+
+
+def test_the_price_of_a_form_that_has_changed_since_cannot_be_bought(owner: Visitor, upload: Path) -> None:
+    page = owner.page
+    page.goto(f"/datasets/{owner.upload(upload)}/new-job")
+    owner.priced()
+    late: list[Route] = []
+    page.route("**/plan", lambda route: late.append(route))
+    page.evaluate(LISTENER)
+    epsilon, submit = page.get_by_label("ε this job may spend", exact=True), page.locator("#submit-job")
+    with page.expect_request("**/plan"):
+        epsilon.fill("2")
+    # The page does not get to asking for the next price before that of the first comes.
+    page.evaluate("() => { window.wait = setTimeout; window.setTimeout = () => 0; }")
+    epsilon.fill("3")
+    late[0].continue_()
+    page.evaluate("answered")
+    expect(page.locator("#price-part")).to_have_attribute("aria-busy", "true")
+    expect(submit).to_be_disabled()
+
+    page.evaluate("() => { window.setTimeout = wait; }")
+    page.unroute("**/plan")
+    epsilon.fill("4")
+    owner.priced()
+    assert json.loads(str(submit.get_attribute("data-body")))["spec"]["epsilon"] == 4
+
+
 def test_an_upload_goes_on_after_a_lost_connection(owner: Visitor, upload: Path) -> None:
     page = owner.page
     lost: list[str] = []
@@ -137,6 +177,7 @@ def test_what_does_not_exist_is_a_page_with_a_way_back(owner: Visitor) -> None:
 def test_keys_are_made_shown_once_and_revoked(owner: Visitor) -> None:
     page = owner.page
     page.get_by_role("link", name="Keys").click()
+    page.wait_for_url("**/keys")
     expect(page.get_by_role("row", name="first (yours)")).to_be_visible()
     page.get_by_role("button", name="New key").click()
     page.get_by_label("Whose key is it?").fill("Maria")

@@ -33,6 +33,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_readers_of_the_site_ask_no_other_host(chromium: Browser, address: str):
     page = chromium.new_page()
+    page.set_default_timeout(120_000)
+    page.set_default_navigation_timeout(120_000)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     for path in ("index.html", "reference/jobs.html", "mechanisms/topagg.html", "examples/privacy-report.html"):

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from tests.browser.visitor import JOB_MILLISECONDS, Visitor
 from tests.cli.service import RunningService
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -48,6 +48,7 @@ def test_from_the_key_to_the_images_and_back_to_nothing(visitor: Visitor, upload
     visitor.shows("4-uploaded")
 
     page.get_by_role("link", name="Plan a job").click()
+    page.wait_for_url("**/new-job")
     dataset = page.url.split("/")[-2]
     _price_follows_the_form(visitor)
     visitor.shows("5-plan")
@@ -116,7 +117,7 @@ def _price_follows_the_form(visitor: Visitor) -> None:
 def _images_come_down(visitor: Visitor, tmp_path: Path) -> None:
     page = visitor.page
     grid = page.locator("#live-result img[src$='samples.png']")
-    assert grid.evaluate("image => image.complete && image.naturalWidth > 0")
+    assert grid.evaluate("async (image) => { await image.decode(); return image.naturalWidth; }") > 0
     page.get_by_label("Images", exact=True).fill("50")
     with page.expect_download() as coming:
         page.get_by_role("button", name="Download synthetic images").click()
@@ -145,11 +146,10 @@ def _budget_is_raised(visitor: Visitor) -> None:
     expect(page.get_by_role("dialog")).to_be_visible()
     page.get_by_label("I know that a raise cannot be undone").check()
     visitor.shows("20-raise")
-    page.get_by_role("button", name="Raise for good").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Raise for good").click()
     expect(page.get_by_role("rowheader", name="Budget raised by its owner")).to_be_visible()
     expect(page.locator(".budget")).to_contain_text("ε 25 at δ")
-    # Words can be seen before scripts have run.
-    page.wait_for_load_state("load")
 
 
 def _deletion_has_a_receipt(visitor: Visitor, dataset: str) -> None:

@@ -62,6 +62,8 @@ class Visitor:
 
     def shows(self, name: str) -> None:
         """Pictures of the page, in light, dark and on a phone; axe finds nothing wrong, and nothing is cut off."""
+        # Its words can be seen before its scripts have run.
+        self.page.wait_for_load_state("load")
         self._looks(f"{name}-light", "light", DESK)
         self._is_accessible(name)
         self._looks(f"{name}-dark", "dark", DESK)

@@ -71,6 +71,7 @@ def _run(folder: Path, kills: int, seconds: float, seed: int) -> dict[str, Any]:
         "CHAOS_DRAWS": str(draws),
         # A job that is hit again and again is not one whose memory does not suffice.
         "DATALENS_MAX_ATTEMPTS": "100",
+        "DATALENS_LEASE_SECONDS": "5",
     }
     started = time.monotonic()
     try:

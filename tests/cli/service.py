@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 120.0
+from ports import free_port
+
+PATIENCE = 240.0
 DATALENS = [sys.executable, "-m", "datalens_service.cli"]
-
-
-def free_port() -> int:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port: int = unused.getsockname()[1]
-        return port
 
 
 class RunningService:
@@ -78,23 +70,6 @@ class RunningService:
                 said: dict[str, Any] = json.loads("".join(lines))
                 return said
         raise AssertionError(f"serve ended early: {self.log.read_text()}")
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not waited for does not."""
-    try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
-
-
-def wait_until_gone(pids: list[int], seconds: float = PATIENCE) -> list[int]:
-    """The processes that are still there after `seconds`."""
-    until = time.monotonic() + seconds
-    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < until:
-        time.sleep(0.1)
-    return left
 
 
 def _below(pid: int) -> list[int]:

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from cli.service import DATALENS, free_port
+from cli.service import DATALENS
 from datalens_service import errors
 from datalens_service.cli.exits import HELP, ExitCode, get_exit_code
+from ports import free_port
 
 Run = Callable[..., Result]
 COMMANDS = {

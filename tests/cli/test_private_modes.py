@@ -34,7 +34,9 @@ class Watch:
         self._ended = threading.Event()
 
     def look(self) -> None:
-        for path in self._folder.rglob("*"):
+        # A walk of the operating system's kind: folders may be removed while it looks.
+        walked = os.walk(self._folder)
+        for path in (Path(folder) / name for folder, folders, files in walked for name in (*folders, *files)):
             with suppress(FileNotFoundError):
                 mode = path.lstat().st_mode
                 self.seen.add(path.relative_to(self._folder).parts[0])
@@ -54,8 +56,7 @@ class Watch:
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            with suppress(FileNotFoundError):
-                self.look()
+            self.look()
             time.sleep(0.02)
 
 

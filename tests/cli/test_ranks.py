@@ -19,6 +19,7 @@ from datalens_service.cli.local import open_local_run
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.jobs import jobs
 from datalens_service.store.ledger import account_summary
+from deployments.hold import Hold
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 VOTES = (
@@ -50,8 +51,12 @@ def test_a_lost_rank_ends_the_run_and_nothing_is_spent_twice(datalens_json: Call
 
 def _ends_without_its_second_rank(command: list[str], folder: Path) -> int:
     """Exit code of torchrun, whose rank 1 is killed after some charges."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as torchrun:
+    hold = Hold(folder)
+    environment = {**os.environ, **hold.environment, "OMP_NUM_THREADS": "1"}
+    with (
+        subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as torchrun,
+        hold.behind(2),
+    ):
         log = folder / "out" / "private" / "ledger.log"
         until = time.monotonic() + PATIENCE
         while not (log.exists() and log.read_bytes().count(b"\n") >= 3):

@@ -9,7 +9,6 @@ import pty
 import signal
 import stat
 import subprocess
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +20,10 @@ import pytest
 from PIL import Image
 from typer.testing import Result
 
-from cli.service import DATALENS, PATIENCE, RunningService, free_port, wait_until_gone
+from cli.service import DATALENS, PATIENCE, RunningService
 from datalens_service.client import Client, ClientError
+from ports import free_port
+from processes import wait_until_gone
 
 Run = Callable[..., Result]
 Json = Callable[..., Any]
@@ -257,7 +258,7 @@ def test_it_ends_cleanly_and_starts_again_without_a_new_key(tmp_path: Path, npz:
     children = first.children()
     assert children
     assert first.stop(number) == 0
-    assert wait_until_gone(children, 5) == []
+    assert wait_until_gone(children, PATIENCE) == []
     again = RunningService(tmp_path / "data")
     assert again.said["api_key"] is None
     with Client(again.url, again.api_key) as client:
@@ -277,9 +278,8 @@ def test_without_its_supervisor_the_service_does_not_go_on(tmp_path: Path) -> No
 def test_killed_it_leaves_no_supervisor(tmp_path: Path) -> None:
     running = RunningService(tmp_path / "data")
     children = running.children()
-    time.sleep(1)
     assert running.stop(signal.SIGKILL) == -signal.SIGKILL
-    assert wait_until_gone(children, 30) == []
+    assert wait_until_gone(children, PATIENCE) == []
 
 
 @pytest.mark.parametrize("terminal", [True, False])

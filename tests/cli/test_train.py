@@ -31,6 +31,7 @@ from datalens_service.spec import Device
 from datalens_service.store.jobs import jobs
 from datalens_service.store.ledger import account_summary, chain_verification
 from datalens_service.store.tables import RecordFingerprintRow
+from deployments.hold import Hold
 
 Run = Callable[..., Result]
 Json = Callable[..., Any]
@@ -267,18 +268,20 @@ def test_an_interrupted_run_goes_on_when_it_is_started_again(
 
 
 def _end_in_the_middle(command: list[str], folder: Path, end: signal.Signals) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    hold = Hold(folder)
+    environment = {**os.environ, **hold.environment, "OMP_NUM_THREADS": "1"}
     # A shell starts what it puts in the background with SIGINT ignored, and children inherit that.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process:
         signal.signal(signal.SIGINT, before)
-        log = folder / "out" / "private" / "ledger.log"
-        until = time.monotonic() + PATIENCE
-        while not (log.exists() and log.read_bytes().count(b"\n") >= 5):
-            assert process.poll() is None, "ended before it could be interrupted"
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        process.send_signal(end)
+        with hold.behind(4, "charge"):
+            log = folder / "out" / "private" / "ledger.log"
+            until = time.monotonic() + PATIENCE
+            while not (log.exists() and log.read_bytes().count(b"\n") >= 5):
+                assert process.poll() is None, "ended before it could be interrupted"
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            process.send_signal(end)
         code = process.wait(PATIENCE)
     assert code == (130 if end is signal.SIGINT else -signal.SIGKILL)
 

@@ -12,7 +12,7 @@ import pytest
 
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.jobs.jobs import Job, JobState
-from deployments.deployment import QUICK
+from deployments.deployment import PATIENCE, QUICK
 from deployments.deployment import VOTES as LONGER
 from deployments.stack import Stack
 
@@ -30,7 +30,7 @@ class Contract:
         assert succeeded(stack, job).lease_token == 1
         with stack.client() as client:
             headers = {"Authorization": f"Bearer {stack.key}"}
-            bundle = httpx2.get(f"{stack.url}/v1/jobs/{job.id}/bundle", headers=headers).content
+            bundle = httpx2.get(f"{stack.url}/v1/jobs/{job.id}/bundle", headers=headers, timeout=60).content
             assert client.get_job(job.id).state == "succeeded"
         assert verify(bundle).holds
 
@@ -49,9 +49,10 @@ class Contract:
             stack.assert_balanced(job)
 
     def test_paused_job_waits_and_goes_on_where_it_was(self, stack: Stack) -> None:
-        job = stack.order(VOTES)
-        stack.wait_for_steps(job, 2)
-        asked(stack, job, "pause")
+        with stack.held(1):
+            job = stack.order(VOTES)
+            stack.wait_for_steps(job, 2)
+            asked(stack, job, "pause")
         stack.wait(lambda: stack.job(job).state == JobState.PAUSED)
         before, held = stack.stored_steps(job), stack.job(job)
         assert held.charged_units + held.reserved_units == job.reserved_units
@@ -64,29 +65,33 @@ class Contract:
         assert stack.job(job).charged_units == job.reserved_units
 
     def test_killed_job_process_is_replaced_and_nothing_is_drawn_twice(self, stack: Stack) -> None:
-        job = stack.order(VOTES)
-        stack.wait_for_steps(job, 5)
-        before = stack.stored_steps(job)
-        stack.kill_job_process(job)
+        with stack.held(4):
+            job = stack.order(VOTES)
+            stack.wait_for_steps(job, 5)
+            before = stack.stored_steps(job)
+            stack.kill_job_process(job)
         assert succeeded(stack, job).lease_token == 2
         assert before.items() <= stack.stored_steps(job).items()
 
     def test_killed_supervisor_loses_no_job(self, stack: Stack) -> None:
-        job = stack.order(VOTES)
-        stack.wait_for_steps(job, 2)
-        stack.kill_worker(stack.workers[0])
-        stack.kill_job_process(job)
+        with stack.held(1):
+            job = stack.order(VOTES)
+            stack.wait_for_steps(job, 2)
+            stack.kill_worker(stack.workers[0])
+            stack.kill_job_process(job)
         before = stack.stored_steps(job)
+        stack.lose_lease(job)
         stack.start_worker()
         assert succeeded(stack, job).lease_token == 2
         assert before.items() <= stack.stored_steps(job).items()
 
     def test_killed_api_loses_no_job_and_knows_its_keys(self, stack: Stack) -> None:
         dataset_id = stack.new_dataset()
-        job = stack.order(VOTES, dataset_id, key=f"once-{dataset_id}")
-        stack.wait_for_steps(job, 1)
-        stack.kill_api()
-        assert not stack.ready()
+        with stack.held(0):
+            job = stack.order(VOTES, dataset_id, key=f"once-{dataset_id}")
+            stack.wait_for_steps(job, 1)
+            stack.kill_api()
+            assert not stack.ready()
         stack.start_api()
         stack.wait(stack.ready)
         assert stack.order(VOTES, dataset_id, key=f"once-{dataset_id}").id == job.id
@@ -105,12 +110,12 @@ class Contract:
         for job in submitted:
             assert succeeded(stack, job).lease_token == 1
         second.terminate()
-        assert second.wait(120) == 0
+        assert second.wait(PATIENCE) == 0
         stack.workers.remove(second)
 
     def test_logs_and_metrics_hold_nothing_private(self, stack: Stack) -> None:
         headers = {"Authorization": f"Bearer {stack.key}"}
-        metrics = httpx2.get(f"{stack.url}/metrics", headers=headers).text
+        metrics = httpx2.get(f"{stack.url}/metrics", headers=headers, timeout=60).text
         assert "datalens_jobs" in metrics
         stack.assert_nothing_private_in(metrics)
         logged = stack.log.read_text()

@@ -33,12 +33,13 @@ class TestCelery(Contract):
     """On PostgreSQL and Redis."""
 
     def test_killed_broker_loses_no_job(self, stack: CeleryStack) -> None:
-        running = stack.order(VOTES)
-        stack.wait_for_steps(running, 2)
-        waiting = stack.order(QUICK)
-        stack.redis.kill()
-        unsent = stack.order(QUICK)
-        assert not stack.ready()
+        with stack.held(1):
+            running = stack.order(VOTES)
+            stack.wait_for_steps(running, 2)
+            waiting = stack.order(QUICK)
+            stack.redis.kill()
+            unsent = stack.order(QUICK)
+            assert not stack.ready()
         stack.redis.serve()
         stack.wait(stack.ready)
         assert succeeded(stack, running).lease_token == 1
@@ -46,10 +47,11 @@ class TestCelery(Contract):
             succeeded(stack, job)
 
     def test_killed_database_loses_no_job(self, stack: CeleryStack) -> None:
-        job = stack.order(VOTES)
-        stack.wait_for_steps(job, 2)
-        before = stack.stored_steps(job)
-        stack.postgresql.kill()
+        with stack.held(1):
+            job = stack.order(VOTES)
+            stack.wait_for_steps(job, 2)
+            before = stack.stored_steps(job)
+            stack.postgresql.kill()
         assert not stack.ready()
         stack.postgresql.serve()
         stack.wait(stack.ready)

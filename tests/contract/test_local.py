@@ -28,14 +28,15 @@ class TestLocal(Contract):
     """On SQLite."""
 
     def test_database_that_is_locked_for_a_while_costs_time_only(self, stack: LocalStack) -> None:
-        job = stack.order(VOTES)
-        stack.wait_for_steps(job, 2)
         file = make_url(stack.database.url).database
         assert file is not None
         with closing(sqlite3.connect(file, timeout=60, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+            with stack.held(1):
+                job = stack.order(VOTES)
+                stack.wait_for_steps(job, 2)
+                other.execute("BEGIN IMMEDIATE")
             before = stack.stored_steps(job)
-            assert stack.ready(), "reading goes on"
+            stack.wait(stack.ready)  # Reading goes on.
             assert stack.stored_steps(job) == before
             other.execute("ROLLBACK")
         succeeded(stack, job)

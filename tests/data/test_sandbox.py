@@ -19,7 +19,7 @@ from datalens_service.errors import InvalidDataset, StoreUnavailable
 from .hostile import CANARY, CORPUS
 from .uploads import IMAGES, LABELS, UPLOADS, folder, write_zip
 
-GENEROUS = Confinement(4 * 2**30, 120)
+GENEROUS = Confinement(4 * 2**30, 480)
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part of the confinement is Linux's")
 
 

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account_summary import AccountSummary, entries, statement
 from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.tables import AggregateRow, JobRow, ReleasedStateRow
+from deployments.hold import Hold
 
 CLASSES = ("bright", "dark")
 EVALUATION = {"epochs": 1, "synthetic_images": 200}
@@ -57,7 +60,7 @@ VOTES: dict[str, Any] = {
     "synthetic_images": 64,
     "evaluation": {"enabled": False},
 }
-LEASE_SECONDS = 5
+LEASE_SECONDS = 30
 PATIENCE = 280.0
 
 
@@ -69,6 +72,7 @@ class Deployment:
         self.folder = folder
         self.log = folder / "worker.log"
         self.changes: dict[str, str] = {}
+        self._hold = Hold(folder)
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -95,8 +99,13 @@ class Deployment:
             "DATALENS_LEASE_SECONDS": str(LEASE_SECONDS),
             "DATALENS_DEVICE": "cpu",
             "OMP_NUM_THREADS": "1",
+            **self._hold.environment,
             **self.changes,
         }
+
+    def held(self, step: int, after: str = "store") -> AbstractContextManager[None]:
+        """Meanwhile, job processes stand still behind a release; see `Hold.behind`."""
+        return self._hold.behind(step, after)
 
     def upload(self, dataset: Dataset) -> StoredDataset:
         dataset_id = datasets.new_id()
@@ -148,6 +157,10 @@ class Deployment:
         with self.database.session() as session:
             return session.scalar(select(ReleasedStateRow.step).where(ReleasedStateRow.job_id == job.id)) or 0
 
+    def charged_steps(self, job: Job) -> list[int | None]:
+        """The step of each charge, in their order."""
+        return [entry.step for entry in self.entries(job) if entry.kind == EntryKind.CHARGE]
+
     def latest_token(self, job: Job) -> int:
         """Token under which the last noisy sum was stored."""
         with self.database.session() as session:
@@ -171,6 +184,13 @@ class Deployment:
             owner = session.scalar(select(JobRow.lease_owner).where(JobRow.id == job.id))
         assert owner is not None
         return int(owner.rpartition(":")[2])
+
+    def runs_out_at(self, job: Job) -> datetime:
+        """Until when the job is held, unless its lease is renewed."""
+        with self.database.session() as session:
+            until = session.scalar(select(JobRow.lease_until).where(JobRow.id == job.id))
+        assert until is not None
+        return until
 
     def lose_lease(self, job: Job) -> None:
         """As if its worker had been silent for too long."""

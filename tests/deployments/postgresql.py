@@ -13,7 +13,10 @@ from uuid import uuid4
 
 import sqlalchemy
 
+from processes import wait_until_gone
+
 TEMPLATE = "datalens_template"
+_PATIENCE = 240.0
 
 
 class Cluster:
@@ -60,6 +63,8 @@ class Cluster:
         for process_id in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(process_id), signal.SIGKILL)
+        # A server does not start as long as one of them has the old shared memory.
+        assert wait_until_gone([int(process_id) for process_id in left], _PATIENCE) == []
 
     def url(self, name: str) -> str:
         return f"postgresql+psycopg://postgres@/{name}?host={self._folder}"
@@ -82,7 +87,7 @@ class Cluster:
 
     def _wait_until_ready(self) -> None:
         engine = sqlalchemy.create_engine(self.url("postgres"))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + _PATIENCE
         while True:
             try:
                 engine.connect().close()

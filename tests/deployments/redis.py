@@ -8,6 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from ports import free_port
+
 
 class Redis:
     """On a port of this machine; what it was told survives it, as in docker-compose.yml."""
@@ -53,15 +55,7 @@ def redis_is_installed() -> bool:
     return shutil.which("redis-server") is not None
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_for_port(port: int, seconds: float = 60) -> None:
+def wait_for_port(port: int, seconds: float = 240) -> None:
     """Until somebody listens on it.
 
     Raises:

@@ -29,7 +29,8 @@ from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from deployments.deployment import PATIENCE, Deployment, lamps
 from deployments.postgresql import Cluster, postgresql_binaries, roomy_memory
-from deployments.redis import Redis, free_port
+from deployments.redis import Redis
+from ports import free_port
 
 T = TypeVar("T")
 

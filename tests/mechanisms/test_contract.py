@@ -161,8 +161,10 @@ def test_every_coordinate_gets_noise_of_the_stated_scale(case):
     sample = np.array(draws)
     assert (sample.std(axis=0) > 0.4).all(), "no coordinate is left without noise"
     flat = sample.ravel()
-    assert stats.kstest(flat, "norm").pvalue > 1e-6
-    assert stats.kstest(flat * 1.5, "norm").pvalue < 1e-6, "the test rejects a wrong scale"
+    # Of one case; there are nearly forty, and the suite runs often.
+    chance = 1e-10
+    assert stats.kstest(flat, "norm").pvalue > chance
+    assert stats.kstest(flat * 1.5, "norm").pvalue < chance, "the test rejects a wrong scale"
 
 
 @each_case
@@ -222,4 +224,4 @@ def test_mechanism_level_audit_of_votes(kind, parameters):
     scores = (account.replay(0) - high) @ difference
     found = difference @ difference / scores.std()
     charged = mu_of_units(account.charged_units // images)
-    assert 0.95 * charged <= found <= charged * (1 + 5 / np.sqrt(2 * images))
+    assert 0.945 * charged <= found <= charged * (1 + 6.5 / np.sqrt(2 * images))

@@ -61,6 +61,7 @@ def test_shares_are_shares_whatever_the_noise():
     np.testing.assert_allclose(histogram(100).shares(exact), exact / 100, atol=1e-12)
 
 
+@pytest.mark.usefixtures("seeded_entropy")
 def test_statistics_of_60000_units_are_within_one_and_a_half_percent():
     rng = np.random.default_rng(0)
     anchors = (0.0, *PARTS, 0.97, 1.0)

@@ -28,6 +28,10 @@ GOLDEN_COSINES = [
 ]
 
 
+CHANCE = 1e-10
+"""Probability of a false alarm of one comparison: there is no seed, and the suite runs often."""
+
+
 def log_density(cosines: np.ndarray, dimensions: int, tilt: float, beside: float = 0.0) -> np.ndarray:
     """Of uᵀy up to a constant, for a mean direction with κ-weighted parts `tilt` along u and `beside` across it."""
     across = np.sqrt(np.maximum(0.0, 1 - cosines**2))
@@ -60,7 +64,7 @@ def largest_delta(first: np.ndarray, second: np.ndarray, epsilon: float) -> floa
 @pytest.mark.parametrize(("dimensions", "kappa", "expected"), GOLDEN_COSINES)
 def test_mean_cosines_are_the_golden_ones(dimensions, kappa, expected):
     cosines = draw_cosines(50_000, dimensions, kappa, _uniforms)
-    assert abs(cosines.mean() - expected) < 5 * cosines.std() / math.sqrt(len(cosines))
+    assert abs(cosines.mean() - expected) < 6.5 * cosines.std() / math.sqrt(len(cosines))
     assert mean_cosine(kappa, dimensions) == pytest.approx(expected, rel=1e-3)
 
 
@@ -70,8 +74,8 @@ def test_cosines_have_the_law_of_the_density(dimensions, kappa):
     with np.errstate(divide="ignore"):
         law = np.cumsum(masses(log_density(grid, dimensions, kappa) if dimensions > 3 else kappa * grid))
     sample = draw_cosines(20_000, dimensions, kappa, _uniforms)
-    assert stats.kstest(sample, lambda t: np.interp(t, grid, law)).pvalue > 1e-6
-    assert stats.kstest(sample + 0.3 / math.sqrt(dimensions), lambda t: np.interp(t, grid, law)).pvalue < 1e-6
+    assert stats.kstest(sample, lambda t: np.interp(t, grid, law)).pvalue > CHANCE
+    assert stats.kstest(sample + 0.3 / math.sqrt(dimensions), lambda t: np.interp(t, grid, law)).pvalue < CHANCE
 
 
 def test_directions_agree_with_an_independent_sampler():
@@ -80,13 +84,13 @@ def test_directions_agree_with_an_independent_sampler():
     theirs = stats.vonmises_fisher(mean, 4.0).rvs(20_000, random_state=1)
     assert np.abs(np.linalg.norm(ours, axis=1) - 1).max() < 1e-12
     for axis in range(5):
-        assert stats.ks_2samp(ours[:, axis], theirs[:, axis]).pvalue > 1e-6
+        assert stats.ks_2samp(ours[:, axis], theirs[:, axis]).pvalue > CHANCE
 
 
 def test_a_unit_without_a_direction_gets_a_uniform_one():
     drawn = NoiseSource().directions(np.zeros((20_000, 7)), 1e6)
     assert np.abs(np.linalg.norm(drawn, axis=1) - 1).max() < 1e-12
-    assert np.abs(drawn.mean(axis=0)).max() < 6 / math.sqrt(7 * 20_000)
+    assert np.abs(drawn.mean(axis=0)).max() < 6.5 / math.sqrt(7 * 20_000)
     assert np.abs(np.cov(drawn.T) * 7 - np.eye(7)).max() < 0.1
 
 

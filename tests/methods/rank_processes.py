@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +23,7 @@ from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.process_group import ProcessGroup, join_process_group, read_rendezvous
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from ports import free_port
 
 RECORDS, SIDE, CLASSES, TEACHERS = 400, 8, 2, 256
 SCHEMA = Schema(channels=1, height=SIDE, width=SIDE, class_names=("up", "down"), num_units=RECORDS)
@@ -49,9 +49,7 @@ def together(
     folder: Path, count: int, spec: TrainingSpec, before: Before | None = None, timeout: int = 240
 ) -> list[multiprocessing.Process]:
     """Start all ranks; `before` is called in each, once it has met the others."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = str(unused.getsockname()[1])
+    port = str(free_port())
     context = multiprocessing.get_context("fork")
     processes = []
     for rank in range(count):

@@ -18,7 +18,7 @@ from datalens_service.store.charge_log import ChargeLog, LogLine
 from datalens_service.store.database import Database
 from datalens_service.store.ledger import ledger
 from deployments.deployment import VOTES, Deployment, lamps
-from deployments.redis import free_port
+from ports import free_port
 
 CHARGES = 20_000
 JOBS = 100

@@ -17,7 +17,7 @@ import httpx2
 from datalens_service.store.access import keys
 from datalens_service.store.database import Database
 from deployments.postgresql import Cluster, postgresql_binaries, roomy_memory
-from deployments.redis import free_port
+from ports import free_port
 
 REPLICAS = 3
 _PATIENCE = 180.0

@@ -17,6 +17,8 @@ from datalens_service.privacy import randomness
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 
 SOURCE = NoiseSource()
+CHANCE = 1e-10
+"""Probability of a false alarm of one comparison: there is no seed, and the suite runs often."""
 
 
 @pytest.mark.parametrize("stddev", [1, 2, 3, 7, 20, 50])
@@ -29,22 +31,25 @@ def test_distribution_is_the_discrete_gaussian(stddev):
     observed = np.array([(draws == value).sum() for value in support])
     tail = draws.size - observed.sum()
     expected = np.append(probability, 1 - probability.sum()) * draws.size
-    assert stats.chisquare(np.append(observed, tail), expected).pvalue > 1e-6
+    # Far out less than two draws are expected, and there Pearson's statistic has heavy tails.
+    outcome = stats.power_divergence(np.append(observed, tail), expected, lambda_="log-likelihood")
+    assert outcome.pvalue > CHANCE
 
 
 @pytest.mark.parametrize("stddev", [800, 5000, MAXIMUM_NOISE_STDDEV])
 def test_scale_is_right_and_two_percent_would_show(stddev):
     draws = SOURCE.discrete_gaussian((1_000_000,), stddev) / stddev
     standard_error = np.sqrt(2 / draws.size)
-    assert abs(draws.var() - 1) < 5 * standard_error
-    assert abs(0.98**2 - 1) > 5 * standard_error, "the test has the power it claims"
-    assert stats.kstest(draws[:100_000], "norm").pvalue > 1e-6
+    assert abs(draws.var() - 1) < 6.5 * standard_error
+    assert abs(0.98**2 - 1) > 13 * standard_error, "the test has the power it claims"
+    assert stats.kstest(draws[:100_000], "norm").pvalue > CHANCE
 
 
 def test_every_coordinate_gets_its_own_draw():
     draws = SOURCE.discrete_gaussian((200, 2000), 5000).astype(np.float64)
     correlations = np.corrcoef(draws)[np.triu_indices(200, 1)]
-    assert np.abs(correlations).max() < 6 / np.sqrt(2000)
+    # Of 19,900 pairs the largest; one in 10^9 runs has more.
+    assert np.abs(correlations).max() < 7.5 / np.sqrt(2000)
     assert (draws != 0).mean() > 0.99
 
 
@@ -96,7 +101,7 @@ def test_training_randomness_is_addressed_by_purpose_and_step():
 def test_coins_fall_with_the_stated_probability(numerator):
     count = 400_000
     heads = int(NoiseSource().coins(count, numerator).sum())
-    assert stats.binomtest(heads, count, numerator / 2**53).pvalue > 1e-6
+    assert stats.binomtest(heads, count, numerator / 2**53).pvalue > CHANCE
 
 
 def test_coins_of_probability_0_and_1_are_certain():
@@ -107,7 +112,7 @@ def test_coins_of_probability_0_and_1_are_certain():
 def test_coins_of_two_units_are_independent_and_never_repeat():
     pairs = np.array([NoiseSource().coins(2, 2**52) for _ in range(4000)])
     table = [[int((pairs == (first, second)).all(axis=1).sum()) for second in (0, 1)] for first in (0, 1)]
-    assert stats.chi2_contingency(table).pvalue > 1e-6
+    assert stats.chi2_contingency(table).pvalue > CHANCE
     first, second = (NoiseSource().coins(256, 2**52) for _ in range(2))
     assert not np.array_equal(first, second)
 

@@ -28,7 +28,7 @@ Images = NDArray[np.uint8]
 
 EPSILON = 1.0
 DELTA = 1e-5
-LEASE_SECONDS = 30
+LEASE_SECONDS = 600
 NO_RELEASES = Plan(releases=())
 """Of a job that is never run."""
 LATER = timedelta(hours=1)

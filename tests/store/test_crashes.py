@@ -97,7 +97,7 @@ def test_postgresql_takes_the_locks_from_a_worker_stopped_before_its_commit(
     dataset, lease, _ = running_job(postgresql_database, units=2 * sum(COSTS))
     workplace = Workplace.of(postgresql_database)
     with monkeypatch.context() as patched:
-        patched.setattr(store, "_POSTGRESQL_OPTIONS", "-c idle_in_transaction_session_timeout=1s")
+        patched.setattr(store, "_POSTGRESQL_OPTIONS", "-c idle_in_transaction_session_timeout=5s")
         first = _stopped(workplace, lease, Fault(3, BEFORE_COMMIT, signal.SIGSTOP))
     record_property("stops", 1)
     second_lease = claimed(postgresql_database, lease.job_id, now=_hours_from_now(1))

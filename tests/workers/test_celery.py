@@ -13,7 +13,7 @@ import pytest
 from celery import Celery
 
 from datalens_service.store.jobs.jobs import JobState
-from deployments.deployment import QUICK, VOTES, Deployment, lamps
+from deployments.deployment import PATIENCE, QUICK, VOTES, Deployment, lamps
 
 pytestmark = pytest.mark.redis
 
@@ -79,17 +79,18 @@ def test_job_runs_once_however_often_it_is_delivered(celery: Deployment) -> None
 def test_job_survives_the_loss_of_message_worker_and_process(celery: Deployment) -> None:
     # Nobody sent a message. The worker finds the job in the database.
     job = celery.submit(VOTES)
-    first = start_worker(celery, "first")
-    celery.wait_for_steps(job, 5)
+    with celery.held(4):
+        first = start_worker(celery, "first")
+        celery.wait_for_steps(job, 5)
 
-    # A worker that is asked to end gives its job back. Its message is gone, so the next one has to find it, too.
-    first.terminate()
-    assert first.wait(60) == 0
-    assert (celery.job(job).state, celery.job(job).attempts) == (JobState.QUEUED, 0)
-    start_worker(celery, "second")
-    celery.wait(lambda: celery.latest_token(job) == 2)
+        # A worker that is asked to end gives its job back. Its message is gone, so the next one has to find it, too.
+        first.terminate()
+        assert first.wait(PATIENCE) == 0
+        assert (celery.job(job).state, celery.job(job).attempts) == (JobState.QUEUED, 0)
+        start_worker(celery, "second")
+        celery.wait(lambda: celery.latest_token(job) == 2)
 
-    os.kill(celery.worker_pid(job), signal.SIGKILL)
+        os.kill(celery.worker_pid(job), signal.SIGKILL)
 
     ended = celery.wait_for_end(job)
     assert (ended.state, ended.lease_token) == (JobState.SUCCEEDED, 3)
@@ -112,5 +113,5 @@ def test_no_job_waits_behind_a_long_one_while_a_worker_is_idle(celery: Deploymen
 def test_worker_refuses_a_database_it_cannot_trust(celery: Deployment) -> None:
     celery.changes["DATALENS_DATABASE_URL"] = f"sqlite:///{celery.folder}/missing/datalens.db"
 
-    assert start_worker(celery).wait(120) == 1
+    assert start_worker(celery).wait(PATIENCE) == 1
     assert "worker cannot start" in celery.log.read_text()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
-import time
+from datetime import timedelta
 
 import pytest
 
+from datalens_service.clock import utc_now
 from datalens_service.store.jobs import leases
-from deployments.deployment import MOMENTS, Deployment
+from datalens_service.store.jobs.jobs import JobState
+from deployments.deployment import MOMENTS, PATIENCE, Deployment
 from workers.process.heartbeat import Heartbeat
 from workers.process.job_process import Exit
 
@@ -16,15 +19,19 @@ SECONDS = 0.6
 
 
 def test_lease_outlives_its_seconds_while_the_heart_beats_and_not_after(local: Deployment) -> None:
-    lease = leases.claim(local.database, local.submit(MOMENTS).id, "test", SECONDS)
+    job = local.submit(MOMENTS)
+    lease = leases.claim(local.database, job.id, "test", SECONDS)
     assert lease is not None
+    later = lease.until + timedelta(seconds=SECONDS)
 
     with Heartbeat(local.database, lease):
-        time.sleep(3 * SECONDS)
-        assert leases.expire_leases(local.database) == ()
+        local.wait(lambda: local.runs_out_at(job) > later)
+        assert leases.expire_leases(local.database, now=later) == ()
 
-    time.sleep(1.5 * SECONDS)
-    assert [job.id for job in leases.expire_leases(local.database)] == [lease.job_id]
+    last = local.runs_out_at(job)
+    assert leases.expire_leases(local.database, now=last) == ()
+    expired = leases.expire_leases(local.database, now=last + timedelta(seconds=1))
+    assert [one.id for one in expired] == [job.id]
 
 
 def test_process_dies_with_its_lease_whatever_it_is_doing(local: Deployment) -> None:
@@ -43,33 +50,34 @@ def test_process_dies_with_its_lease_whatever_it_is_doing(local: Deployment) -> 
         "    time.sleep(600)\n"
     )
     deaf = local.start(sys.executable, "-c", script)
-    local.lose_lease(job)
-    local.claim(job)
+    local.wait(lambda: local.runs_out_at(job) > lease.until)
+    assert leases.claim(local.database, job.id, "other", 600, now=utc_now() + timedelta(hours=1)) is not None
 
-    assert deaf.wait(60) == Exit.FENCED
+    assert deaf.wait(PATIENCE) == Exit.FENCED
 
 
 @pytest.mark.parametrize("end", ["finish", "release"])
-def test_a_process_that_ends_its_own_job_lives_on(local: Deployment, end: str) -> None:
+def test_a_process_that_ends_its_own_job_lives_on(local: Deployment, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    deaths: list[int] = []
+    monkeypatch.setattr(os, "_exit", deaths.append)
+    lease = local.claim(local.submit(MOMENTS))
+    heartbeat = Heartbeat(local.database, lease)
+    with heartbeat:
+        if end == "finish":
+            leases.finish(local.database, lease, JobState.FAILED)
+        else:
+            leases.release(local.database, lease)
+        # The beat that comes between the end of the job and that of the block.
+        heartbeat._renew()
+        assert heartbeat._ended.is_set()
+    assert deaths == []
+
+
+def test_a_process_whose_job_was_given_to_another_dies(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    deaths: list[int] = []
+    monkeypatch.setattr(os, "_exit", deaths.append)
     job = local.submit(MOMENTS)
-    lease = leases.claim(local.database, job.id, "test", SECONDS)
-    assert lease is not None
-    ending = "leases.finish(database, lease, JobState.FAILED)" if end == "finish" else "leases.release(database, lease)"
-    # Several beats come between the end of the job and that of the block.
-    script = (
-        "import time\n"
-        "from datetime import UTC, datetime, timedelta\n"
-        "from datalens_service.store.database import Database\n"
-        "from datalens_service.store.charge_log import ChargeLog\n"
-        "from datalens_service.store.jobs import leases\n"
-        "from datalens_service.store.jobs.jobs import JobState\n"
-        "from datalens_service.store.jobs.leases import Lease\n"
-        "from workers.process.heartbeat import Heartbeat\n"
-        "from pathlib import Path\n"
-        f"database = Database({local.database.url!r}, ChargeLog(Path({str(local.ledger_log)!r})))\n"
-        f"lease = leases.adopt(database, {job.id!r}, {lease.token}, 'test', 3.0)\n"
-        "with Heartbeat(database, lease):\n"
-        f"    {ending}\n"
-        "    time.sleep(2.5)\n"
-    )
-    assert local.start(sys.executable, "-c", script).wait(60) == 0
+    lease = local.claim(job)
+    assert leases.claim(local.database, job.id, "other", 600, now=utc_now() + timedelta(hours=1)) is not None
+    Heartbeat(local.database, lease)._renew()
+    assert deaths == [Exit.FENCED]

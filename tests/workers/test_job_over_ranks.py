@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,12 +23,12 @@ from datalens_service.process_group import (
     TorchProcessGroup,
     read_rendezvous,
 )
-from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job, JobState
-from deployments.deployment import MOMENTS, VOTES, Deployment, lamps
+from deployments.deployment import MOMENTS, PATIENCE, VOTES, Deployment, lamps
+from ports import free_port
 from workers.job.ranks import MetRanks, SharedWork
 from workers.process import followers
 from workers.process.job_process import Exit
@@ -92,7 +91,7 @@ def test_a_job_over_two_ranks_is_a_job_over_one(local: Deployment) -> None:
     met = local.submit(SHORT, dataset)
     rendezvous, other = start_other_rank(local)
     assert run(local, 1, rendezvous) == ([2], 3)
-    assert other.wait(60) == Exit.ENDED
+    assert other.wait(PATIENCE) == Exit.ENDED
     assert len(local.stored_steps(alone)) == 3
     for shared in (started, met):
         assert local.job(shared).state == JobState.SUCCEEDED
@@ -105,10 +104,7 @@ def test_a_job_over_two_ranks_is_a_job_over_one(local: Deployment) -> None:
 
 def start_other_rank(local: Deployment) -> tuple[Rendezvous, subprocess.Popen[bytes]]:
     """Rank 1, as a batch system starts it; and where rank 0, which is this process, meets it."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-    address = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    address = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     local.changes |= {"RANK": "1", **address}
     os.environ.update(address, RANK="0")
     rendezvous = read_rendezvous()
@@ -120,18 +116,19 @@ def start_other_rank(local: Deployment) -> tuple[Rendezvous, subprocess.Popen[by
 def test_killed_ranks_end_the_job_process_and_nothing_is_charged_twice(local: Deployment) -> None:
     local.changes |= {"DATALENS_LEASE_SECONDS": "3600", "DATALENS_RANKS": "2"}
     job = local.submit(SHARED)
-    local.start_module("workers.process.supervisor")
+    with local.held(4):
+        local.start_module("workers.process.supervisor")
+        local.wait_for_steps(job, 5)
+        [follower] = followers_of(job)
+        os.kill(follower, signal.SIGKILL)
+    with local.held(5):
+        local.wait(lambda: local.latest_token(job) == 2)
+        [follower], before = followers_of(job), local.stored_steps(job)
+        charges = local.charged_steps(job)
+        assert len(charges) == len(set(charges)), "the death of a rank is seen before a charge"
 
-    local.wait_for_steps(job, 5)
-    [follower] = followers_of(job)
-    os.kill(follower, signal.SIGKILL)
-    local.wait(lambda: local.latest_token(job) == 2)
-    [follower], before = followers_of(job), local.stored_steps(job)
-    charges = [entry for entry in local.entries(job) if entry.kind == EntryKind.CHARGE]
-    assert len(charges) == len({entry.step for entry in charges}), "the death of a rank is seen before a charge"
-
-    os.kill(local.worker_pid(job), signal.SIGKILL)
-    local.wait(lambda: follower not in followers_of(job))
+        os.kill(local.worker_pid(job), signal.SIGKILL)
+        local.wait(lambda: follower not in followers_of(job))
     assert before.items() <= local.stored_steps(job).items(), "a stored sum was drawn again"
     local.verified(job)
 
@@ -175,7 +172,7 @@ def test_a_rank_that_ends_before_the_first_sum_ends_the_process(
     monkeypatch.setattr(followers.os, "_exit", lambda code: ends.set() if code == Exit.CRASHED else None)
     # No such argument: it ends as soon as it reads its command line.
     with followers.Followers("--unknown", 2, tmp_path / "meeting", 60):
-        assert ends.wait(60)
+        assert ends.wait(PATIENCE)
 
 
 def test_a_rank_ends_with_rank_0_wherever_it_waits(tmp_path: Path) -> None:
@@ -185,7 +182,7 @@ def test_a_rank_ends_with_rank_0_wherever_it_waits(tmp_path: Path) -> None:
         assert process.stdin is not None
         assert process.stderr is not None
         process.stdin.close()
-        assert process.wait(60) == Exit.CRASHED
+        assert process.wait(PATIENCE) == Exit.CRASHED
         assert process.stderr.read() == b""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import workers
-from deployments.deployment import MOMENTS, Deployment
+from deployments.deployment import MOMENTS, PATIENCE, Deployment
 from privacy_gate.alarm import Alarm
 from privacy_gate.log_lines import EVENTS, OUTLINE, check, parsed
 
@@ -68,7 +68,7 @@ def test_lines_of_real_processes_are_on_the_list(local: Deployment, fails: bool)
     supervisor = local.start_module("workers.process.supervisor")
     local.wait_for_end(job)
     supervisor.terminate()
-    supervisor.wait(60)
+    supervisor.wait(PATIENCE)
 
     events = [parsed(line) for line in local.log.read_text().splitlines()]
 

@@ -23,13 +23,14 @@ def test_woken_zombie_dies_without_charging_or_drawing(
 ) -> None:
     local.changes["DATALENS_LEASE_SECONDS"] = "600"  # Lost by `lose_lease` alone, however busy the machine is.
     job = local.submit(VOTES)
-    zombie = local.start_module(RUN_JOB, job.id)
-    local.wait_for_steps(job, 5)
-    stop_between_transactions(zombie.pid, local.database)
-    record_property("stops", 1)
-    local.lose_lease(job)
-    successor = local.start_module(RUN_JOB, job.id)
-    local.wait(lambda: local.latest_token(job) == 2)
+    with local.held(4):
+        zombie = local.start_module(RUN_JOB, job.id)
+        local.wait_for_steps(job, 5)
+        stop_between_transactions(zombie.pid, local.database)
+        record_property("stops", 1)
+        local.lose_lease(job)
+        successor = local.start_module(RUN_JOB, job.id)
+        local.wait(lambda: local.latest_token(job) == 2)
 
     zombie.send_signal(signal.SIGCONT)
 

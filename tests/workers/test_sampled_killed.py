@@ -8,7 +8,7 @@ from datalens_service.methods.sampled_gradients import SampledRun
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.datasets.artifacts import ArtifactStore
-from datalens_service.store.jobs.jobs import JobState
+from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import Deployment
 from workers.process.job_process import Exit
 
@@ -22,22 +22,32 @@ SAMPLED: dict[str, Any] = {
 
 def test_a_killed_sampled_job_goes_on_and_is_charged_once(local: Deployment) -> None:
     job = local.submit(SAMPLED)
-    for steps in (3, 20):
-        killed = local.start_module("workers.run_job", job.id)
-        local.wait_for_steps(job, steps)
-        killed.kill()
-        killed.wait()
-        local.lose_lease(job)
+    kill_behind(local, job, 2, "store")
+    # A draw that was counted and not stored is made again.
+    kill_behind(local, job, 20, "charge_draw")
 
     assert local.start_module("workers.run_job", job.id).wait() == Exit.ENDED
 
     assert local.job(job).state == JobState.SUCCEEDED
     charges = [entry for entry in local.entries(job) if entry.kind == EntryKind.CHARGE]
     assert [entry.step for entry in charges if entry.units or entry.slack] == [0]
-    assert STEPS <= len(charges) <= STEPS + 2
+    assert len(charges) == STEPS + 1
+    assert [entry.step for entry in charges].count(20) == 2
     assert len(local.stored_steps(job)) <= 50, "the state takes the place of sums"
     local.assert_balanced(job)
     files = ArtifactStore(local.database, local.folder)
     verdict = verify(files.releasable(job.id, "privacy.json").path.read_bytes())
     assert verdict.holds, verdict.contradiction
     assert SampledRun(10 * BATCH, BATCH, STEPS, 0.05).draws == STEPS + 2
+
+
+def kill_behind(local: Deployment, job: Job, step: int, method: str) -> None:
+    """Kill a process of the job as soon as its account has answered `method` at `step`."""
+    with local.held(step, after=method):
+        killed = local.start_module("workers.run_job", job.id)
+        local.wait(
+            lambda: step in local.charged_steps(job) and len(local.stored_steps(job)) == step + (method == "store")
+        )
+        killed.kill()
+        killed.wait()
+    local.lose_lease(job)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Final
 
 import structlog
+from sqlalchemy.orm import Session
 
 from datalens_service.errors import StaleLease, StoreUnavailable
 from datalens_service.settings import Settings
@@ -17,6 +18,7 @@ from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger import aggregates
+from datalens_service.store.tables import JobRow
 from workers.job.packaging import PHASE, REPORTING
 from workers.job.private_folder import PrivateFolder
 from workers.process.job_process import Exit
@@ -74,30 +76,47 @@ class RequestWatch:
                 return
 
     def _look(self) -> None:
-        job = jobs.get(self._database, self._lease.job_id)
-        if not (job.pause_requested or _may_cancel(job)):
+        if not _may_end(jobs.get(self._database, self._lease.job_id)):
             self._seen = None
             return
         self._seen = time.monotonic() if self._seen is None else self._seen
-        if time.monotonic() - self._seen >= self._grace and not self._draws(job):
-            self._end(job)
+        if time.monotonic() - self._seen >= self._grace:
+            self._end()
 
-    def _draws(self, job: Job) -> bool:
+    def _end(self) -> None:
+        """Unless a step is drawn: give the job back or end it, and die without unwinding.
+
+        Looking and ending are one transaction under the lock that a charge takes as well. The job can therefore not
+        charge a step in between that nobody would draw, and after it every statement of the job is refused.
+        """
+        with leases.locked(self._database, self._lease) as (session, row):
+            job = Job.of(row)
+            if not _may_end(job) or self._draws(session, job):
+                return
+            log.warning("request not heard between two steps, process ends", job_id=self._lease.job_id)
+            code = self._cancel(session, row) if _may_cancel(job) else self._give_back(session, row)
+        if code == Exit.ENDED:
+            PrivateFolder(self._settings.data_dir, self._lease).remove_job()
+        os._exit(code)
+
+    def _draws(self, session: Session, job: Job) -> bool:
         """Whether a step was charged whose noisy sum is not stored yet: dying now would waste its budget."""
-        with self._database.session() as session:
-            pending = aggregates.is_draw_pending(session, self._lease.job_id, self._lease.token)
+        pending = aggregates.is_draw_pending(session, self._lease.job_id, self._lease.token)
         return pending and job.progress.phase == TRAINING
 
-    def _end(self, job: Job) -> None:
-        """Give the job back or end it, and die without unwinding: no statement of the job runs after its lease."""
-        log.warning("request not heard between two steps, process ends", job_id=self._lease.job_id)
-        if _may_cancel(job):
-            PrivateFolder(self._settings.data_dir, self._lease).close()
-            leases.finish(self._database, self._lease, JobState.CANCELLED)
-            PrivateFolder(self._settings.data_dir, self._lease).remove_job()
-            os._exit(Exit.ENDED)
-        released = leases.release(self._database, self._lease)
-        os._exit(Exit.PAUSED if released.state == JobState.PAUSED else Exit.GIVEN_BACK)
+    def _cancel(self, session: Session, row: JobRow) -> Exit:
+        # Before the end, so that an ended job has no private files.
+        PrivateFolder(self._settings.data_dir, self._lease).close()
+        jobs.end(session, row, JobState.CANCELLED, None)
+        return Exit.ENDED
+
+    def _give_back(self, session: Session, row: JobRow) -> Exit:
+        leases.give_back(session, row)
+        return Exit.PAUSED if row.state == JobState.PAUSED else Exit.GIVEN_BACK
+
+
+def _may_end(job: Job) -> bool:
+    return job.pause_requested or _may_cancel(job)
 
 
 def _may_cancel(job: Job) -> bool:

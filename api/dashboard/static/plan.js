@@ -20,6 +20,8 @@ export function startPlan() {
     if (event.target.name === "preset" && event.target.value !== "own") method.value = "";
   });
   form.addEventListener("input", () => {
+    // The answer that may be on its way is the price of the form as it was.
+    ++latest;
     clearTimeout(waiting);
     price.setAttribute("aria-busy", "true");
     disable(price);

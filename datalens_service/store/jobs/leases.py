@@ -7,6 +7,8 @@ a silent worker may be replaced, never who may write, and it is the database's: 
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -180,9 +182,7 @@ def mark_released(database: Database, lease: Lease, kind: str = released_models.
     Raises:
         StaleLease: Another worker holds the job, or it has ended.
     """
-    with database.transaction() as session:
-        _, row = ledger.lock(session, lease.job_id)
-        ledger.check_lease(row, lease.token)
+    with locked(database, lease) as (session, row):
         if row.released_at is None:
             jobs.release(session, row, kind)
             events.record(session, row, EventType.RELEASED)
@@ -197,9 +197,7 @@ def finish(database: Database, lease: Lease, state: JobState, error: dict[str, A
     """
     if not state.terminal:
         raise InvalidInput(f"A job does not end as {state}.")
-    with database.transaction() as session:
-        _, row = ledger.lock(session, lease.job_id)
-        ledger.check_lease(row, lease.token)
+    with locked(database, lease) as (session, row):
         end(session, row, state, error)
         return Job.of(row)
 
@@ -210,12 +208,28 @@ def release(database: Database, lease: Lease) -> Job:
     Raises:
         StaleLease: Another worker holds the job, or it has ended.
     """
+    with locked(database, lease) as (session, row):
+        give_back(session, row)
+        return Job.of(row)
+
+
+def give_back(session: Session, row: JobRow) -> None:
+    """What `release` does, to the running job of a caller's transaction (locked)."""
+    row.attempts = max(0, row.attempts - 1)
+    _requeue_or_end(session, row, EventType.REQUEUED)
+
+
+@contextmanager
+def locked(database: Database, lease: Lease) -> Generator[tuple[Session, JobRow]]:
+    """A transaction on the job's row, locked after its account: until it ends, nobody charges, stores or ends the job.
+
+    Raises:
+        StaleLease: Another worker holds the job, or it has ended.
+    """
     with database.transaction() as session:
         _, row = ledger.lock(session, lease.job_id)
         ledger.check_lease(row, lease.token)
-        row.attempts = max(0, row.attempts - 1)
-        _requeue_or_end(session, row, EventType.REQUEUED)
-        return Job.of(row)
+        yield session, row
 
 
 def expire_leases(database: Database, *, now: datetime | None = None) -> tuple[Job, ...]:

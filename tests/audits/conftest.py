@@ -1,0 +1,10 @@
+"""What attacks find in models is measured on the same noise in every run."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _same_noise(seeded_entropy: None) -> None:
+    """No test here is of the noise itself."""

@@ -1,0 +1,60 @@
+"""Loaded by every Python process under test: one that does a job stands still where the test holds it (`hold.py`).
+
+The file HELD_JOBS names a method of the job's account and a step. Behind that step the process waits until the file is
+gone, or until somebody asks it to end. It looks for requests between any two steps, so that one made while it was held
+is heard at the next.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_POLL_SECONDS = 0.02
+
+
+def _is_held(method: str, step: int) -> bool:
+    try:
+        name, first = Path(os.environ["HELD_JOBS"]).read_text().split()
+    except FileNotFoundError:
+        return False
+    return name == method and step >= int(first)
+
+
+def _hold(account: type, method: str, terminated: list[int]) -> None:
+    answer_of = getattr(account, method)
+
+    def call(self: object, step: int, *rest: Any) -> Any:
+        answer = answer_of(self, step, *rest)
+        while _is_held(method, step) and not terminated:
+            time.sleep(_POLL_SECONDS)
+        return answer
+
+    setattr(account, method, call)
+
+
+def _note(number: int, terminated: list[int]) -> None:
+    """Have the handler of a signal note it, whoever sets the handler."""
+    handle_by = signal.signal
+
+    def handle(other: int, handler: Any) -> Any:
+        if other != number or not callable(handler):
+            return handle_by(other, handler)
+        return handle_by(other, lambda *parts: (terminated.append(number), handler(*parts)))
+
+    signal.signal = handle
+
+
+if {"workers.run_job", "datalens_service.cli"} & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
+    from datalens_service.store.ledger.account import JobAccount
+    from workers.job import observer
+
+    _terminated: list[int] = []
+    _note(signal.SIGTERM, _terminated)
+    for _method in ("charge", "charge_draw", "store", "advance"):
+        _hold(JobAccount, _method, _terminated)
+    observer._LOOK_SECONDS = 0.0  # type: ignore[misc]
