@@ -51,6 +51,8 @@ def test_a_refusal_names_the_setting(client: TestClient) -> None:
     files = {"file": ("images.zip", mixed(), "application/zip")}
     reply = client.post("/v1/datasets", files=files, data={"epsilon": "10", "records_per_unit": "2"})
     assert reply.status_code == 422
+    assert "prepare_side" in reply.json()["detail"]
+    assert {file["name"] for file in reply.json()["bad_files"]} >= {"a/p1/2.tif", "a/p99/scan.dcm"}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for side in (8, 9):

@@ -26,17 +26,9 @@ from datalens_service.data.untrusted.entries import refusing
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.errors import InvalidDataset
 
-MAGIC: Final = b"DICM"
-PREAMBLE_BYTES: Final = 128
-
 _GREY: Final = ("MONOCHROME1", "MONOCHROME2")
 _COLOUR: Final = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _UNREADABLE: Final = "The DICOM file cannot be decoded. Export it uncompressed, or as 16-bit grey PNG."
-
-
-def is_dicom(data: bytes) -> bool:
-    """Whether bytes begin like a DICOM file."""
-    return data[PREAMBLE_BYTES : PREAMBLE_BYTES + len(MAGIC)] == MAGIC
 
 
 def read_patient(data: bytes) -> str:
