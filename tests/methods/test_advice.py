@@ -23,16 +23,20 @@ def plan(method: str, schema: Schema) -> list[str]:
     return spec_of(method).price(schema).warnings
 
 
+def _drowned(warnings: list[str]) -> bool:
+    return any("noise" in warning for warning in warnings)
+
+
 @pytest.mark.parametrize("side", [32, 64, 128, 224])
 def test_a_method_that_is_advised_against_noise_takes_the_images(side: int) -> None:
     (warning,) = plan("dp_sgd", square(side))
     advised = re.search(r"choose the method (\w+)", warning)
     if advised:
-        assert plan(advised[1], square(side)) == []
+        assert not _drowned(plan(advised[1], square(side)))
     else:
         smaller = re.search(r"at (\d+) pixels on a side, at which the method (\w+) fits", warning)
         assert smaller is not None
-        assert plan(smaller[2], square(int(smaller[1]))) == []
+        assert not _drowned(plan(smaller[2], square(int(smaller[1]))))
 
 
 @pytest.mark.parametrize("method", ["scattering", "rejection"])
