@@ -13,7 +13,7 @@ from datalens_service.data.notices import Notices
 from datalens_service.data.preparation import dicom
 from datalens_service.data.preparation.kinds import SUFFIXES, is_dicom
 from datalens_service.data.preparation.pictures import prepare_picture
-from datalens_service.data.preparation.settings import Colour, PrepareSettings
+from datalens_service.data.preparation_settings import Colour, PrepareSettings
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.data.untrusted.validation_errors import ValidationErrors
 from datalens_service.errors import InvalidDataset

@@ -11,7 +11,7 @@ from PIL import Image, ImageOps
 
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.preparation import dicom, kinds
-from datalens_service.data.preparation.settings import Colour, Fit, PrepareSettings
+from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
 from datalens_service.data.untrusted.entries import refusing
 from datalens_service.data.untrusted.images import Picture
 from datalens_service.data.untrusted.limits import Limits
@@ -46,6 +46,10 @@ class PreparingDecoder:
     def decode(self, data: bytes, limits: Limits) -> Picture:
         """See `PictureDecoder`."""
         return prepare_picture(data, self.settings, limits)
+
+    def read_patient(self, data: bytes) -> str | None:
+        """See `PictureDecoder`."""
+        return dicom.read_patient(data) if kinds.is_dicom(data) else None
 
 
 def prepare_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> Picture:
@@ -96,7 +100,7 @@ def _check(image: Image.Image, data: bytes, settings: PrepareSettings, limits: L
     frames = getattr(image, "n_frames", 1)
     dicom.check_frame(frames, settings)
     if frames > 1:
-        image.seek((settings.frame or 1) - 1)
+        image.seek(settings.frame - 1)
     return (NoticeCode.FRAME_SELECTED,) if frames > 1 else ()
 
 
