@@ -1,7 +1,7 @@
-"""The pictures of docs/dashboard.md, from a real service in a real Chromium: `python -m benchmarks.pictures FOLDER`.
+"""The pictures of pages in docs/, from a real service in a real Chromium: `python -m benchmarks.pictures FOLDER`.
 
-MNIST (DATALENS_TEST_DATA or ../shared/data) is uploaded, the preset `fast` runs at ε = 1, `balanced` begins at ε = 4,
-and the pages are as they are then. Chromium has to be on the PATH. Takes minutes.
+MNIST (DATALENS_TEST_DATA or ../shared/data) is uploaded, the preset `fast` runs at ε = 1 and at ε = 4, `balanced`
+begins at ε = 4, and the pages are as they are then. Chromium has to be on the PATH. Takes minutes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from benchmarks.environment import DATA, ROOT
 
@@ -51,6 +51,15 @@ class Photographer:
         self._page.goto("/docs/plans")
         self._take("reference", whole=False)
 
+    def preparation(self) -> None:
+        """The step of the upload in which images are brought to one size; nothing is sent."""
+        page = self._page
+        page.goto("/datasets/new")
+        page.get_by_label("Prepare them").check()
+        page.get_by_label("Height and width").fill("64")
+        page.get_by_label("Other shapes").select_option("crop")
+        self._take_part("preparation", page.locator("#preparation"))
+
     def upload(self, path: Path) -> str:
         """Path of the page of the data set that was made."""
         page = self._page
@@ -63,19 +72,45 @@ class Photographer:
         self._take("upload")
         return str(page.get_by_role("link", name="Look at the data set").get_attribute("href"))
 
-    def finished_job(self, dataset: str) -> None:
-        """A job of the preset `fast`, its report, and the page for partners."""
+    def finished_job(self, dataset: str) -> str:
+        """A job of the preset `fast`, its report, and the page for partners; path of its page."""
         self._submit(dataset, "Fast", "1")
         page = self._page
         expect(page.locator("#live")).to_have_attribute("data-state", "Succeeded", timeout=PATIENCE)
         page.reload()
+        job = page.url
         self._take("job")
+        self._take_part("quality", page.locator("section[aria-labelledby=quality]"))
         page.get_by_role("link", name="Report to pass on").click()
-        expect(page.frame_locator("iframe").get_by_role("heading", name="Privacy report", exact=True)).to_be_visible()
+        report = page.frame_locator("iframe")
+        expect(report.get_by_role("heading", name="Privacy report", exact=True)).to_be_visible()
         self._take("report", whole=False)
+        self._take_part("anonymity", report.locator("section[aria-labelledby=anonymity]"))
         page.goto("/releases")
         expect(page.get_by_role("article")).to_have_count(1)
         self._take("releases")
+        return job
+
+    def viewer(self, job: str) -> None:
+        """Images of one class, one of them enlarged."""
+        page = self._page
+        page.goto(f"{job}/images?label=3")
+        page.get_by_label("Number, row by row").fill("12")
+        page.get_by_role("button", name="Enlarge").click()
+        expect(page.locator("img.enlarged")).to_be_visible()
+        self._take("viewer")
+
+    def comparison(self, dataset: str) -> None:
+        """Two jobs of the preset `fast` side by side, at ε = 1 and at ε = 4."""
+        self._submit(dataset, "Fast", "4")
+        page = self._page
+        expect(page.locator("#live")).to_have_attribute("data-state", "Succeeded", timeout=PATIENCE)
+        page.goto("/jobs")
+        for box in page.get_by_role("checkbox").all():
+            box.check()
+        page.get_by_role("button", name="Compare two ticked jobs").click()
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        self._take("comparison")
 
     def plan(self, dataset: str) -> None:
         """A plan that nobody submits."""
@@ -117,6 +152,10 @@ class Photographer:
         self._page.evaluate("scrollTo(0, 0)")
         self._page.screenshot(path=self._folder / f"{name}.png", full_page=whole)
 
+    def _take_part(self, name: str, part: Locator) -> None:
+        self._page.wait_for_load_state("networkidle")
+        part.screenshot(path=self._folder / f"{name}.png")
+
 
 def photograph(browser: Browser, url: str, api_key: str, folder: Path) -> None:
     """All pictures, of a service that nobody has used."""
@@ -124,8 +163,10 @@ def photograph(browser: Browser, url: str, api_key: str, folder: Path) -> None:
     photographer = Photographer(context.new_page(), folder)
     photographer.sign_in(api_key)
     photographer.reference()
+    photographer.preparation()
     dataset = photographer.upload(DATA / "mnist.npz")
-    photographer.finished_job(dataset)
+    photographer.viewer(photographer.finished_job(dataset))
+    photographer.comparison(dataset)
     photographer.plan(dataset)
     photographer.running_job(dataset)
 

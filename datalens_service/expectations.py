@@ -70,7 +70,10 @@ class Expectation(BaseModel):
 
     accuracy_low: float = Field(description="Percent, from the harder data set of the table, less twice its spread.")
     accuracy_high: float = Field(description="Percent, from the easier data set of the table, and twice its spread.")
-    training_seconds: float = Field(description="Processor seconds on one core of the machine that plans.")
+    training_seconds: float = Field(
+        description="Processor seconds of training on one core of the machine that plans; "
+        "drawing and measuring the images come on top."
+    )
     basis: str = Field(description="What was measured, in a sentence.")
     warning: str = Field(description="What to change where such jobs hardly do better than guessing; else empty.")
 

@@ -1,8 +1,8 @@
 """Presets: settings of a method from public values only, the shape of the images, n and ε.
 
     auto       images that look like the private ones: rejection, or guided for colours, where there is evidence enough
-               to train a classifier, else fast; minutes on two cores. With the purpose `teach`: guided, widened
-    fast       moments, or a mixture where the budget pays for one; seconds on one core
+               to train a classifier, else fast. With the purpose `teach`: guided, widened
+    fast       moments, or a mixture where the budget pays for one
     balanced   DataLens with small dense teachers, started from moments and refined by votes
     classifier a classifier instead of images: a linear layer on wavelet features where they fit, else a network
     paper      DataLens with the settings of its authors (docs/published-algorithm.md)
