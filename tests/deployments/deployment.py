@@ -32,7 +32,7 @@ from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.tables import AggregateRow, JobRow, ReleasedStateRow
 
 CLASSES = ("bright", "dark")
-EVALUATION = {"epochs": 1, "synthetic_images": 200}
+EVALUATION = {"epochs": 1, "synthetic_images": 200, "seeds": 1}
 MOMENTS: dict[str, Any] = {
     "method": {"name": "moments", "subspace_dimensions": 8},
     "epsilon": 2.0,
