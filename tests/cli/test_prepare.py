@@ -13,6 +13,7 @@ from PIL import Image
 
 from datalens_service.data import UnitDeclaration, read_upload, read_with_notices
 from datalens_service.data.preparation_settings import Fit, PrepareSettings
+from datalens_service.errors import InvalidDataset
 from tests.data.dicom_files import dicom
 
 Run = Callable[..., Any]
@@ -83,6 +84,12 @@ def test_the_file_says_how_it_was_prepared(datalens_json: Run, tmp_path: Path) -
     upload, notices = read_with_notices(Path(answer["file"]))
     assert upload.schema.preparation == PrepareSettings(side=16, fit=Fit.CROP)
     assert notices == ()
+    with np.load(answer["file"]) as arrays:
+        reduced = {**arrays, "images": arrays["images"][:, ::2, ::2]}
+    for wrong in (reduced, reduced | {"preparation": np.array("{}")}, reduced | {"preparation": np.array(8)}):
+        np.savez(tmp_path / "wrong.npz", **wrong)
+        with pytest.raises(InvalidDataset, match="array preparation"):
+            read_upload(tmp_path / "wrong.npz")
 
 
 def test_damaged_linked_and_huge_files_are_named(datalens: Run, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class PreparingDecoder:
 
     def read_patient(self, data: bytes) -> str | None:
         """See `PictureDecoder`."""
-        return dicom.read_patient(data) if kinds.is_dicom(data) else None
+        return dicom.read_patient(data)
 
 
 def prepare_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> Picture:

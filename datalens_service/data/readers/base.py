@@ -142,9 +142,15 @@ def with_public_test(upload: Upload) -> Upload:
 
 
 def with_preparation(upload: Upload, settings: PrepareSettings | None) -> Upload:
-    """The same upload, whose schema says how its images were prepared, if they were."""
+    """The same upload, whose schema says how its images were prepared, if they were.
+
+    Raises:
+        InvalidDataset: The images have another size than they were brought to.
+    """
     if settings is None:
         return upload
+    if {upload.schema.height, upload.schema.width} != {settings.side}:
+        raise InvalidDataset("The array preparation names another size than the images have. Leave it out.")
     return upload._replace(schema=upload.schema.model_copy(update={"preparation": settings}))
 
 

@@ -24,6 +24,7 @@ from dataclasses import replace
 import numpy as np
 
 from datalens_service.data.dataset import Split, UnitIds
+from datalens_service.data.preparation.kinds import is_dicom
 from datalens_service.data.privacy_units import UnitDeclaration, identities
 from datalens_service.data.readers.base import ClassNames, Reader, Upload, build_upload
 from datalens_service.data.readers.image_entries import (
@@ -38,6 +39,7 @@ from datalens_service.data.readers.image_entries import (
 )
 from datalens_service.data.readers.labels import note_names
 from datalens_service.data.readers.metadata import read_metadata, units_of
+from datalens_service.data.untrusted.images import HEAD_BYTES
 from datalens_service.data.untrusted.source import Source
 from datalens_service.data.untrusted.validation_errors import ValidationErrors
 from datalens_service.errors import InvalidDataset
@@ -132,7 +134,7 @@ def _patients(source: Source, files: Sequence[ImageEntry]) -> UnitIds | None:
     errors, names = ValidationErrors(), list[str | None]()
     for file in files:
         try:
-            names.append(source.decoder.read_patient(source.head(file.entry, file.entry.file_size)))
+            names.append(_read_patient(source, file))
             errors.good()
         except InvalidDataset as error:
             errors.bad(file.entry.filename, error.detail)
@@ -156,13 +158,20 @@ def _check_single_patients(source: Source, files: Sequence[ImageEntry]) -> None:
     for file in files:
         # One that names nobody is an image like any other here.
         with suppress(InvalidDataset):
-            patient = source.decoder.read_patient(source.head(file.entry, file.entry.file_size))
+            patient = _read_patient(source, file)
             if patient is not None:
                 patients.setdefault(patient, []).append(file.entry.filename)
     errors = ValidationErrors()
     for name in (name for names in patients.values() if len(names) > 1 for name in names):
         errors.bad(name, _SEVERAL_IMAGES)
     errors.raise_if_any()
+
+
+def _read_patient(source: Source, file: ImageEntry) -> str | None:
+    # Only DICOM files say so: others are not read a second time.
+    if not is_dicom(source.head(file.entry, HEAD_BYTES)):
+        return None
+    return source.decoder.read_patient(source.head(file.entry, file.entry.file_size))
 
 
 def _label_of(directories: Sequence[str], class_names: ClassNames) -> dict[str, int]:

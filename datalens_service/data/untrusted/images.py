@@ -82,10 +82,10 @@ class PictureDecoder(Protocol):
         """
 
     def read_patient(self, data: bytes) -> str | None:
-        """Whose image it is, if files of its kind say so.
+        """Whose image a DICOM file is, if the decoder reads such files.
 
         Raises:
-            InvalidDataset: This one does not.
+            InvalidDataset: The file does not say.
         """
 
 
