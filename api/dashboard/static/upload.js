@@ -248,7 +248,7 @@ class Upload {
 function prepared({ side, fit, colour, window, frame }) {
   const shape = fit === "crop" ? "scaled and cropped in the centre" : "resized as a whole";
   const values = window ? `; values from ${window[0]} to ${window[1]} become 0 to 255` : "";
-  return `images of another size are ${shape} to ${side} × ${side} pixels, in 8-bit ${colour === "rgb" ? "colour" : "grey"}; of several frames, number ${frame || 1} is read${values}`;
+  return `Images of another size are ${shape} to ${side} × ${side} pixels, in 8-bit ${colour === "rgb" ? "colour" : "grey"}; of several frames, number ${frame || 1} is read${values}`;
 }
 
 /** For the owner: that images were known, and which account pays. */
