@@ -1,7 +1,8 @@
 """The pictures of pages in docs/, from a real service in a real Chromium: `python -m benchmarks.pictures FOLDER`.
 
-MNIST (DATALENS_TEST_DATA or ../shared/data) is uploaded, the preset `fast` runs at ε = 1 and at ε = 4, `balanced`
-begins at ε = 4, and the pages are as they are then. Chromium has to be on the PATH. Takes minutes.
+MNIST (DATALENS_TEST_DATA or ../shared/data) is uploaded, the preset `fast` runs at ε = 1 and at ε = 4 with a short
+evaluation, `balanced` begins at ε = 4, and the pages are as they are then. Chromium has to be on the PATH. Takes
+minutes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from benchmarks.environment import DATA, ROOT
+from datalens_service import Client
 
 serving = runpy.run_path(str(ROOT / "examples" / "serve_and_download.py"))["serving"]
 
@@ -24,6 +26,8 @@ DESK: Final = {"width": 1280, "height": 800}
 PHONE: Final = {"width": 360, "height": 740}
 PATIENCE: Final = 1_200_000
 """Milliseconds that a job may take."""
+EVALUATION: Final = {"synthetic_images": 6000, "ceiling": False}
+"""Little enough to be repeated, so that pages have an interval to show."""
 
 
 class Photographer:
@@ -32,11 +36,13 @@ class Photographer:
     Args:
         page: Of a browser that nobody has signed in with.
         folder: Where the pictures go.
+        client: Submits jobs with settings that no form has.
     """
 
-    def __init__(self, page: Page, folder: Path) -> None:
+    def __init__(self, page: Page, folder: Path, client: Client) -> None:
         self._page = page
         self._folder = folder
+        self._client = client
 
     def sign_in(self, api_key: str) -> None:
         """By the form."""
@@ -74,11 +80,8 @@ class Photographer:
 
     def finished_job(self, dataset: str) -> str:
         """A job of the preset `fast`, its report, and the page for partners; path of its page."""
-        self._submit(dataset, "Fast", "1")
-        page = self._page
-        expect(page.locator("#live")).to_have_attribute("data-state", "Succeeded", timeout=PATIENCE)
-        page.reload()
-        job = page.url
+        page, job = self._page, self._finish(dataset, 1.0)
+        page.goto(job)
         self._take("job")
         self._take_part("quality", page.locator("section[aria-labelledby=quality]"))
         page.get_by_role("link", name="Report to pass on").click()
@@ -102,9 +105,8 @@ class Photographer:
 
     def comparison(self, dataset: str) -> None:
         """Two jobs of the preset `fast` side by side, at ε = 1 and at ε = 4."""
-        self._submit(dataset, "Fast", "4")
+        self._finish(dataset, 4.0)
         page = self._page
-        expect(page.locator("#live")).to_have_attribute("data-state", "Succeeded", timeout=PATIENCE)
         page.goto("/jobs")
         for box in page.get_by_role("checkbox").all():
             box.check()
@@ -141,6 +143,11 @@ class Photographer:
         expect(page.locator("#price-part")).not_to_have_attribute("aria-busy", "true")
         expect(page.locator(".leaves")).to_be_visible()
 
+    def _finish(self, dataset: str, epsilon: float) -> str:
+        spec = {"preset": "fast", "epsilon": epsilon, "evaluation": EVALUATION}
+        job = self._client.submit(dataset.rpartition("/")[2], spec).wait()
+        return f"/jobs/{job.id}"
+
     def _submit(self, dataset: str, preset: str, epsilon: str) -> None:
         self._plan(dataset, preset, epsilon)
         self._page.get_by_role("button", name="Submit job").click()
@@ -160,15 +167,16 @@ class Photographer:
 def photograph(browser: Browser, url: str, api_key: str, folder: Path) -> None:
     """All pictures, of a service that nobody has used."""
     context = browser.new_context(base_url=url, viewport=DESK, reduced_motion="reduce")  # type: ignore[arg-type]
-    photographer = Photographer(context.new_page(), folder)
-    photographer.sign_in(api_key)
-    photographer.reference()
-    photographer.preparation()
-    dataset = photographer.upload(DATA / "mnist.npz")
-    photographer.viewer(photographer.finished_job(dataset))
-    photographer.comparison(dataset)
-    photographer.plan(dataset)
-    photographer.running_job(dataset)
+    with Client(url, api_key) as client:
+        photographer = Photographer(context.new_page(), folder, client)
+        photographer.sign_in(api_key)
+        photographer.reference()
+        photographer.preparation()
+        dataset = photographer.upload(DATA / "mnist.npz")
+        photographer.viewer(photographer.finished_job(dataset))
+        photographer.comparison(dataset)
+        photographer.plan(dataset)
+        photographer.running_job(dataset)
 
 
 def main(folder: Path) -> None:
