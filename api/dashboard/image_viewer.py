@@ -72,9 +72,10 @@ def _of_class(path: Path, schema: Schema, label: int) -> Images:
     return np.asarray(images[rows]).reshape(-1, schema.height, schema.width, schema.channels)
 
 
-def images_of_class(schema: Schema, packed: int, label: int) -> int:
-    """How many images of a class are packed; classes take turns."""
-    return packed // schema.num_classes + (label < packed % schema.num_classes)
+def images_on_page(schema: Schema, packed: int, label: int, page: int) -> int:
+    """How many images of a class a page shows; packed classes take turns."""
+    of_class = packed // schema.num_classes + (label < packed % schema.num_classes)
+    return min(IMAGES_PER_PAGE, max(0, of_class - page * IMAGES_PER_PAGE))
 
 
 def pages_of_class(schema: Schema, packed: int) -> int:

@@ -49,11 +49,10 @@ def images_page(
     job, dataset, packed = _released(services, job_id)
     pages = image_viewer.pages_of_class(dataset.schema, packed) if seed is None else 1
     drawn = packed if seed is None else image_viewer.IMAGES_PER_PAGE * dataset.schema.num_classes
-    last = page * image_viewer.IMAGES_PER_PAGE + (image or 0)
-    missing = image is not None and last > image_viewer.images_of_class(dataset.schema, drawn, label)
-    if label >= dataset.schema.num_classes or page >= pages or missing:
+    count = image_viewer.images_on_page(dataset.schema, drawn, label, page)
+    if label >= dataset.schema.num_classes or page >= pages or (image or 0) > count:
         raise InvalidInput("The job has packed no such images.")
-    shown = {"label": label, "page": page, "pages": pages, "seed": seed, "image": image}
+    shown = {"label": label, "page": page, "pages": pages, "seed": seed, "image": image, "count": count}
     return who.page("images", job=JobRead.of(job), dataset=dataset, **shown)
 
 

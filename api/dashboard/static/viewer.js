@@ -9,8 +9,11 @@ export function startViewer() {
     const [column, row] = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height].map((part) =>
       Math.min(columns - 1, Math.floor(part * columns)),
     );
+    const number = row * columns + column + 1;
+    // The last page may have empty places.
+    if (number > Number(grid.dataset.count)) return;
     const form = document.getElementById("enlarge");
-    form.elements.image.value = row * columns + column + 1;
+    form.elements.image.value = number;
     form.requestSubmit();
   });
 }
