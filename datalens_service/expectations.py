@@ -75,7 +75,9 @@ class Expectation(BaseModel):
         "drawing and measuring the images come on top."
     )
     basis: str = Field(description="What was measured, in a sentence.")
-    warning: str = Field(description="What to change where such jobs hardly do better than guessing; else empty.")
+    warning: str = Field(
+        description="What to change where such jobs are right less than five times as often as guesses; else empty."
+    )
 
 
 class PlanWithExpectation(PlanSummary):
@@ -89,7 +91,9 @@ _BASIS: Final = (
     "(Fashion-MNIST, the lower end)."
 )
 
-_TOO_LITTLE: Final = "Such a job hardly does better than guessing. Train on more images or raise epsilon."
+_TOO_LITTLE: Final = (
+    "Such jobs are right less than five times as often as guesses. Train on more images or raise epsilon."
+)
 
 
 def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Expectation | None:
