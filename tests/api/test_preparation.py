@@ -54,8 +54,8 @@ def test_mixed_images_become_one_size_and_the_answer_says_what_was_changed(clien
 
 
 def scans(*patients: str) -> bytes:
-    """DICOM files in class folders, each of a patient."""
-    rng, buffer = np.random.default_rng(5), io.BytesIO()
+    """DICOM files in class folders, each of a patient; other patients have other images."""
+    rng, buffer = np.random.default_rng(list("".join(patients).encode())), io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for number, patient in enumerate(patients):
             scan = rng.integers(0, 256, (8, 8), dtype=np.uint8)
