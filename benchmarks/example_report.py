@@ -20,7 +20,7 @@ from datalens_service.cli.train import train_upload
 from datalens_service.data import read_upload
 from datalens_service.data.readers.base import with_public_test
 
-SETTINGS = ("evaluation.synthetic_images=6000", "evaluation.ceiling=false")
+SETTINGS = ("evaluation.synthetic_images=2000", "evaluation.ceiling=false")
 EXAMPLES = ROOT / "docs" / "examples"
 FILES = {
     "report-releasable.json": "privacy-report.json",
