@@ -62,7 +62,7 @@ RUN /opt/datalens/bin/pip install --no-deps /wheel/*.whl && python -m compileall
 
 FROM ${PYTHON_IMAGE} AS runtime
 
-# Of the source, for reports: --build-arg COMMIT=$(git rev-parse HEAD)
+# Of the source, for reports: --build-arg COMMIT=$(git rev-parse HEAD). Without it they name the digest of the files.
 ARG COMMIT=
 ENV DATALENS_COMMIT=${COMMIT}
 

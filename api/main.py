@@ -12,6 +12,7 @@ import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
+from api.dashboard import unknown_pages
 from api.deps import Services
 from api.http.middleware import BodyLimit, RequestLog
 from api.http.static_files import StaticFolder
@@ -145,6 +146,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(module.router)
     app.mount("/static", StaticFolder(), name="static")
     handlers.install(app)
+    unknown_pages.install(app)
     app.add_middleware(BodyLimit, upload_bytes=settings.max_upload_bytes)
     app.add_middleware(TusHeaders)
     app.add_middleware(AuditTrail)

@@ -1,7 +1,8 @@
-"""The pictures of docs/dashboard.md, from a real service in a real Chromium: `python -m benchmarks.pictures FOLDER`.
+"""The pictures of pages in docs/, from a real service in a real Chromium: `python -m benchmarks.pictures FOLDER`.
 
-MNIST (DATALENS_TEST_DATA or ../shared/data) is uploaded, the preset `fast` runs at ε = 1, `balanced` begins at ε = 4,
-and the pages are as they are then. Chromium has to be on the PATH. Takes minutes.
+MNIST (DATALENS_TEST_DATA or ../shared/data) is uploaded, the preset `fast` runs at ε = 1 and at ε = 4 with a short
+evaluation, `balanced` begins at ε = 4, and the pages are as they are then. Chromium has to be on the PATH. Takes
+minutes.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from benchmarks.environment import DATA, ROOT
+from datalens_service import Client
 
 serving = runpy.run_path(str(ROOT / "examples" / "serve_and_download.py"))["serving"]
 
@@ -24,6 +26,8 @@ DESK: Final = {"width": 1280, "height": 800}
 PHONE: Final = {"width": 360, "height": 740}
 PATIENCE: Final = 1_200_000
 """Milliseconds that a job may take."""
+EVALUATION: Final = {"synthetic_images": 6000, "ceiling": False}
+"""Little enough to be repeated, so that pages have an interval to show."""
 
 
 class Photographer:
@@ -32,11 +36,13 @@ class Photographer:
     Args:
         page: Of a browser that nobody has signed in with.
         folder: Where the pictures go.
+        client: Submits jobs with settings that no form has.
     """
 
-    def __init__(self, page: Page, folder: Path) -> None:
+    def __init__(self, page: Page, folder: Path, client: Client) -> None:
         self._page = page
         self._folder = folder
+        self._client = client
 
     def sign_in(self, api_key: str) -> None:
         """By the form."""
@@ -51,6 +57,15 @@ class Photographer:
         self._page.goto("/docs/plans")
         self._take("reference", whole=False)
 
+    def preparation(self) -> None:
+        """The step of the upload in which images are brought to one size; nothing is sent."""
+        page = self._page
+        page.goto("/datasets/new")
+        page.get_by_label("Prepare them").check()
+        page.get_by_label("Height and width").fill("64")
+        page.get_by_label("Other shapes").select_option("crop")
+        self._take_part("preparation", page.locator("#preparation"))
+
     def upload(self, path: Path) -> str:
         """Path of the page of the data set that was made."""
         page = self._page
@@ -63,19 +78,41 @@ class Photographer:
         self._take("upload")
         return str(page.get_by_role("link", name="Look at the data set").get_attribute("href"))
 
-    def finished_job(self, dataset: str) -> None:
-        """A job of the preset `fast`, its report, and the page for partners."""
-        self._submit(dataset, "Fast", "1")
-        page = self._page
-        expect(page.locator("#live")).to_have_attribute("data-state", "Succeeded", timeout=PATIENCE)
-        page.reload()
+    def finished_job(self, dataset: str) -> str:
+        """A job of the preset `fast`, its report, and the page for partners; path of its page."""
+        page, job = self._page, self._finish(dataset, 1.0)
+        page.goto(job)
         self._take("job")
+        self._take_part("quality", page.locator("section[aria-labelledby=quality]"))
         page.get_by_role("link", name="Report to pass on").click()
-        expect(page.frame_locator("iframe").get_by_role("heading", name="Privacy report", exact=True)).to_be_visible()
+        report = page.frame_locator("iframe")
+        expect(report.get_by_role("heading", name="Privacy report", exact=True)).to_be_visible()
         self._take("report", whole=False)
+        self._take_part("anonymity", report.locator("section[aria-labelledby=anonymity]"))
         page.goto("/releases")
         expect(page.get_by_role("article")).to_have_count(1)
         self._take("releases")
+        return job
+
+    def viewer(self, job: str) -> None:
+        """Images of one class, one of them enlarged."""
+        page = self._page
+        page.goto(f"{job}/images?label=3")
+        page.get_by_label("Number, row by row").fill("12")
+        page.get_by_role("button", name="Enlarge").click()
+        expect(page.locator("img.enlarged")).to_be_visible()
+        self._take("viewer")
+
+    def comparison(self, dataset: str) -> None:
+        """Two jobs of the preset `fast` side by side, at ε = 1 and at ε = 4."""
+        self._finish(dataset, 4.0)
+        page = self._page
+        page.goto("/jobs")
+        for box in page.get_by_role("checkbox").all():
+            box.check()
+        page.get_by_role("button", name="Compare two ticked jobs").click()
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        self._take("comparison")
 
     def plan(self, dataset: str) -> None:
         """A plan that nobody submits."""
@@ -106,6 +143,11 @@ class Photographer:
         expect(page.locator("#price-part")).not_to_have_attribute("aria-busy", "true")
         expect(page.locator(".leaves")).to_be_visible()
 
+    def _finish(self, dataset: str, epsilon: float) -> str:
+        spec = {"preset": "fast", "epsilon": epsilon, "evaluation": EVALUATION}
+        job = self._client.submit(dataset.rpartition("/")[2], spec).wait()
+        return f"/jobs/{job.id}"
+
     def _submit(self, dataset: str, preset: str, epsilon: str) -> None:
         self._plan(dataset, preset, epsilon)
         self._page.get_by_role("button", name="Submit job").click()
@@ -117,17 +159,24 @@ class Photographer:
         self._page.evaluate("scrollTo(0, 0)")
         self._page.screenshot(path=self._folder / f"{name}.png", full_page=whole)
 
+    def _take_part(self, name: str, part: Locator) -> None:
+        self._page.wait_for_load_state("networkidle")
+        part.screenshot(path=self._folder / f"{name}.png")
+
 
 def photograph(browser: Browser, url: str, api_key: str, folder: Path) -> None:
     """All pictures, of a service that nobody has used."""
     context = browser.new_context(base_url=url, viewport=DESK, reduced_motion="reduce")  # type: ignore[arg-type]
-    photographer = Photographer(context.new_page(), folder)
-    photographer.sign_in(api_key)
-    photographer.reference()
-    dataset = photographer.upload(DATA / "mnist.npz")
-    photographer.finished_job(dataset)
-    photographer.plan(dataset)
-    photographer.running_job(dataset)
+    with Client(url, api_key) as client:
+        photographer = Photographer(context.new_page(), folder, client)
+        photographer.sign_in(api_key)
+        photographer.reference()
+        photographer.preparation()
+        dataset = photographer.upload(DATA / "mnist.npz")
+        photographer.viewer(photographer.finished_job(dataset))
+        photographer.comparison(dataset)
+        photographer.plan(dataset)
+        photographer.running_job(dataset)
 
 
 def main(folder: Path) -> None:

@@ -1,10 +1,10 @@
-"""Accuracy of classifier A on real test images after training on synthetic ones only.
+"""Accuracy of the standard CNN on real test images after training on synthetic ones only.
 
     python -m benchmarks.utility --row auto --dataset mnist --epsilon 1 --out …
     python -m benchmarks.utility --row floor --dataset fashion_mnist --epsilon 10
     python -m benchmarks.utility --row warm --set student_learning_rate=1e-4
 
-`--row` is a key of `benchmarks.rows.ROWS`, `floor` (A, noisy class averages) or `ceiling` (real images, no ε). Last
+`--row` is a key of `benchmarks.rows.ROWS`, `floor` (noisy class averages) or `ceiling` (real images, no ε). Last
 epoch, mean and spread over seeds, nothing selected on test data. A run with a warm start is measured before and after
 its votes.
 
@@ -40,14 +40,14 @@ FLOOR, CEILING = "floor", "ceiling"
 
 
 def score(generator: Generator, data: Dataset, images: int, epochs: int, seed: int) -> tuple[float, dict[str, float]]:
-    """Classifier A's accuracy in percent, and for seed 0 the fidelity of the same samples."""
+    """The standard CNN's accuracy in percent, and for seed 0 the fidelity of the same samples."""
     synthetic, labels = generator.sample(images, seed=seed)
     fidelity = {} if seed else Metrics(data).fidelity(synthetic, labels)
     return trained_on(synthetic, labels, data, epochs, seed), fidelity
 
 
 def trained_on(images: np.ndarray, labels: np.ndarray, data: Dataset, epochs: int, seed: int) -> float:
-    """Classifier A trained on `images`, tested on the real test split."""
+    """The standard CNN trained on `images`, tested on the real test split."""
     if data.test is None:
         raise SystemExit("the data set has no test split")
     classes = data.schema.num_classes
@@ -79,7 +79,7 @@ def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]
 
 
 def floor(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
-    """Floor A: ten noisy averages, nearest one counts."""
+    """The baseline of ten noisy class averages, of which the nearest counts."""
     budget = {"epsilon": options.epsilon, "delta": options.delta}
     classes = data.schema.num_classes
     values = [
@@ -89,7 +89,7 @@ def floor(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
 
 
 def ceiling(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
-    """Classifier A on the real training images."""
+    """The standard CNN on the real training images."""
     real = data.train
     values = [trained_on(real.images, real.labels, data, options.epochs, seed) for seed in range(options.seeds)]
     row = line(options, "ceiling: real images", values, None)

@@ -1,6 +1,6 @@
 """Accuracy over images voted on: `python -m benchmarks.voting --curve kernel-noise-off --out …`.
 
-Each curve is one run on MNIST, measured a few times on the way by classifier A on real test images.
+Each curve is one run on MNIST, measured a few times on the way by the standard CNN on real test images.
 """
 
 from __future__ import annotations

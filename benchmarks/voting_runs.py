@@ -55,7 +55,7 @@ class Silence:
 
 
 class Judged(NamedTuple):
-    """How classifier A was trained."""
+    """How the standard CNN was trained."""
 
     images: int = 20_000
     epochs: int = 3

@@ -70,9 +70,14 @@ class Expectation(BaseModel):
 
     accuracy_low: float = Field(description="Percent, from the harder data set of the table, less twice its spread.")
     accuracy_high: float = Field(description="Percent, from the easier data set of the table, and twice its spread.")
-    training_seconds: float = Field(description="Processor seconds on one core of the machine that plans.")
+    training_seconds: float = Field(
+        description="Processor seconds of training on one core of the machine that plans; "
+        "drawing and measuring the images come on top."
+    )
     basis: str = Field(description="What was measured, in a sentence.")
-    warning: str = Field(description="What to change where such jobs hardly do better than guessing; else empty.")
+    warning: str = Field(
+        description="What to change where such jobs are right less than five times as often as guesses; else empty."
+    )
 
 
 class PlanWithExpectation(PlanSummary):
@@ -86,7 +91,9 @@ _BASIS: Final = (
     "(Fashion-MNIST, the lower end)."
 )
 
-_TOO_LITTLE: Final = "Such a job hardly does better than guessing. Train on more images or raise epsilon."
+_TOO_LITTLE: Final = (
+    "Such jobs are right less than five times as often as guesses. Train on more images or raise epsilon."
+)
 
 
 def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None = None) -> Expectation | None:

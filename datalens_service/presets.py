@@ -1,8 +1,8 @@
 """Presets: settings of a method from public values only, the shape of the images, n and ε.
 
     auto       images that look like the private ones: rejection, or guided for colours, where there is evidence enough
-               to train a classifier, else fast; minutes on two cores. With the purpose `teach`: guided, widened
-    fast       moments, or a mixture where the budget pays for one; seconds on one core
+               to train a classifier, else fast. With the purpose `teach`: guided, widened
+    fast       moments, or a mixture where the budget pays for one
     balanced   DataLens with small dense teachers, started from moments and refined by votes
     classifier a classifier instead of images: a linear layer on wavelet features where they fit, else a network
     paper      DataLens with the settings of its authors (docs/published-algorithm.md)
@@ -36,8 +36,7 @@ from datalens_service.methods import (
     Scattering,
 )
 from datalens_service.methods.datalens.teachers import ConvTeacher, DenseTeacher
-from datalens_service.methods.scattering import MOST_FEATURES
-from datalens_service.models.classifiers.sizes import num_features, num_weights
+from datalens_service.models.classifiers.sizes import fits_scattering, num_weights
 from datalens_service.privacy.accounting import default_delta, mu_for_epsilon
 
 Purpose = Literal["look", "teach"]
@@ -154,7 +153,7 @@ def _auto(schema: Schema, epsilon: float) -> Rejection | Guided | Moments | Mixt
     """Images to look at: of outlines where images are grey, of pixels that vary as those of records where not."""
     if not _pays_for_a_labeller(schema, epsilon):
         return _fast(schema, epsilon)
-    if schema.channels == 1 and num_features(schema) <= MOST_FEATURES:
+    if schema.channels == 1 and fits_scattering(schema):
         return Rejection()
     return _guided(schema, epsilon).model_copy(update=_AS_RECORDS_VARY)
 
@@ -208,7 +207,7 @@ def _paper(schema: Schema, epsilon: float) -> DataLens:
 
 
 def _classifier(schema: Schema, _epsilon: float) -> Scattering | DpSgd:
-    return Scattering() if num_features(schema) <= MOST_FEATURES else DpSgd()
+    return Scattering() if fits_scattering(schema) else DpSgd()
 
 
 def _class_pure(schema: Schema) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 from functools import cache
@@ -13,6 +14,7 @@ import datalens_service
 
 _CHECKOUT: Final = Path(datalens_service.__file__).parent.parent
 _DISTRIBUTION: Final = "datalens-service"
+_PACKAGES: Final = ("api", "datalens_service", "migrations", "workers")
 
 
 @cache
@@ -23,9 +25,24 @@ def source_commit(checkout: Path = _CHECKOUT) -> str:
         checkout: Folder that may be a git repository.
 
     Returns:
-        The commit, with `+` if files differ from it; the tag of the release where there is no repository.
+        The commit, with `+` if files differ from it. Where no commit is known, as in an image that was built without
+        one, `sha256:` with the digest of the source files: nothing says that they are those of a release.
     """
-    return _of_checkout(checkout) or _of_installation() or f"v{datalens_service.__version__}"
+    return _of_checkout(checkout) or _of_installation() or f"sha256:{source_digest()}"
+
+
+def source_digest(root: Path = _CHECKOUT) -> str:
+    """SHA-256 over names and contents of all files of the program below `root`, in the order of their names.
+
+    Args:
+        root: Folder of the packages.
+    """
+    digest = hashlib.sha256()
+    files = (path for package in _PACKAGES for path in (root / package).rglob("*"))
+    for path in sorted(path for path in files if path.is_file() and path.suffix != ".pyc"):
+        name, content = path.relative_to(root).as_posix().encode(), path.read_bytes()
+        digest.update(b"%d %b %d " % (len(name), name, len(content)) + content)
+    return digest.hexdigest()
 
 
 def _of_checkout(folder: Path) -> str | None:

@@ -18,6 +18,7 @@ from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.methods import Plan
 from datalens_service.methods.base import named
 from datalens_service.methods.noisy_directions import DirectionsSummary, summarize_directions
+from datalens_service.methods.record_sums import describe_working_size
 from datalens_service.methods.registered import RegisteredMethod
 from datalens_service.methods.sampled_gradients import SamplingSummary, summarize_sampling
 from datalens_service.privacy.accounting import (
@@ -153,7 +154,9 @@ class TrainingSpec(BaseModel):
         """What a plan of this spec costs at its δ, and what the method warns of."""
         summary = summarize(plan, self.epsilon, self.delta_at(schema))
         sampled = summary.sampling.warnings if summary.sampling is not None else ()
-        warnings = [*self.method.warnings(plan, schema), *sampled]
+        working_size = describe_working_size(plan, schema)
+        reduced = [working_size] if working_size else []
+        warnings = [*reduced, *self.method.warnings(plan, schema), *sampled]
         stated = {
             "method": self.method.name,
             "warnings": warnings,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from api.dashboard.planning import timed_choices
 from datalens_service import expectations
 from datalens_service.calibration import measure_machine
+from datalens_service.cli import options
 from datalens_service.data.dataset import Schema
 from datalens_service.expectations import Measured, expect, read_table
 from datalens_service.presets import preset
@@ -162,3 +165,16 @@ def test_nothing_is_expected_of_jobs_that_start_from_public_images() -> None:
     spec = planned(GREY, 10.0)
     assert expect(spec, GREY) is not None
     assert expect(spec.model_copy(update={"public_data": "ds_1"}), GREY) is None
+
+
+def test_choices_say_how_long_they_train_on_this_machine_and_no_vague_word() -> None:
+    schema = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=2000)
+    row = next(row for row in read_table() if row.preset == "fast")
+    usual, slow = (timed_choices(schema, 1.0, factor * row.calibration_seconds) for factor in (1, 3))
+    seconds = {choice.name: choice.training_seconds for choice in usual}
+    assert seconds["fast"] is not None
+    assert seconds["paper"] is None
+    assert next(c for c in slow if c.name == "fast").training_seconds == pytest.approx(3 * seconds["fast"], rel=0.2)
+    helps = [get_args(option)[1].help for option in (options.PresetName, options.Evaluate)]
+    texts = " ".join([*helps, *(choice.meaning for choice in usual)])
+    assert not re.search(r"minutes|seconds|hours", texts, re.IGNORECASE)

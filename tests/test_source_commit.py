@@ -10,7 +10,7 @@ import pytest
 
 import datalens_service
 from datalens_service import source_commit as module
-from datalens_service.source_commit import source_commit
+from datalens_service.source_commit import source_commit, source_digest
 
 AUTHOR = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org")
 
@@ -49,5 +49,18 @@ def test_an_installation_from_a_repository_has_the_commit_that_pip_wrote_down(
     assert source_commit(tmp_path / "no checkout") == "abc1234"
 
 
-def test_without_a_repository_it_is_the_tag_of_the_release(tmp_path: Path) -> None:
-    assert source_commit(tmp_path / "nothing") == f"v{datalens_service.__version__}"
+def test_without_a_repository_it_is_the_digest_of_the_files_and_no_tag(tmp_path: Path) -> None:
+    unknown = source_commit(tmp_path / "nothing")
+    assert unknown == f"sha256:{source_digest()}"
+    assert datalens_service.__version__ not in unknown
+
+
+def test_the_digest_follows_every_file_and_no_cache(tmp_path: Path) -> None:
+    (tmp_path / "api" / "__pycache__").mkdir(parents=True)
+    digests = set()
+    for name, content in (("api/a.py", "1"), ("api/a.py", "2"), ("api/b.html.j2", "1"), ("api/c", "")):
+        (tmp_path / name).write_text(content)
+        digests.add(source_digest(tmp_path))
+    assert len(digests) == 4
+    (tmp_path / "api" / "__pycache__" / "a.pyc").write_text("x")
+    assert source_digest(tmp_path) in digests

@@ -8,12 +8,15 @@ from typing import Final
 
 import numpy as np
 
-from datalens_service.data.dataset import Schema
+from datalens_service.data.dataset import Images, Schema
 from datalens_service.data.export import sample_grid
+from datalens_service.data.export.png import encode_png
 from datalens_service.errors import InvalidInput
 
 COLUMNS: Final = 10
 IMAGES_PER_PAGE: Final = COLUMNS * COLUMNS
+_LARGE_SIDE: Final = 512
+"""A single image is enlarged by the largest whole factor that keeps it within this many pixels."""
 MOST_BYTES: Final = 2**28
 """Of all packed images together; larger sets are looked at after a download."""
 
@@ -35,15 +38,44 @@ def draw_page(path: Path, schema: Schema, label: int, page: int) -> bytes:
     Raises:
         InvalidInput: There is no such class.
     """
+    shown = _of_class(path, schema, label)[page * IMAGES_PER_PAGE : (page + 1) * IMAGES_PER_PAGE]
+    # A row of the picture stands where a class does in a grid of samples.
+    lines = schema.model_copy(update={"class_names": tuple(map(str, range(COLUMNS)))})
+    return sample_grid(shown, np.arange(len(shown), dtype=np.int64) // COLUMNS, lines, COLUMNS)
+
+
+def draw_image(path: Path, schema: Schema, label: int, number: int) -> bytes:
+    """PNG with one image of a class, enlarged by a whole factor.
+
+    Args:
+        path: What the job has packed, NPZ.
+        schema: Of the images.
+        label: Of the class.
+        number: Among the images of the class, from 0.
+
+    Raises:
+        InvalidInput: There is no such image.
+    """
+    images = _of_class(path, schema, label)
+    if not 0 <= number < len(images):
+        raise InvalidInput("The class has no such image.")
+    factor = max(1, _LARGE_SIDE // max(schema.height, schema.width))
+    return encode_png(images[number].repeat(factor, axis=0).repeat(factor, axis=1))
+
+
+def _of_class(path: Path, schema: Schema, label: int) -> Images:
     if not 0 <= label < schema.num_classes:
         raise InvalidInput(f"The class must lie between 0 and {schema.num_classes - 1}.")
     with np.load(path, allow_pickle=False) as stock:
         images, labels = stock["train_images"], stock["train_labels"].reshape(-1)
-    rows = np.flatnonzero(labels == label)[page * IMAGES_PER_PAGE : (page + 1) * IMAGES_PER_PAGE]
-    shown = images[rows].reshape(-1, schema.height, schema.width, schema.channels)
-    # A row of the picture stands where a class does in a grid of samples.
-    lines = schema.model_copy(update={"class_names": tuple(map(str, range(COLUMNS)))})
-    return sample_grid(shown, np.arange(len(rows), dtype=np.int64) // COLUMNS, lines, COLUMNS)
+    rows = np.flatnonzero(labels == label)
+    return np.asarray(images[rows]).reshape(-1, schema.height, schema.width, schema.channels)
+
+
+def images_on_page(schema: Schema, packed: int, label: int, page: int) -> int:
+    """How many images of a class a page shows; packed classes take turns."""
+    of_class = packed // schema.num_classes + (label < packed % schema.num_classes)
+    return min(IMAGES_PER_PAGE, max(0, of_class - page * IMAGES_PER_PAGE))
 
 
 def pages_of_class(schema: Schema, packed: int) -> int:

@@ -10,7 +10,8 @@ from api.http.strictness import typed
 from api.problems.request_errors import problem_errors
 from api.schemas.common import BudgetRead, TrainingRequest
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import InvalidSpec
+from datalens_service.errors import DatalensError, InvalidSpec
+from datalens_service.expectations import expect
 from datalens_service.methods import AnyMethod
 from datalens_service.notation import RefusedMember, json_value
 from datalens_service.presets import DEFAULT_PRESET, PRESETS, preset
@@ -26,37 +27,41 @@ _TEACH: Final = "teach"
 
 
 class Choice(BaseModel):
-    """A preset as it is offered."""
+    """A preset as it is offered.
+
+    Attributes:
+        training_seconds: On one core of this machine; None where no such job was measured.
+    """
 
     name: str
     title: str
     meaning: str
+    training_seconds: float | None = None
 
 
 _PRESETS: Final = {
     "auto": (
         "Best images",
         "Images that look like the private ones: sharp, and right about what they show, because a privately trained "
-        "classifier rejects the others. Models learn from them, too. Minutes.",
+        "classifier rejects the others. Models learn from them, too.",
     ),
     "fast": (
         "Fast",
         "Measures how the images of each class look on the whole, once and with noise, and draws new ones from that. "
-        "Soft images after seconds to a minute on a laptop.",
+        "The images are soft.",
     ),
     "teach": (
         "Made to teach",
         "Images that models learn most from: wider, turned and textured samples, labelled by a privately trained "
-        "classifier. They look rough. Minutes.",
+        "classifier. They look rough.",
     ),
     "balanced": (
         "Balanced",
-        "Starts like Fast, then thousands of small teacher networks vote on improvements. Minutes.",
+        "Starts like Fast, then thousands of small teacher networks vote on improvements.",
     ),
     "classifier": (
         "Classifier",
-        "A classifier instead of images: learns which class an image belongs to, and can be run anywhere (ONNX). "
-        "Minutes.",
+        "A classifier instead of images: learns which class an image belongs to, and can be run anywhere (ONNX).",
     ),
     "paper": (
         "Paper",
@@ -68,6 +73,33 @@ CHOICES: Final = tuple(
     for name, (title, meaning) in _PRESETS.items()
     if name in PRESETS or name == _TEACH
 )
+
+
+def timed_choices(schema: Schema, epsilon: float, calibration_seconds: float | None) -> list[Choice]:
+    """The choices with how long each would train, where such jobs were measured.
+
+    Args:
+        schema: Of the data set.
+        epsilon: Of the job.
+        calibration_seconds: Of this machine (`calibration.measure_machine`).
+    """
+    return [
+        choice.model_copy(update={"training_seconds": _training_seconds(choice, schema, epsilon, calibration_seconds)})
+        for choice in CHOICES
+    ]
+
+
+def _training_seconds(choice: Choice, schema: Schema, epsilon: float, calibration: float | None) -> float | None:
+    try:
+        spec = TrainingSpec(method=_method_of(choice.name, schema, epsilon), epsilon=epsilon)
+    except DatalensError:
+        return None
+    expectation = expect(spec, schema, calibration)
+    return None if expectation is None else expectation.training_seconds
+
+
+def _method_of(choice: str, schema: Schema, epsilon: float) -> AnyMethod:
+    return preset("auto", schema, epsilon, "teach") if choice == _TEACH else preset(choice, schema, epsilon)
 
 
 class PlanForm(BaseModel):
@@ -145,18 +177,13 @@ class PlanForm(BaseModel):
 
     def _method(self, schema: Schema) -> Any:
         if not self.method.strip():
-            return self._parameters_of_choice(schema).model_dump(mode="json")
+            return _method_of(self.preset, schema, self.epsilon).model_dump(mode="json")
         try:
             return json_value(self.method)
         except RefusedMember as refused:
             raise InvalidSpec(f"The parameters cannot be used: {refused}") from None
         except (ValueError, RecursionError):
             raise InvalidSpec("The parameters are not valid JSON; empty the field to use the preset's.") from None
-
-    def _parameters_of_choice(self, schema: Schema) -> AnyMethod:
-        if self.preset == _TEACH:
-            return preset("auto", schema, self.epsilon, "teach")
-        return preset(self.preset, schema, self.epsilon)
 
 
 def _sentence(error: ValidationError, request: dict[str, Any]) -> str:

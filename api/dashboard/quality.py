@@ -29,6 +29,7 @@ class Figure(NamedTuple):
         value: With its unit, and its spread over seeds where there is one.
         real: The same figure of real images, where the report has it.
         private: Whether it is for the owner alone.
+        interval: Of the mean over seeds, where there are enough.
     """
 
     title: str
@@ -36,6 +37,7 @@ class Figure(NamedTuple):
     value: str
     real: str
     private: bool
+    interval: str = ""
 
 
 class Quality(NamedTuple):
@@ -95,7 +97,9 @@ def _figure(measure: dict[str, Any]) -> Figure:
     if measure["spread"] is not None:
         value += f" ± {measure['spread']:.1f}"
     real = "" if measure["ceiling"] is None else _with_unit(measure["ceiling"], measure["unit"])
-    return Figure(measure["title"], measure["meaning"], value, real, measure["audience"] == _OWNER)
+    ends = [_with_unit(end, measure["unit"]) for end in measure.get("confidence_interval", ())]
+    interval = f"95 % interval over {measure['seeds']} seeds: {' to '.join(ends)}" if ends else ""
+    return Figure(measure["title"], measure["meaning"], value, real, measure["audience"] == _OWNER, interval)
 
 
 def _with_unit(value: float, unit: str) -> str:

@@ -93,14 +93,14 @@ class PageRoute(StrictRoute):
                 # Keys that see no data set begin with what was released.
                 if request.url.path == HOME:
                     return RedirectResponse(RELEASES, 303)
-                return _error_page(request, PROBLEM_TYPES[error.slug], error.detail)
+                return error_page(request, PROBLEM_TYPES[error.slug], error.detail)
             except DatalensError as error:
-                return _error_page(request, PROBLEM_TYPES.get(error.slug, INTERNAL), error.detail)
+                return error_page(request, PROBLEM_TYPES.get(error.slug, INTERNAL), error.detail)
             except RequestValidationError:
-                return _error_page(request, BY_STATUS[404], "There is nothing at this address.")
+                return error_page(request, BY_STATUS[404], "There is nothing at this address.")
             except HTTPException as error:
                 problem = BY_STATUS.get(error.status_code, BY_STATUS[400])
-                return _error_page(request, problem, problem.remedy)
+                return error_page(request, problem, problem.remedy)
 
         return answer
 
@@ -116,7 +116,8 @@ def _place(request: Request) -> str:
     return request.url.path if request.method == "GET" else "/"
 
 
-def _error_page(request: Request, problem: ProblemType, detail: str) -> HTMLResponse:
+def error_page(request: Request, problem: ProblemType, detail: str) -> HTMLResponse:
+    """A problem as a page."""
     # With the way around for visitors who have one.
     with suppress(DatalensError):
         session = resume_session(request, request.app.state.services.database)

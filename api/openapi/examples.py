@@ -139,7 +139,7 @@ REQUESTS: Final[dict[str, Any]] = {
         "value": {"dataset_id": _DATASET_ID, "spec": {"preset": "auto", "purpose": "teach", "epsilon": 1.0}},
     },
     "moments": {
-        "summary": "Moments: seconds on one core",
+        "summary": "Moments, the cheapest images",
         "value": {"dataset_id": _DATASET_ID, "spec": {"method": {"name": "moments"}, "epsilon": 1.0}},
     },
     "datalens": {

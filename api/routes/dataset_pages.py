@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Response
 
@@ -35,15 +35,31 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/", operation_id="showDatasets")
-def overview(who: VisitorDep, services: ServicesDep, after: After = None) -> Response:
-    """All datasets, and the newest jobs."""
-    datasets_page = views.list_views(services.database, who.tenant_id, limit=_PAGE_SIZE, cursor=after)
+def overview(
+    who: VisitorDep,
+    services: ServicesDep,
+    after: After = None,
+    search: Annotated[str, Query(max_length=200)] = "",
+    state: DatasetState | Literal[""] = "",
+) -> Response:
+    """All datasets, or those that the filters leave, and the newest jobs."""
+    datasets_page = views.list_views(
+        services.database,
+        who.tenant_id,
+        limit=_PAGE_SIZE,
+        cursor=after,
+        search=search.strip() or None,
+        state=DatasetState(state) if state else None,
+    )
     recent = jobs.list_jobs(services.database, limit=_RECENT, tenant_id=who.tenant_id).items
     return who.page(
         "overview",
         datasets=_cards(services, who, datasets_page.items),
         next_cursor=datasets_page.next_cursor,
         first_page=after is None,
+        filtered=bool(search or state),
+        search=search,
+        state=state,
         jobs=job_rows(services, recent),
     )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Response, status
+from fastapi import APIRouter, Depends, Query, Response, status
 
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, caller
 from api.openapi import examples
@@ -106,9 +106,17 @@ def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, respon
     summary="List datasets, newest first",
     responses={**ok(200, "A page of the list."), **problems("invalid-input")},
 )
-def list_datasets(services: ServicesDep, key: Caller, limit: Limit = 20, after: After = None) -> Page[DatasetRead]:
+def list_datasets(
+    services: ServicesDep,
+    key: Caller,
+    limit: Limit = 20,
+    after: After = None,
+    search: Annotated[
+        str | None, Query(max_length=200, description="Only datasets with this in their name, or as a tag.")
+    ] = None,
+) -> Page[DatasetRead]:
     """Uploads are in it from the start; deleted datasets stay: what was spent on them stays spent."""
-    page = views.list_views(services.database, key.tenant_id, limit=limit, cursor=after)
+    page = views.list_views(services.database, key.tenant_id, limit=limit, cursor=after, search=search)
     items = [_shown(services.database, item, key) for item in page.items]
     return Page.build(items, page.next_cursor)
 

@@ -26,6 +26,9 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Label = Annotated[int, Query(ge=0, description="Class.")]
 Seed = Annotated[int | None, Query(ge=0, lt=2**31, description="Draws others; left out: those that are packed.")]
 PageNumber = Annotated[int, Query(ge=0, le=10_000)]
+Place = Annotated[
+    int | None, Query(ge=1, le=image_viewer.IMAGES_PER_PAGE, description="Enlarges this image of the page, from 1.")
+]
 
 
 @router.get("/jobs/{job_id}/images", operation_id="showJobImages")
@@ -36,14 +39,20 @@ def images_page(
     label: Label = 0,
     page: PageNumber = 0,
     seed: Seed = None,
+    image: Place = None,
 ) -> Response:
-    """A hundred images of a class, and the way to the next hundred; or a hundred that are drawn anew."""
+    """A hundred images of a class, one of them enlarged if asked, and the way to the next hundred.
+
+    With a seed, they are drawn anew.
+    """
     check_scope(who.key, Scope.RELEASES_READ)
     job, dataset, packed = _released(services, job_id)
     pages = image_viewer.pages_of_class(dataset.schema, packed) if seed is None else 1
-    if label >= dataset.schema.num_classes or page >= pages:
+    drawn = packed if seed is None else image_viewer.IMAGES_PER_PAGE * dataset.schema.num_classes
+    count = image_viewer.images_on_page(dataset.schema, drawn, label, page)
+    if label >= dataset.schema.num_classes or page >= pages or (image or 0) > count:
         raise InvalidInput("The job has packed no such images.")
-    shown = {"label": label, "page": page, "pages": pages, "seed": seed}
+    shown = {"label": label, "page": page, "pages": pages, "seed": seed, "image": image, "count": count}
     return who.page("images", job=JobRead.of(job), dataset=dataset, **shown)
 
 
@@ -56,8 +65,9 @@ def images_picture(
     label: Label = 0,
     page: PageNumber = 0,
     seed: Seed = None,
+    image: Place = None,
 ) -> Response:
-    """The same as a picture."""
+    """The same as a picture; a single image if one is named."""
     check_scope(who.key, Scope.RELEASES_READ)
     job, dataset, _ = _released(services, job_id)
     if seed is None:
@@ -65,7 +75,11 @@ def images_picture(
     else:
         count = image_viewer.IMAGES_PER_PAGE * dataset.schema.num_classes
         path = services.synthetic.get(job, dataset.schema, "npz", count, seed).path
-    picture = image_viewer.draw_page(path, dataset.schema, label, page)
+    if image is None:
+        picture = image_viewer.draw_page(path, dataset.schema, label, page)
+    else:
+        number = page * image_viewer.IMAGES_PER_PAGE + image - 1
+        picture = image_viewer.draw_image(path, dataset.schema, label, number)
     return Response(picture, media_type="image/png")
 
 

@@ -16,6 +16,7 @@ from api.dashboard.visitor import Visitor, VisitorDep
 from api.deps import After, ObjectId, Services, ServicesDep
 from api.http.file_responses import file_response
 from api.schemas.common import BudgetRead
+from api.schemas.events import EventRead
 from api.schemas.jobs import JobRead
 from api.security.permissions import check_scope
 from datalens_service.data.export import WRITERS
@@ -25,7 +26,7 @@ from datalens_service.spec import TrainingSpec
 from datalens_service.store.access import access_log
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs import events, jobs
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.released_models import CLASSIFIER
 from datalens_service.store.ledger import account_summary
@@ -82,6 +83,7 @@ def job_page(job_id: ObjectId, who: VisitorDep, services: ServicesDep) -> Respon
     return who.page(
         "job",
         **shown,
+        events=_events(services, job),
         quality=quality_of_job(services, who, job, shown["dataset"].schema),
         confusion=_confusion(services, who, job),
         attacks=found_on_job(services, who, job),
@@ -111,6 +113,11 @@ def report_page(
         raise StateConflict(f"There is no report: the job is {job.state} and its images are not ready.")
     dataset = datasets.get(services.database, job.dataset_id)
     return who.page("report", job=JobRead.of(job), dataset=dataset, audience=audience)
+
+
+def _events(services: Services, job: Job) -> list[EventRead]:
+    delta, slack = float(job.plan["delta"]), int(job.plan.get("slack", 0))
+    return [EventRead.of(event, delta, slack) for event in events.list_milestones(services.database, job.id)]
 
 
 def _confusion(services: Services, who: Visitor, job: Job) -> Confusion | None:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Query, Response
 
 from api.dashboard import budget_breakdown
 from api.dashboard.facts import dataset_facts
-from api.dashboard.planning import CHOICES, PlanForm
+from api.dashboard.planning import PlanForm, timed_choices
 from api.dashboard.rendering import PageRoute
 from api.dashboard.visitor import Visitor, VisitorDep
 from api.deps import ObjectId, Services, ServicesDep
@@ -42,7 +42,8 @@ def plan_page(
             tenants.check_owned(connection, who.tenant_id, {"job_id": like})
         form = PlanForm.repeating(TrainingSpec.model_validate(jobs.get(services.database, like).spec))
     public = _public_sets(services, who, dataset_id)
-    return who.page("plan", **shown, form=form, like=like, choices=CHOICES, public_sets=public)
+    choices = timed_choices(shown["dataset"].schema_, form.epsilon, services.calibration_seconds)
+    return who.page("plan", **shown, form=form, like=like, choices=choices, public_sets=public)
 
 
 @router.post("/datasets/{dataset_id}/plan", operation_id="showPlan")

@@ -10,7 +10,7 @@ import typer
 
 from datalens_service.cli.numbers import build_integer_parser, parse_integer, parse_number
 from datalens_service.client import DEFAULT_URL
-from datalens_service.data.preparation.settings import Colour, Fit
+from datalens_service.data.preparation_settings import Colour, Fit
 
 _SPEC = "What to train"
 _SERVICE = "Which service"
@@ -46,8 +46,8 @@ PresetName = Annotated[
     typer.Option(
         "--preset",
         show_default="auto",
-        help="fast takes seconds; auto seconds to minutes, by size; classifier too; the others minutes to hours: "
-        "balanced, paper, g_pate, gs_wgan, pate_gan, dp_gan. `datalens plan` says more of your data; see docs/cli.md.",
+        help="auto, fast, classifier, balanced, paper, g_pate, gs_wgan, pate_gan, dp_gan; see docs/cli.md. `datalens "
+        "plan` says how long such jobs train on this machine, where they were measured.",
         rich_help_panel=_SPEC,
     ),
 ]
@@ -112,7 +112,7 @@ Evaluate = Annotated[
         "--evaluation/--no-evaluation",
         "--evaluate/--no-evaluate",
         show_default="--evaluation",
-        help="Measure usefulness on the test split, if there is one: minutes. The images are ready before that.",
+        help="Measure usefulness on the test split, if there is one. The images are ready before that.",
         rich_help_panel=_SPEC,
     ),
 ]
@@ -231,7 +231,12 @@ PrepareWindow = Annotated[
 ]
 PrepareFrame = Annotated[
     int | None,
-    typer.Option("--prepare-frame", min=1, help="Frame that is read of files with several.", rich_help_panel=_PREPARE),
+    typer.Option(
+        "--prepare-frame",
+        min=1,
+        help="Frame that is read of files with several; left out, the first.",
+        rich_help_panel=_PREPARE,
+    ),
 ]
 
 Data = Annotated[

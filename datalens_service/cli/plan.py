@@ -94,7 +94,8 @@ def describe_expectation(expected: dict[str, Any] | None) -> dict[str, object]:
         return {"expected accuracy": "not measured for such images and settings"}
     facts: dict[str, object] = {
         "expected accuracy": f"{expected['accuracy_low']:g} to {expected['accuracy_high']:g} %. {expected['basis']}",
-        "training": f"about {duration(expected['training_seconds'])} on one core of this machine",
+        "training": f"about {duration(expected['training_seconds'])} on one core of this machine; drawing and "
+        "measuring the images come on top",
     }
     return facts | ({"advice": expected["warning"]} if expected["warning"] else {})
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from datalens_service.cli import notices, options, output
-from datalens_service.data.preparation.settings import Colour, Fit, PrepareSettings
+from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
 from datalens_service.errors import InvalidDataset, InvalidInput
 
 _MEMORY_BYTES = 2**34
@@ -27,7 +27,7 @@ def prepare(
         tuple[int, int] | None,
         typer.Option(help="Values that become 0 and 255 above 8 bits; DICOM files bring their own."),
     ] = None,
-    frame: Annotated[int | None, typer.Option(min=1, help="Frame that is read of files with several.")] = None,
+    frame: Annotated[int, typer.Option(min=1, help="Frame that is read of files with several.")] = 1,
     patients: Annotated[
         bool,
         typer.Option(

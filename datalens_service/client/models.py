@@ -40,6 +40,7 @@ class ImageSchema(ResponseModel):
     records_per_unit: int = 1
     classes_per_unit: int = 1
     records_are_public: bool = False
+    preparation: dict[str, Any] | None = None
 
 
 class Joined(ResponseModel):

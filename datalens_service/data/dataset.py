@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from datalens_service.data.image_sizes import MAXIMUM_SIDE
+from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.errors import InvalidDataset
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 UnitIds = NDArray[np.int64]
 
-MAXIMUM_SIDE = 256
 MAXIMUM_CLASSES = 1000
 
 
@@ -41,6 +42,8 @@ class Schema(BaseModel):
     """Whether the test split is public: figures measured on it may then be passed on."""
     records_are_public: bool = Field(default=False, exclude_if=operator.not_)
     """Whether all records are public: methods may start from them; never changed after the upload."""
+    preparation: PrepareSettings | None = Field(default=None, exclude_if=operator.not_)
+    """How every image was brought to this size, if that was done before the upload or with it."""
 
     @property
     def dimensions(self) -> int:

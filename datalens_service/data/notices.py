@@ -54,7 +54,7 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     NoticeCode.CHANNELS_CONVERTED: "Images had other channels and were converted to those you chose.",
     NoticeCode.TRANSPARENCY_REMOVED: "Images were partly transparent and were laid on white.",
     NoticeCode.WINDOW_APPLIED: "Images had more than 8 bits; the values of a window became 0 to 255.",
-    NoticeCode.FRAME_SELECTED: "Files had several frames; the one you chose was read.",
+    NoticeCode.FRAME_SELECTED: "Files had several frames and one was read: the first, or the one you named.",
     NoticeCode.CHANNELS_FIRST: "An array of images has its channels before height and width, and was read so.",
     NoticeCode.CLASSES_RENAMED: "The class names were assigned to the folders or labels in sorted order. Check them.",
     NoticeCode.LABELS_RENUMBERED: "Class names that are numbers differ from their labels: labels count the names in "

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import operator
 import statistics
+from collections.abc import Sequence
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from scipy.special import stdtrit
 
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, Audience, Basis, Outcome, Standing, Status
+
+_CONFIDENCE: Final = 0.95
+_FEWEST_FOR_AN_INTERVAL: Final = 3
+"""Of two values Student's interval is 18 times as long as their distance."""
 
 STATUS_LABELS: dict[Status, str] = {
     "covered": "covered by the guarantee",
@@ -35,6 +44,12 @@ class Measure(BaseModel):
     protocol: str = Field(min_length=1, description="Classifier, epochs, sample count and reference set.")
     spread: float | None = Field(default=None, ge=0, description="Sample standard deviation over the seeds.")
     seeds: int = Field(default=1, ge=1)
+    confidence_interval: tuple[float, float] | None = Field(
+        default=None,
+        exclude_if=operator.not_,
+        description="95 % confidence interval of the mean over seeds, by Student's t; it knows nothing of how the test "
+        "images were chosen.",
+    )
     floor: float | None = Field(default=None, description="The same figure for one average real image per class.")
     ceiling: float | None = Field(default=None, description="The same figure for other real images.")
     basis: Basis | None = Field(default=None, description="Of a fidelity figure.")
@@ -78,10 +93,21 @@ def measured(metric: Metric, outcome: Outcome, standing: Standing) -> Measure:
         protocol=outcome.protocol,
         spread=statistics.stdev(values) if len(values) > 1 else None,
         seeds=len(values),
+        confidence_interval=_confidence_interval(values, metric.unit),
         floor=outcome.baseline,
         ceiling=outcome.upper_bound,
         basis=outcome.basis,
     )
+
+
+def _confidence_interval(values: Sequence[float], unit: str) -> tuple[float, float] | None:
+    """Of the mean, within 0 to 100 for percent."""
+    if len(values) < _FEWEST_FOR_AN_INTERVAL:
+        return None
+    mean, spread = statistics.fmean(values), statistics.stdev(values)
+    reach = float(stdtrit(len(values) - 1, (1 + _CONFIDENCE) / 2)) * spread / math.sqrt(len(values))
+    low, high = mean - reach, mean + reach
+    return (max(0.0, low), min(100.0, high)) if unit == "percent" else (low, high)
 
 
 class Unavailable(BaseModel):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from datalens_service.data.dataset import Schema
 from datalens_service.mechanisms.accuracy import DEFAULT_NOISE_STDDEV
 from datalens_service.plugins import EXTRACTORS, list_plugins
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     ExtractorKind = str
 else:
     ExtractorKind = Literal[(*BUILT_IN, *PLUGINS)]
+# About 20 seconds on one core for each repetition.
+_FEW_PIXELS: Final = 20_000_000
+_REPETITIONS: Final = 3
+
 ReferenceName = Literal["test", "holdout", "training"]
 
 
@@ -43,7 +48,11 @@ class EvaluationSettings(BaseModel):
         default=2, ge=1, le=200, description="Passes over the training images; the last one counts."
     )
     batch_size: Integer = Field(default=128, ge=1, le=4096, description="Images per training step of the classifier.")
-    seeds: Integer = Field(default=1, ge=1, le=20, description="Repetitions; with two or more the spread is reported.")
+    seeds: Annotated[Integer, Field(ge=1, le=20)] | None = Field(
+        default=None,
+        description="Repetitions; with two or more, spread and 95 % interval are reported. Left out: three where all "
+        "training images of the classifier have at most 20 million pixels together over all epochs, else one.",
+    )
     floors: Flag = Field(default=True, description="Measure what much simpler private releases would reach.")
     ceiling: Flag = Field(default=True, description="Measure what the real training images would reach.")
     stronger_classifier: Flag = Field(
@@ -77,6 +86,17 @@ class EvaluationSettings(BaseModel):
         le=MAXIMUM_NOISE_STDDEV,
         description="σ of that count, in images.",
     )
+
+    @property
+    def repetitions(self) -> int:
+        """How often a classifier is trained; one where nothing is said."""
+        return self.seeds or 1
+
+    def repeated_for(self, schema: Schema) -> Self:
+        """The same with its repetitions, by public numbers alone."""
+        pixels = self.synthetic_images * self.epochs * schema.height * schema.width
+        automatic = _REPETITIONS if pixels <= _FEW_PIXELS else 1
+        return self.model_copy(update={"seeds": self.seeds or automatic})
 
     @model_validator(mode="after")
     def _reference_exists(self) -> Self:

@@ -21,7 +21,7 @@ from datalens_service.methods.iterates import bytes_of_iterates, check_room
 from datalens_service.methods.noisy_directions import PartitionedRun, drowned_directions
 from datalens_service.methods.record_sums import calibrated
 from datalens_service.methods.sampled_gradients import SampledRun
-from datalens_service.models.classifiers.sizes import num_weights
+from datalens_service.models.classifiers.sizes import fits_scattering, largest_scattering_side, num_weights
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, NeighboringRelation, limit_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
 
@@ -120,7 +120,7 @@ class DpSgd(DpSgdParameters):
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """Whether noise drowns the gradient or the histogram, from public numbers."""
         first, last = plan.releases[0].mechanism, plan.releases[-1].mechanism
-        descent = (_drowned(first, schema.num_units),) if isinstance(first, GradientSum) else ()
+        descent = (_drowned(first, schema),) if isinstance(first, GradientSum) else ()
         directions = (drowned_directions(first),) if isinstance(first, VonMisesFisherSum) else ()
         histogram = (_loud(last),) if isinstance(last, IndividualHistogram) else ()
         return tuple(warning for warning in (*descent, *directions, *histogram) if warning)
@@ -142,15 +142,22 @@ class DpSgd(DpSgdParameters):
         return PlannedRelease(mechanism=noisy, count=min(self.steps, affordable))
 
 
-def _drowned(mechanism: GradientSum, num_units: int) -> str:
-    summed = summed_units(mechanism, num_units)
+def _drowned(mechanism: GradientSum, schema: Schema) -> str:
+    summed = summed_units(mechanism, schema.num_units)
     ratio = summed * mechanism.radius / (mechanism.noise_stddev * math.sqrt(mechanism.dimensions))
     if ratio >= _WEAKEST_SIGNAL:
         return ""
     return (
         f"The noise of a step is {1 / ratio:.0f} times as long as the sum of gradients can be. The classifier will "
-        "learn little: raise epsilon, lower steps, or choose the method scattering."
+        f"learn little: raise epsilon, lower steps, or {_quieter(schema)}."
     )
+
+
+def _quieter(schema: Schema) -> str:
+    if fits_scattering(schema):
+        return "choose the method scattering"
+    side = largest_scattering_side(schema.channels)
+    return f"prepare the images at {side} pixels on a side, at which the method scattering fits"
 
 
 def _loud(mechanism: IndividualHistogram) -> str:

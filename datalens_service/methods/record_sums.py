@@ -14,7 +14,7 @@ from datalens_service.mechanisms import CrossProductSum, GradientSum, OuterProdu
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods.base import Extras, Plan, PlannedRelease
 from datalens_service.models.exact_products import exact_products, on_grid
-from datalens_service.models.generators.dct import dct_basis
+from datalens_service.models.generators.dct import LowFrequencies
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
@@ -33,12 +33,26 @@ _COARSEST_GRID = 64
 # The upper triangle of a d×d matrix is released. Larger images are seen through their lowest frequencies only.
 MAXIMUM_DIMENSIONS = 4096
 _FREQUENCIES = 2048
-_ROWS = 4096
+# Read at once, as float64: 128 MiB.
+_NUMBERS = 2**24
 
 
 def summed_dimensions(schema: Schema) -> int:
     """Numbers of an image that are summed: all of them, or its lowest frequencies."""
     return schema.dimensions if schema.dimensions <= MAXIMUM_DIMENSIONS else _FREQUENCIES
+
+
+def describe_working_size(plan: Plan, schema: Schema) -> str:
+    """How much of large images the sums of a plan see, in sentences; empty if they see whole images."""
+    summed = max((mechanism.dimensions for mechanism in list_sums(plan)), default=schema.dimensions)
+    if schema.dimensions <= MAXIMUM_DIMENSIONS or summed >= schema.dimensions:
+        return ""
+    detail, whole = (math.isqrt(count // schema.channels) for count in (summed, MAXIMUM_DIMENSIONS))
+    return (
+        f"Images of this size are reduced to a working size before they are summed: {summed:,} numbers instead of "
+        f"{schema.dimensions:,}, the lowest frequencies, about the detail of {detail} by {detail} pixels. Finer detail "
+        f"does not reach the result. Images of at most {whole} by {whole} pixels are summed whole."
+    )
 
 
 def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum, units: float) -> PlannedRelease:
@@ -78,24 +92,26 @@ class ClippedRecords:
         self.labels = dataset.train.labels
         self._data = dataset.train
         summed = summed_dimensions(dataset.schema)
-        self._frequencies = dct_basis(dataset.schema, summed) if summed < dataset.schema.dimensions else None
+        self._frequencies = LowFrequencies(dataset.schema, summed) if summed < dataset.schema.dimensions else None
+        self._rows = max(1, _NUMBERS // dataset.schema.dimensions)
 
     def pooled(self) -> GroupedVectors:
         """Whole images, not told apart by class; longer ones are scaled back by the mechanism."""
-        blocks = [self._reduce(self._data.images[row : row + _ROWS]) for row in range(0, len(self._data), _ROWS)]
+        starts = range(0, len(self._data), self._rows)
+        blocks = [self._reduce(self._data.images[row : row + self._rows]) for row in starts]
         return self.vectors(np.concatenate(blocks), np.zeros(len(self._data), dtype=np.int64))
 
     def lift(self, tensors: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
         """A released model of summed numbers as one of whole images; frequencies do not depend on data."""
         if self._frequencies is None:
             return tensors
-        return tensors | {"basis": np.ascontiguousarray(self._frequencies @ tensors["basis"])}
+        return tensors | {"basis": self._frequencies.lift(tensors["basis"])}
 
     def _reduce(self, images: NDArray[np.uint8]) -> Floats:
         pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / 255.0
         if self._frequencies is None:
             return pixels / self.clip_norm
-        return exact_products(on_grid(pixels, self._longest), self._frequencies) / self.clip_norm
+        return self._frequencies.coordinates(on_grid(pixels, self._longest)) / self.clip_norm
 
     def coordinates(self, basis: Floats) -> Floats:
         """(n, q): images of length at most 1 in a released basis (d, q)."""

@@ -13,7 +13,7 @@ for are kept under that class: they show where classes meet. What teaches a clas
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ _LEAST_PROPOSALS: Final = 20
 
 class Rejection(ScatteringGradients):
     """Parameters of the rejection method (docs/methods.md); constants were chosen on MNIST (docs/image-trials.md)."""
+
+    instead: ClassVar[str] = "guided"
 
     name: Literal["rejection"] = "rejection"
     warm_start: Annotated[Shapes, BeforeValidator(named)] = Shapes(spread=1.6, accepted=1.0)

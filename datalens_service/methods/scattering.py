@@ -29,7 +29,7 @@ from datalens_service.methods.moments import Moments, MomentsRun
 from datalens_service.methods.public_start import check_same_size, spread_over
 from datalens_service.methods.record_sums import StatelessRun, calibrated
 from datalens_service.methods.shapes import Shapes, ShapesRun
-from datalens_service.models.classifiers.sizes import num_features
+from datalens_service.models.classifiers.sizes import fits_scattering, largest_scattering_side, num_features
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.privacy.accounting import NeighboringRelation, mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -40,10 +40,6 @@ if TYPE_CHECKING:
     from datalens_service.models.classifiers.scattering_features import FeatureBasis
 
 Floats = NDArray[np.float32]
-
-MOST_FEATURES: Final = 2**15
-"""Images of 3×64×64 have 62,208, whose basis no longer fits into memory."""
-
 
 # Of n·μ, for 60 steps: on a part of MNIST's training images, best at ε = 1 and at ε = 0.1.
 _RATE_PER_EVIDENCE: Final = 0.019
@@ -57,6 +53,8 @@ class ScatteringGradients(Method):
     """
 
     starts_from_public_data: ClassVar[bool] = True
+    instead: ClassVar[str]
+    """Method with the same kind of result for larger images."""
 
     warm_start: Moments | Shapes
     gradient_share: Number = Field(default=0.6, gt=0, lt=1, description="Share of μ² for the gradients.")
@@ -80,8 +78,11 @@ class ScatteringGradients(Method):
             InfeasiblePlan: The noise would have to be larger than the sampler can draw.
             InvalidSpec: The images are too large.
         """
-        if num_features(schema) > MOST_FEATURES:
-            raise InvalidSpec("The images are too large for scattering features: choose dp_sgd.")
+        if not fits_scattering(schema):
+            raise InvalidSpec(
+                f"The images are too large for scattering features: choose the method {self.instead}, or prepare "
+                f"them at {largest_scattering_side(schema.channels)} pixels on a side."
+            )
         start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * units))
         mechanism = CrossProductSum(
             left_dimensions=self.feature_dimensions(schema) + 1,
@@ -101,6 +102,7 @@ class Scattering(ScatteringGradients):
     """Parameters of a classifier on its own, started from moments."""
 
     result: ClassVar[str] = "classifier"
+    instead: ClassVar[str] = "dp_sgd"
 
     name: Literal["scattering"] = "scattering"
     warm_start: Annotated[Moments, BeforeValidator(named)] = Moments()

@@ -51,14 +51,25 @@ def exact_products(vectors: NDArray[Any], matrix: NDArray[Any]) -> Floats:
     Returns:
         (n, q).
     """
-    length = max(float(np.linalg.norm(matrix.astype(np.float64), axis=0).max()), _SHORTEST)
-    whole = np.rint(matrix.astype(np.float64) * (_COLUMN_STEPS / length))
-    products = np.empty((len(vectors), matrix.shape[1]))
-    for start in range(0, len(vectors), _ROWS):
-        rows = slice(start, start + _ROWS)
-        np.matmul(vectors[rows].astype(np.float64, copy=False), whole, out=products[rows])
-    products *= length / _COLUMN_STEPS
-    return products
+    return ExactMatrix(matrix).products(vectors)
+
+
+class ExactMatrix:
+    """A released matrix (d, q) that is rounded once, for `exact_products` of many blocks of vectors."""
+
+    def __init__(self, matrix: NDArray[Any]) -> None:
+        length = max(float(np.linalg.norm(matrix.astype(np.float64), axis=0).max()), _SHORTEST)
+        self._whole = np.rint(matrix.astype(np.float64) * (_COLUMN_STEPS / length))
+        self._step = length / _COLUMN_STEPS
+
+    def products(self, vectors: NDArray[Any]) -> Floats:
+        """See `exact_products`."""
+        products = np.empty((len(vectors), self._whole.shape[1]))
+        for start in range(0, len(vectors), _ROWS):
+            rows = slice(start, start + _ROWS)
+            np.matmul(vectors[rows].astype(np.float64, copy=False), self._whole, out=products[rows])
+        products *= self._step
+        return products
 
 
 def _power_of_two(number: float) -> float:

@@ -18,7 +18,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from datalens_service.errors import InvalidInput, LedgerCorrupt
 from datalens_service.evaluation.report.card import CardMechanism
-from datalens_service.evaluation.report.privacy_statement import Release, classify_epsilon, first_releases
+from datalens_service.evaluation.report.privacy_statement import (
+    Release,
+    classify_epsilon,
+    current_tier,
+    first_releases,
+)
 from datalens_service.mechanisms import AnyMechanism, IndividualHistogram
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.plugins import PluginOrigin
@@ -212,7 +217,7 @@ def _card(proof: Proof) -> str:
     mu_squared = Fraction(privacy.mu) ** 2
     if not mu_squared >= charged * _UNIT > (Fraction(privacy.mu) - _MU_ROUNDING) ** 2:
         raise LedgerCorrupt(f"The card states μ = {privacy.mu:g}, which is not the root of its units.")
-    if privacy.tier != classify_epsilon(privacy.epsilon):
+    if current_tier(privacy.tier) != classify_epsilon(privacy.epsilon):
         raise LedgerCorrupt(f"An ε of {privacy.epsilon:g} is not in the tier {privacy.tier!r}.")
     individual = _individual(proof, [release.mechanism for release in made])
     return (

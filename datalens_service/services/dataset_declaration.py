@@ -6,8 +6,8 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
-from datalens_service.data.dataset import MAXIMUM_SIDE
-from datalens_service.data.preparation.settings import Colour, Fit, PrepareSettings
+from datalens_service.data.image_sizes import MAXIMUM_SIDE
+from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
 from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, NAME_PATTERN, UnitDeclaration
 from datalens_service.data.readers.base import check_class_names
 from datalens_service.errors import InvalidDataset
@@ -104,7 +104,7 @@ class DatasetForm(BaseModel):
         "between. Left out, DICOM files bring their own and 16-bit images are refused.",
     )
     prepare_frame: Integer | None = Field(
-        default=None, ge=1, description="Which frame is read of files with several; left out, they are refused."
+        default=None, ge=1, description="Which frame is read of files with several; left out, the first."
     )
 
     @property
@@ -119,7 +119,7 @@ class DatasetForm(BaseModel):
                 "fit": self.prepare_fit or Fit.RESIZE,
                 "colour": self.prepare_colour or Colour.GREY,
                 "window": window,
-                "frame": self.prepare_frame,
+                "frame": self.prepare_frame or 1,
             }
         )
 

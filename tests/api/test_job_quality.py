@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 
 from api.dashboard import image_viewer
 from api.deps import Services
+from api.security.browser_sessions import FORM_TOKEN_HEADER
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
@@ -25,6 +26,7 @@ from datalens_service.store.service_tables import AuditEntryRow
 from datalens_service.store.tables import ArtifactRow
 
 PACKED = 450
+JSON = {"Content-Type": "application/json"}
 PUBLIC, PRIVATE = "71.3 %", "64.2 %"
 
 
@@ -152,7 +154,42 @@ def test_others_are_drawn_from_the_page_and_a_seed_repeats_them(
     assert visitor.get(f"/jobs/{job_id}/images?page=1&seed=1").status_code in (400, 422)
 
 
-@pytest.mark.parametrize("query", ["label=99", "page=2", "label=-1", "label=x"])
+def test_one_image_is_enlarged(client: TestClient, services: Services, job_id: str) -> None:
+    visitor = visit(client, services, Role.OWNER)
+    address = f"/jobs/{job_id}/images.png?label=1&page=1"
+    whole = np.asarray(Image.open(io.BytesIO(visitor.get(address).content)))
+    large = np.asarray(Image.open(io.BytesIO(visitor.get(f"{address}&image=12").content)))
+    step = (whole.shape[1] - 2) // 10
+    # The twelfth image is the second of the second row; tiles have a gap of two pixels.
+    tile = whole[step + 2 : 2 * step, step + 2 : 2 * step]
+    side = image_viewer._LARGE_SIDE
+    assert large.shape == (side, side)
+    np.testing.assert_array_equal(large[:: side // 8, :: side // 8], tile[:: len(tile) // 8, :: len(tile) // 8])
+    page = visitor.get(f"/jobs/{job_id}/images?label=1&page=1&image=12").text
+    assert f'class="enlarged" src="/jobs/{job_id}/images.png?label=1&amp;page=1&amp;image=12"' in page
+
+
+def test_plan_and_download_say_what_they_do_by_curl_and_python(
+    client: TestClient, services: Services, dataset_id: str, job_id: str
+) -> None:
+    visitor = visit(client, services, Role.OWNER)
+    page = html.unescape(visitor.get(f"/jobs/{job_id}").text)
+    assert f'curl "$DATALENS_URL/v1/jobs/{job_id}/synthetic?format={{format}}&n={{n}}"' in page
+    token = re.search(r'name="form-token" content="([\w-]+)"', visitor.get("/").text)
+    assert token is not None
+    form = {"preset": "fast", "epsilon": "1", "seed": "0", "synthetic_images": "40", "method": ""}
+    part = visitor.post(f"/datasets/{dataset_id}/plan", json=form, headers={FORM_TOKEN_HEADER: token[1]}).text
+    body = re.search(r"/v1/plans.*--data '(\{.*\})'</pre>", html.unescape(part), re.DOTALL)
+    assert body is not None
+    again = visitor.post("/v1/plans", content=body[1], headers={FORM_TOKEN_HEADER: token[1]} | JSON)
+    assert again.json()["cost"]["method"] in ("moments", "mixture")
+    for text, name in ((page, "download"), (html.unescape(part), "plan")):
+        python = re.search(rf'id="{name}-python"[^>]*>(.*?)</pre>', text, re.DOTALL)
+        assert python is not None
+        ast.parse(python[1])
+
+
+@pytest.mark.parametrize("query", ["label=99", "page=2", "label=-1", "label=x", "image=0", "label=1&page=1&image=14"])
 def test_there_is_no_page_of_images_that_are_not_there(
     client: TestClient, services: Services, job_id: str, query: str
 ) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from api.dashboard.journal import _MEANINGS, build_table
+from api.dashboard.rendering import _templates
 from api.deps import Services
 from api.openapi.examples import ANSWERS
 from api.security.browser_sessions import FORM_TOKEN_HEADER
@@ -23,6 +24,7 @@ from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.journal_pages import read_slice
 from datalens_service.store.tables import ArtifactRow
@@ -416,3 +418,39 @@ def test_the_theme_comes_with_the_page(visitor: TestClient) -> None:
     assert '<html lang="en" data-theme="dark">' in visitor.get("/").text
     visitor.cookies.set("datalens-theme", '"><script>')
     assert "data-theme" not in visitor.get("/").text
+
+
+def test_an_address_without_anything_is_a_page_for_browsers(visitor: TestClient) -> None:
+    page = visitor.get("/nonsense", headers={"Accept": "text/html,application/xhtml+xml;q=0.9"})
+    assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "There is nothing at this address." in text_of(page.text)
+    assert "To your data sets" in page.text
+    for path, accepts in (("/nonsense", "*/*"), ("/v1/nonsense", "text/html")):
+        answer = visitor.get(path, headers={"Accept": accepts})
+        assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+
+
+def test_a_job_lists_what_happened_to_it(visitor: TestClient, services: Services, dataset_id: str) -> None:
+    job_id = submit(visitor, dataset_id)
+    visitor.post(f"/v1/jobs/{job_id}:pause")
+    page = text_of(visitor.get(f"/jobs/{job_id}").text)
+    assert "Accepted, its budget reserved" in page
+    assert "Paused" in page.partition("What happened")[2]
+
+
+def test_every_kind_of_event_has_words() -> None:
+    words = _templates.get_template("parts/words.html.j2").module.EVENTS  # type: ignore[attr-defined]
+    assert words.keys() == set(EventType)
+
+
+def test_data_sets_are_searched_by_name_tag_and_state(visitor: TestClient, dataset_id: str) -> None:
+    visitor.patch(f"/v1/datasets/{dataset_id}", json={"name": "Skin, 100 % checked", "tags": ["ward 3"]})
+    for query, shown in {
+        "search=skin": True, "search=0+%25": True, "search=ward+3": True, "search=bones": False, "search=_": False,
+        "state=ready": True, "state=deleted": False, "search=skin&state=invalid": False,
+    }.items():  # fmt: skip
+        page = visitor.get(f"/?{query}").text
+        assert ("Skin, 100 % checked" in page) == shown, query
+        assert ("No data set is like that." in page) != shown
+    for search, count in {"ward 3": 1, "bones": 0}.items():
+        assert len(visitor.get("/v1/datasets", params={"search": search}).json()["items"]) == count

@@ -45,12 +45,43 @@ def test_mixed_images_become_one_size_and_the_answer_says_what_was_changed(clien
     assert counts[NoticeCode.RESIZED] == 13
     assert counts[NoticeCode.WINDOW_APPLIED] == 1
     assert counts[NoticeCode.TRANSPARENCY_REMOVED] == 4
+    assert schema["preparation"] == {"side": 16, "fit": "resize", "colour": "rgb", "window": None, "frame": 1}
+    key = client.headers["Authorization"].removeprefix("Bearer ")
+    client.post("/sign-in", data={"key": key})
+    del client.headers["Authorization"]
+    page = client.get(f"/datasets/{reply.json()['id']}").text
+    assert "resized as a whole to 16 by 16 pixels, in 8-bit RGB" in page
+
+
+def scans(*patients: str) -> bytes:
+    """DICOM files in class folders, each of a patient; other patients have other images."""
+    rng, buffer = np.random.default_rng(list("".join(patients).encode())), io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for number, patient in enumerate(patients):
+            scan = rng.integers(0, 256, (8, 8), dtype=np.uint8)
+            archive.writestr(f"{'ab'[number % 2]}/{number}.dcm", dicom(scan, PatientID=patient))
+    return buffer.getvalue()
+
+
+def test_the_patient_id_of_a_dicom_file_becomes_its_group(client: TestClient) -> None:
+    form = {"epsilon": "10", "prepare_side": "8"}
+    upload = {"file": scans("ann", "bob", "ann", "cid")}
+    grouped = client.post("/v1/datasets", files=upload, data=form | {"records_per_unit": "2", "unit": "patient"})
+    assert grouped.json()["schema"]["num_units"] == 3
+    undeclared = client.post("/v1/datasets", files={"file": scans("dan", "eve", "dan", "fay")}, data=form)
+    assert [file["name"] for file in undeclared.json()["bad_files"]] == ["a/0.dcm", "a/2.dcm"]
+    single = client.post("/v1/datasets", files={"file": scans("dan", "eve", "", "")}, data=form)
+    assert single.json()["schema"]["num_units"] == 4
+    nameless = client.post("/v1/datasets", files={"file": scans("gus", "")}, data=form | {"records_per_unit": "2"})
+    assert [file["name"] for file in nameless.json()["bad_files"]] == ["b/1.dcm"]
 
 
 def test_a_refusal_names_the_setting(client: TestClient) -> None:
     files = {"file": ("images.zip", mixed(), "application/zip")}
     reply = client.post("/v1/datasets", files=files, data={"epsilon": "10", "records_per_unit": "2"})
     assert reply.status_code == 422
+    assert "prepare_side" in reply.json()["detail"]
+    assert {file["name"] for file in reply.json()["bad_files"]} >= {"a/p1/2.tif", "a/p99/scan.dcm"}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for side in (8, 9):

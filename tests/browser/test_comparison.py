@@ -16,6 +16,8 @@ from tests.cli.service import RunningService
 
 pytestmark = pytest.mark.browser
 
+FAST = {"preset": "fast", "synthetic_images": 400, "evaluation": {"synthetic_images": 1000, "epochs": 1}}
+
 
 @pytest.fixture
 def with_test_images(train: Split, tmp_path: Path) -> Path:
@@ -29,10 +31,7 @@ def with_test_images(train: Split, tmp_path: Path) -> Path:
 def test_two_jobs_of_the_list_are_compared(owner: Visitor, service: RunningService, with_test_images: Path) -> None:
     with Client(service.url, service.api_key) as client:
         dataset = client.upload_dataset(with_test_images, epsilon=10, name="Digits to compare")
-        jobs = [
-            client.submit(dataset.id, {"preset": "fast", "epsilon": epsilon, "synthetic_images": 400}).wait()
-            for epsilon in (1.0, 4.0)
-        ]
+        jobs = [client.submit(dataset.id, {**FAST, "epsilon": epsilon}).wait() for epsilon in (1.0, 4.0)]
         assert [job.state for job in jobs] == ["succeeded"] * 2
     page = owner.page
     page.goto("/jobs")
@@ -41,6 +40,10 @@ def test_two_jobs_of_the_list_are_compared(owner: Visitor, service: RunningServi
     page.wait_for_url("**dataset=ds_**")
     expect(page.locator("tbody tr")).to_have_count(2)
     owner.shows("jobs-narrowed")
+    for order, spent in {"ascending": ["1", "4"], "descending": ["4", "1"]}.items():
+        page.get_by_role("button", name="ε spent").click()
+        expect(page.get_by_role("columnheader", name="ε spent")).to_have_attribute("aria-sort", order)
+        expect(page.locator("tbody td:nth-child(6)")).to_have_text(spent)
     for box in page.get_by_role("checkbox").all():
         box.check()
     page.get_by_role("button", name="Compare two ticked jobs").click()
@@ -64,10 +67,21 @@ def test_two_jobs_of_the_list_are_compared(owner: Visitor, service: RunningServi
         "async (image) => { await image.decode(); return image.naturalWidth; }"
     )
     assert shown > 0
-    page.get_by_text("The same by curl or Python").click()
+    page.get_by_label("Images", exact=True).fill("77")
+    for summary in page.get_by_text("The same by curl or Python").all():
+        summary.click()
+    expect(page.locator("#download-curl")).to_contain_text("format=parquet&n=77")
+    expect(page.locator("#download-python")).to_contain_text('format="parquet", n=77')
     owner.shows("job-named")
     page.get_by_role("link", name="Look at more, class by class").click()
     page.locator("#label").select_option("3")
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Images of 3")
+    viewer = page.locator("#viewer")
+    viewer.evaluate("async (image) => { await image.decode(); }")
+    box = viewer.bounding_box()
+    assert box is not None
+    viewer.click(position={"x": box["width"] * 0.15, "y": box["height"] * 0.05})
+    expect(page.get_by_label("Number, row by row")).to_have_value("2")
+    expect(page.get_by_role("img", name="Synthetic image 2 of this page, enlarged")).to_be_visible()
     owner.shows("images")

@@ -200,6 +200,11 @@ def test_what_is_private_comes_when_it_is_opened(owner: Visitor, upload: Path) -
     expect(page.locator("#private-facts")).to_be_empty()
     page.locator("#private").get_by_text("For you alone:").click()
     expect(page.locator("#private-facts")).to_contain_text("1,438")
+    bars = page.locator(".histogram li")
+    expect(bars).to_have_count(10)
+    widths = [float(bar.get_attribute("width") or 0) for bar in bars.locator("rect.have").all()]
+    counts = [int(count) for count in bars.locator("b").all_text_contents()]
+    assert widths == pytest.approx([100 * count / max(counts) for count in counts])
     owner.shows("18-private")
 
 

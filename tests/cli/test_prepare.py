@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datalens_service.data import UnitDeclaration, read_upload
+from datalens_service.data import UnitDeclaration, read_upload, read_with_notices
+from datalens_service.data.preparation_settings import Fit, PrepareSettings
+from datalens_service.errors import InvalidDataset
 from tests.data.dicom_files import dicom
 
 Run = Callable[..., Any]
@@ -73,6 +75,21 @@ def test_patients_become_groups(datalens_json: Run, tmp_path: Path) -> None:
     answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--side", 16, "--patients")
     upload = read_upload(Path(answer["file"]), units=UnitDeclaration(records=2))
     assert upload.schema.num_units == 2
+
+
+def test_the_file_says_how_it_was_prepared(datalens_json: Run, tmp_path: Path) -> None:
+    for seed, name in enumerate(("a/1.png", "b/2.png")):
+        _save(tmp_path / "in" / name, seed=seed)
+    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--side", 16, "--fit", "crop")
+    upload, notices = read_with_notices(Path(answer["file"]))
+    assert upload.schema.preparation == PrepareSettings(side=16, fit=Fit.CROP)
+    assert notices == ()
+    with np.load(answer["file"]) as arrays:
+        reduced = {**arrays, "images": arrays["images"][:, ::2, ::2]}
+    for wrong in (reduced, reduced | {"preparation": np.array("{}")}, reduced | {"preparation": np.array(8)}):
+        np.savez(tmp_path / "wrong.npz", **wrong)
+        with pytest.raises(InvalidDataset, match="array preparation"):
+            read_upload(tmp_path / "wrong.npz")
 
 
 def test_damaged_linked_and_huge_files_are_named(datalens: Run, tmp_path: Path) -> None:

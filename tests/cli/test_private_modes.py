@@ -19,7 +19,7 @@ MOMENTS = {
     "method": {"name": "moments", "subspace_dimensions": 8},
     "epsilon": 1.0,
     "synthetic_images": 60,
-    "evaluation": {"epochs": 1, "synthetic_images": 100},
+    "evaluation": {"epochs": 1, "synthetic_images": 100, "seeds": 1},
 }
 FOLDERS = {"datasets", "incoming", "uploads", "artifacts", "private", "cache", "generators"}
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from datalens_service.data import READERS, detect, read_upload
+from datalens_service.data.untrusted.validation_errors import UnusableFiles
 from datalens_service.errors import InvalidDataset
 
 from .builders import grey, npy_bytes, write_zip
@@ -64,3 +65,25 @@ def test_a_missing_file_or_a_folder_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path):
         with pytest.raises(InvalidDataset, match="no such file"):
             detect(path)
+
+
+TIFF, DICOM = b"II*\0" + bytes(200), bytes(128) + b"DICM" + bytes(60)
+
+
+@pytest.mark.parametrize(("name", "content"), [("a/1.tif", TIFF), ("b/scan.dcm", DICOM)])
+def test_images_that_must_be_prepared_are_named_with_the_command(tmp_path: Path, name: str, content: bytes) -> None:
+    path = write_zip(tmp_path / "a", {"a/.DS_Store": b"x", name: content})
+    with pytest.raises(UnusableFiles, match=r"datalens prepare.*prepare_side") as caught:
+        detect(path)
+    assert [file.name for file in caught.value.bad_files] == [name]
+
+
+def test_among_usable_images_every_other_file_is_named(tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "a", {"a/1.png": grey(), "a/2.tif": TIFF, "a/3.txt": b"x", "a/4.dcm": DICOM})
+    with pytest.raises(UnusableFiles) as caught:
+        read_upload(path)
+    assert {file.name: "datalens prepare" in file.reason for file in caught.value.bad_files} == {
+        "a/2.tif": True,
+        "a/3.txt": False,
+        "a/4.dcm": True,
+    }

@@ -13,7 +13,7 @@ from pydicom.data import get_testdata_file
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.preparation.dicom import read_patient
 from datalens_service.data.preparation.pictures import prepare_picture
-from datalens_service.data.preparation.settings import Colour, PrepareSettings
+from datalens_service.data.preparation_settings import Colour, PrepareSettings
 from datalens_service.data.untrusted.images import Picture
 from datalens_service.data.untrusted.limits import PREPARE_LIMITS, Limits
 from datalens_service.errors import InvalidDataset
@@ -23,7 +23,7 @@ from .dicom_files import dicom
 RAMP = np.arange(64, dtype=np.int16).reshape(8, 8)
 
 
-def prepare(data: bytes, window: tuple[int, int] | None = None, frame: int | None = None, side: int = 8) -> Picture:
+def prepare(data: bytes, window: tuple[int, int] | None = None, frame: int = 1, side: int = 8) -> Picture:
     return prepare_picture(data, PrepareSettings(side=side, window=window, frame=frame), PREPARE_LIMITS)
 
 
@@ -68,24 +68,22 @@ def test_colour_is_read() -> None:
     np.testing.assert_array_equal(picture.pixels, colours)
 
 
-def test_a_frame_has_to_be_named() -> None:
+def test_the_first_frame_is_read_unless_another_is_named() -> None:
     frames = np.stack([RAMP.astype(np.uint8), RAMP.astype(np.uint8) + 100])
     data = dicom(frames)
-    with pytest.raises(InvalidDataset, match="2 frames"):
-        prepare(data)
     with pytest.raises(InvalidDataset, match="fewer"):
         prepare(data, frame=3)
-    pixels, changes = prepare(data, frame=2)
-    np.testing.assert_array_equal(pixels[..., 0], frames[1])
-    assert changes == (NoticeCode.FRAME_SELECTED,)
+    for number in (1, 2):
+        pixels, changes = prepare(data, frame=number)
+        np.testing.assert_array_equal(pixels[..., 0], frames[number - 1])
+        assert changes == (NoticeCode.FRAME_SELECTED,)
 
 
 def test_a_frame_of_a_tiff_is_read() -> None:
     target = io.BytesIO()
     first, second = (Image.fromarray(np.full((8, 8), value, np.uint8)) for value in (10, 200))
     first.save(target, "TIFF", save_all=True, append_images=[second])
-    with pytest.raises(InvalidDataset, match="Name one"):
-        prepare(target.getvalue())
+    assert prepare(target.getvalue()).pixels[0, 0, 0] == 10
     assert prepare(target.getvalue(), frame=2).pixels[0, 0, 0] == 200
 
 

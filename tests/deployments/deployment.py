@@ -35,7 +35,7 @@ from datalens_service.store.tables import AggregateRow, JobRow, ReleasedStateRow
 from deployments.hold import Hold
 
 CLASSES = ("bright", "dark")
-EVALUATION = {"epochs": 1, "synthetic_images": 200}
+EVALUATION = {"epochs": 1, "synthetic_images": 200, "seeds": 1}
 MOMENTS: dict[str, Any] = {
     "method": {"name": "moments", "subspace_dimensions": 8},
     "epsilon": 2.0,

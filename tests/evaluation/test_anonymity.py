@@ -6,11 +6,21 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from datalens_service.evaluation.report import anonymity
-from datalens_service.evaluation.report.anonymity import INFERENCE, LINKABILITY, SINGLING_OUT, anonymity_of
+from datalens_service.evaluation.report.anonymity import anonymity_of
 from datalens_service.evaluation.report.build import owner_view, releasable_view
-from datalens_service.evaluation.report.document import check
-from datalens_service.evaluation.report.html import releasable_html
+from datalens_service.evaluation.report.card import Card, card
+from datalens_service.evaluation.report.document import check, compute_seal
+from datalens_service.evaluation.report.html import page, releasable_html
+from datalens_service.evaluation.report.privacy_statement import (
+    classify_epsilon,
+    current_tier,
+    membership_advantage,
+)
+from datalens_service.evaluation.report.summary import right_guesses
+from datalens_service.privacy.accounting import mu_for_epsilon
 
 from .conftest import report, statement
 
@@ -22,12 +32,58 @@ def plain(text: str) -> str:
     return re.sub(r"[\s>]+", " ", text)
 
 
-def test_the_page_for_lawyers_has_every_sentence_of_the_report() -> None:
+def table() -> dict[str, tuple[str, str, list[str], str]]:
+    """Rows of the page: name, question, what speaks for it (of images, and of a classifier if it differs), against."""
+    rows = re.findall(r"^\| \*\*(.+?)\.\*\* (.+?) \| (.+?) \| (.+?) \|$", PAGE.read_text(), re.MULTILINE)
+    return {row[0]: (*row[:2], row[2].split(" *Of a classifier:* "), row[3]) for row in rows}
+
+
+def says(sentence: str, text: str) -> bool:
+    """Whether a text is the sentence of the page, word by word, with figures in place of the braces."""
+    return re.fullmatch(re.sub(r"\\{\w+\\}", r"[\\w.e-]+", re.escape(sentence)), text) is not None
+
+
+@pytest.mark.parametrize("result", ["generator", "classifier"])
+def test_the_page_for_lawyers_and_reports_say_the_same_word_by_word(result: str) -> None:
+    rows, subject = table(), report().model_copy(update={"result": result})
+    assert plain(anonymity.DECISION) in plain(PAGE.read_text())
+    for view in (owner_view(subject), releasable_view(subject)):
+        assert view["anonymity"]["decision"] == anonymity.DECISION
+        criteria = view["anonymity"]["criteria"]
+        assert [criterion["name"] for criterion in criteria] == list(rows)
+        for criterion in criteria:
+            _, question, speaks_for, speaks_against = rows[criterion["name"]]
+            assert criterion["question"] == question
+            assert says(speaks_for[0 if result == "generator" else -1], criterion["speaks_for"])
+            assert says(speaks_against, criterion["speaks_against"])
+
+
+def test_a_report_of_a_classifier_speaks_of_no_image() -> None:
+    answers = anonymity_of(statement(), "classifier").criteria
+    text = " ".join(f"{criterion.speaks_for} {criterion.speaks_against}" for criterion in answers)
+    assert re.findall(r"\w+ images?\b", text) == ["no images"]
+
+
+def test_the_figures_of_the_page_are_those_of_the_accountant() -> None:
     page = plain(PAGE.read_text())
-    assert plain(anonymity.DECISION) in page
-    for name, *sentences in (SINGLING_OUT, LINKABILITY, INFERENCE):
-        assert f"**{name}.**" in page
-        assert all(plain(sentence) in page for sentence in sentences)
+    (guesses,) = re.findall(r"At ε = 1 and δ = 10⁻⁵ they are right in at most ([\d.]+) of 100", page)
+    mu = mu_for_epsilon(1.0, 1e-5)
+    assert guesses == right_guesses(membership_advantage(mu))
+    assert "(up to 1, up to 10, above)" in page
+    assert [classify_epsilon(epsilon) for epsilon in (1, 10, 10.1)] == ["tier_1", "tier_2", "tier_3"]
+
+
+@pytest.mark.parametrize("former", ["strong", "reasonable", "none"])
+def test_reports_and_cards_with_former_names_of_tiers_are_read(former: str) -> None:
+    view = releasable_view(report())
+    view["privacy"]["tier"] = former
+    view["seal"]["sha256"] = compute_seal(view)
+    check(json.dumps(view).encode())
+    assert "of 3: up to 1" in page(view, None)
+    stated = card(report())
+    stated["privacy"]["tier"] = former
+    assert current_tier(Card.model_validate(stated).privacy.tier).startswith("tier_")
+    assert "reasonable" not in json.dumps(releasable_view(report())["privacy"])
 
 
 def test_both_copies_answer_the_three_questions_with_the_figures_of_the_job() -> None:
@@ -52,8 +108,6 @@ def test_inference_is_bounded_by_the_figure_for_replacing_a_record() -> None:
 
 
 def test_a_report_of_an_earlier_version_has_no_such_part_and_is_complete() -> None:
-    from datalens_service.evaluation.report.document import compute_seal
-
     view = releasable_view(report())
     del view["anonymity"]
     view["seal"]["sha256"] = compute_seal(view)

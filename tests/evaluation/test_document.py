@@ -66,7 +66,8 @@ OPTIONAL_WITHIN = {
     "ReportDocument": OPTIONAL,
     "Guarantee": {"slack"},
     "MethodSection": {"plugin"},
-    "Schema": {"records_are_public"},
+    "Schema": {"records_are_public", "preparation"},
+    "MeasureSection": {"confidence_interval"},
 }
 """Of some results, or not of reports of earlier versions."""
 

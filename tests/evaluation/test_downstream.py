@@ -1,4 +1,4 @@
-"""Classifier A: shapes, determinism, and that it learns what there is to learn and nothing else."""
+"""The standard CNN: shapes, determinism, and that it learns what there is to learn and nothing else."""
 
 from __future__ import annotations
 

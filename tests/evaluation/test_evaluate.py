@@ -55,11 +55,21 @@ def test_protocols_name_classifier_epochs_counts_and_reference(generator, datase
 
 
 def test_one_seed_has_no_spread_and_repeats(generator, dataset):
-    settings = EvaluationSettings(synthetic_images=300, epochs=1, floors=False, ceiling=False, fidelity=())
+    settings = EvaluationSettings(synthetic_images=300, epochs=1, seeds=1, floors=False, ceiling=False, fidelity=())
     first, again = measured(generator, dataset, settings), measured(generator, dataset, settings)
     assert first == again
     assert list(first) == ["accuracy"]
     assert (first["accuracy"].spread, first["accuracy"].seeds) == (None, 1)
+
+
+def test_a_small_evaluation_is_repeated_and_has_an_interval(generator, dataset):
+    settings = EvaluationSettings(synthetic_images=300, epochs=1, floors=False, ceiling=False, fidelity=())
+    accuracy = measured(generator, dataset, settings)["accuracy"]
+    assert accuracy.seeds == 3
+    low, high = accuracy.confidence_interval
+    # Student's t with two degrees of freedom: 4.303.
+    assert high == pytest.approx(min(100, accuracy.value + 4.3027 * accuracy.spread / 3**0.5), rel=1e-4)
+    assert low == pytest.approx(max(0, accuracy.value - 4.3027 * accuracy.spread / 3**0.5), rel=1e-4)
 
 
 def test_progress_is_public_and_complete(generator, dataset):
@@ -127,7 +137,7 @@ def test_the_table_of_classes_says_what_the_accuracies_say(generator, dataset):
 
 def test_the_stronger_classifier_is_measured_beside_the_standard_cnn(generator, dataset):
     settings = EvaluationSettings(
-        synthetic_images=300, epochs=1, floors=False, ceiling=True, stronger_classifier=True, fidelity=()
+        synthetic_images=300, epochs=1, seeds=1, floors=False, stronger_classifier=True, fidelity=()
     )
     heard = []
     found = evaluated(generator, dataset, settings, lambda *event: heard.append(event))

@@ -99,7 +99,8 @@ def test_the_owners_words_are_escaped(page):
 
 def test_private_boxes_are_marked_for_the_owner_and_absent_elsewhere():
     subject = report(private("accuracy", 94.5))
-    assert owner_html(subject).count('<span class="tag">private</span>') == 2
+    # The figures, how they were measured, and their sentences in the printed summary.
+    assert owner_html(subject).count('<span class="tag">private</span>') == 3
     assert 'class="box"' not in releasable_html(subject)
     assert "left out of this copy" in releasable_html(subject)
 

@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
+from datalens_service.data.dataset import Schema
 from datalens_service.evaluation import METRICS, EvaluationSettings, Measure
 from datalens_service.evaluation.measures import STATUS_LABELS
 from datalens_service.evaluation.metrics.outcome import Audience, Status
@@ -51,8 +52,17 @@ def test_every_status_has_a_label_and_every_metric_is_explained():
     assert all(metric.title and metric.meaning.endswith(".") for metric in METRICS.values())
 
 
+@pytest.mark.parametrize(
+    ("side", "settings", "repetitions"),
+    [(18, {}, 3), (19, {}, 1), (28, {"synthetic_images": 10_000}, 3), (28, {"seeds": 2}, 2), (8, {"epochs": 9}, 3)],
+)
+def test_small_evaluations_are_repeated(side, settings, repetitions):
+    schema = Schema(channels=1, height=side, width=side, class_names=("a",), num_units=2)
+    assert EvaluationSettings(**settings).repeated_for(schema).repetitions == repetitions
+
+
 def test_settings_refuse_unknown_fields_and_empty_work():
-    assert EvaluationSettings() == EvaluationSettings(synthetic_images=30_000, epochs=2, batch_size=128, seeds=1)
+    assert EvaluationSettings() == EvaluationSettings(synthetic_images=30_000, epochs=2, batch_size=128, seeds=None)
     for wrong in ({"best_epoch": True}, {"epochs": 0}, {"seeds": 0}, {"synthetic_images": 0}):
         with pytest.raises(ValidationError):
             EvaluationSettings(**wrong)

@@ -9,6 +9,8 @@ import re
 import pytest
 from pydantic import ValidationError
 
+from datalens_service.data.export.pages import datasheet
+from datalens_service.data.preparation_settings import Fit, PrepareSettings
 from datalens_service.evaluation import METRICS, Measure
 from datalens_service.evaluation.report import phrases as wording_module
 from datalens_service.evaluation.report.build import Report, owner_view, releasable_view
@@ -185,3 +187,21 @@ def test_the_summary_says_what_the_images_are_made_for() -> None:
     for view in (owner_view, releasable_view):
         assert sentence not in view(silent)["summary"]
         assert sentence in view(silent.model_copy(update={"method": method}))["summary"]
+
+
+def test_preparation_and_working_size_are_in_report_card_and_datasheet() -> None:
+    silent, settings = report(), PrepareSettings(side=28, fit=Fit.CROP, window=(-5, 90))
+    schema = silent.dataset.public_schema.model_copy(update={"preparation": settings})
+    changes = {
+        "dataset": silent.dataset.model_copy(update={"public_schema": schema}),
+        "method": silent.method.model_copy(update={"working_size": "Images are reduced."}),
+    }
+    said = silent.model_copy(update=changes)
+    for sentence in (settings.sentence(), "Images are reduced."):
+        for view in (owner_view, releasable_view):
+            assert sentence not in view(silent)["summary"]
+            assert sentence in view(said)["summary"]
+        assert sentence in datasheet(card(said), 10, name="x", spdx="CC0-1.0")
+        assert sentence not in datasheet(card(silent), 10, name="x", spdx="CC0-1.0")
+    assert "cropped in the centre to 28 by 28 pixels" in settings.sentence()
+    assert "Values from -5 to 90 became 0 to 255." in settings.sentence()

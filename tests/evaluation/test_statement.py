@@ -79,7 +79,7 @@ def test_votes_cost_the_same_under_both_relations():
     privacy = authors_votes(2245)
     assert privacy.headline.points == privacy.replace_one.points
     assert privacy.headline.meaning != privacy.replace_one.meaning
-    assert (privacy.tier, authors_votes(2246).tier) == ("strong", "reasonable")
+    assert (privacy.tier, authors_votes(2246).tier) == ("tier_1", "tier_2")
     assert privacy.delta_times_units == 0.6
 
 
@@ -111,7 +111,7 @@ def test_first_releases_are_a_prefix(steps, counts):
     assert [type(release.mechanism) for release in made] == [OuterProductSum, TopAgg][: len(counts)]
 
 
-TIERS = {0.1: "strong", 1.0: "strong", 1.0001: "reasonable", 10.0: "reasonable", 10.0001: "none"}
+TIERS = {0.1: "tier_1", 1.0: "tier_1", 1.0001: "tier_2", 10.0: "tier_2", 10.0001: "tier_3"}
 
 
 def test_tiers():

@@ -6,7 +6,8 @@ from scipy.fft import dctn
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.models.generators.dct import dct_basis
+from datalens_service.models.exact_products import exact_products, on_grid
+from datalens_service.models.generators.dct import LowFrequencies, dct_basis
 
 from .builders import schema_of
 
@@ -44,3 +45,13 @@ def test_channels_of_a_frequency_stay_together():
 def test_counts_outside_the_image_are_refused(count: int):
     with pytest.raises(InvalidSpec, match="1 to 64"):
         dct_basis(schema_of(1, 8, 8), count)
+
+
+@pytest.mark.parametrize("count", [5, 6, 7])
+def test_a_channel_at_a_time_gives_the_same_bits(count: int):
+    schema, rng = schema_of(3, 6, 5), np.random.default_rng(0)
+    basis, frequencies = dct_basis(schema, count), LowFrequencies(schema, count)
+    vectors = on_grid(rng.random((4, schema.dimensions)), np.sqrt(schema.dimensions))
+    np.testing.assert_array_equal(frequencies.coordinates(vectors), exact_products(vectors, basis))
+    directions = rng.random((count, 2), dtype=np.float32)
+    np.testing.assert_allclose(frequencies.lift(directions), basis @ directions, atol=1e-6)

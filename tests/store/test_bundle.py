@@ -216,7 +216,7 @@ def lower_epsilon_replace_one(bundle: Json) -> None:
 
 
 def higher_epsilon(bundle: Json) -> None:
-    # One digit above what rounding up explains; still in the tier "strong".
+    # One digit above what rounding up explains; still in the first tier.
     bundle["card"]["privacy"]["epsilon"] = 0.99
 
 

@@ -20,6 +20,7 @@ from datalens_service.evaluation.report.privacy_statement import (
     first_releases,
     privacy_statement,
 )
+from datalens_service.methods.record_sums import describe_working_size
 from datalens_service.plugins import find_origin
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, NeighboringRelation, delta_beside, round_up
 from datalens_service.privacy.recomputation import GaussianReleases, composed_epsilon, discrete_releases
@@ -58,6 +59,7 @@ def report_of(database: Database, settings: Settings, job_id: str, result: Resul
             plan=plan,
             rationale=spec.method.rationale(),
             plugin=find_origin(spec.method.name),
+            working_size=describe_working_size(result.plan, schema),
         ),
         privacy=privacy,
         account=_account(database, job.dataset_id),

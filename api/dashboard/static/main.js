@@ -1,13 +1,16 @@
 // Starts what the page at hand needs.
 import { startActions } from "./actions.js";
+import { startCommands } from "./commands.js";
 import { startLive } from "./live.js";
 import { startNotifications } from "./notifications.js";
 import { startPlan } from "./plan.js";
 import { startPrivate } from "./private.js";
+import { startSorting } from "./sorting.js";
 import { startTheme } from "./theme.js";
 import { localTimes } from "./times.js";
 import { startUpload } from "./upload.js";
 import { startKeys } from "./keys.js";
+import { startViewer } from "./viewer.js";
 import { startWebhooks } from "./webhooks.js";
 
 startTheme();
@@ -20,3 +23,6 @@ startUpload();
 startKeys();
 startWebhooks();
 startNotifications();
+startSorting();
+startViewer();
+startCommands();

@@ -10,12 +10,11 @@ async function show(place) {
   try {
     const { counts, notices } = await send("GET", place.dataset.found);
     listNotices(document.getElementById("private-notices"), notices);
-    const classes = Object.entries(counts?.classes ?? {}).map(([name, count]) => `${name}: ${count.toLocaleString()}`);
     document.getElementById("private-facts").replaceChildren(
       fact("Images to train on", counts?.train.toLocaleString() ?? "not counted"),
       fact("Images to test on", counts?.test.toLocaleString() ?? "not counted"),
       fact("Images that occur more than once", counts?.duplicates.toLocaleString() ?? "not counted", "whole"),
-      fact("Images of each class", classes.join(", ") || "not counted", "whole"),
+      histogram(Object.entries(counts?.classes ?? {})),
     );
   } catch (error) {
     const problem = document.getElementById("private-problem");
@@ -36,6 +35,33 @@ function noticeItem({ count, message, examples }) {
   small.textContent = examples.length ? `${count.toLocaleString()}: ${examples.join(", ")}${more}` : count.toLocaleString();
   item.append(message, small);
   return item;
+}
+
+/** Images of each class as bars with their numbers. */
+function histogram(classes) {
+  const row = fact("Images of each class", classes.length ? "" : "not counted", "whole");
+  const most = Math.max(1, ...classes.map(([, count]) => count));
+  const bars = document.createElement("ol");
+  bars.className = "histogram";
+  bars.append(...classes.map(([name, count]) => bar(name, count, (100 * count) / most)));
+  row.lastChild.append(bars);
+  return row;
+}
+
+function bar(name, count, percent) {
+  const [item, title, number] = ["li", "span", "b"].map((tag) => document.createElement(tag));
+  title.textContent = name;
+  number.textContent = count.toLocaleString();
+  const picture = svg("svg", { class: "bar", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" });
+  picture.append(svg("rect", { class: "track", width: 100, height: 4 }), svg("rect", { class: "have", width: percent, height: 4 }));
+  item.append(title, picture, number);
+  return item;
+}
+
+function svg(name, attributes) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  return element;
 }
 
 /** A term with its text, as an entry of a list of facts. */

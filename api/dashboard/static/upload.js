@@ -1,5 +1,6 @@
 // An upload: what was chosen, how far it is, what came of it.
 import { valueOf } from "./actions.js";
+import { uploadCommands } from "./commands.js";
 import { epsilonTier } from "./epsilon_tier.js";
 import { fact, listNotices } from "./private.js";
 import { Chunks } from "./chunks.js";
@@ -21,6 +22,8 @@ class Upload {
     this.file.addEventListener("change", () => this.chosen());
     form.elements.epsilon.addEventListener("input", () => this.showTier());
     for (const field of [form.elements.known, form.elements.account]) field.addEventListener("change", () => this.known());
+    for (const choice of form.elements.prepare) choice.addEventListener("change", () => this.preparation());
+    document.getElementById("preparation-fields").addEventListener("input", () => this.preparation());
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.start();
@@ -28,6 +31,7 @@ class Upload {
     document.getElementById("upload-stop").addEventListener("click", () => this.chunks?.stop());
     this.droppable(form.querySelector(".drop"));
     this.showTier();
+    this.preparation();
     // Disabled until now: without this script the browser would send the form its own way.
     document.getElementById("upload-submit").disabled = false;
   }
@@ -62,6 +66,18 @@ class Upload {
     document.getElementById("epsilon-tier").textContent = epsilonTier(Number(this.form.elements.epsilon.value));
   }
 
+  /** What will be done to every image, in words; fields that do not count are not sent. */
+  preparation() {
+    const chosen = this.form.elements.prepare.value !== "";
+    const fields = document.getElementById("preparation-fields");
+    fields.hidden = !chosen;
+    for (const field of fields.querySelectorAll("input, select")) field.disabled = !chosen;
+    const { prepare_side, prepare_fit, prepare_colour, prepare_window, prepare_frame } = this.form.elements;
+    const window = prepare_window.value ? prepare_window.value.split(" ") : null;
+    const settings = { side: prepare_side.value, fit: prepare_fit.value, colour: prepare_colour.value, window, frame: prepare_frame.value };
+    document.getElementById("preparation-said").textContent = `What will be done: ${prepared(settings)}.`;
+  }
+
   /** Records that were uploaded before, and those that share a budget, have one: naming another would be refused. */
   known() {
     const { epsilon, delta, known, account } = this.form.elements;
@@ -79,6 +95,7 @@ class Upload {
       const upload_id = await this.sent();
       this.checking();
       const made = await send("POST", "/v1/datasets", JSON.stringify({ ...fields, upload_id }));
+      this.commands(fields);
       await this.answered(await this.checked(made));
     } catch (problem) {
       this.refused(problem);
@@ -87,11 +104,17 @@ class Upload {
 
   /** What was declared, numbers as numbers. Empty fields are left out: each has a meaning of its own when it is not there. */
   fields() {
-    const given = [...this.form.elements].filter(({ name, value, disabled }) => name && name !== "file" && value !== "" && !disabled);
+    const given = [...this.form.elements].filter(({ name, value, disabled }) => name && name !== "file" && name !== "prepare" && value !== "" && !disabled);
     const { checked } = this.form.elements.constant;
     const open = this.form.elements["public-records"].checked;
     const fields = Object.fromEntries(given.map((field) => [field.name, valueOf(field)]));
     return { ...fields, ...(checked && { leave_out_constant_images: true }), ...(open && { public_records: true }) };
+  }
+
+  commands(fields) {
+    const { curl, python } = uploadCommands(this.file.files[0].name, fields);
+    document.getElementById("upload-curl").textContent = curl;
+    document.getElementById("upload-python").textContent = python;
   }
 
   sent() {
@@ -156,6 +179,7 @@ class Upload {
       ...(joined ? [["Known images", shared(joined)]] : []),
       ["Images that are protected", schema.num_units.toLocaleString() + (schema.unit === "record" ? "" : ` ${schema.unit}s`)],
       ["Size", `${schema.width} × ${schema.height} pixels, ${schema.channels === 1 ? "grey" : `${schema.channels} channels`}`],
+      ...(schema.preparation ? [["Prepared", prepared(schema.preparation)]] : []),
       ["Classes", `${schema.class_names.length}: ${schema.class_names.slice(0, 12).join(", ")}`],
       ["Test images", dataset.has_test_split ? "yes, for measuring" : "none"],
       ["Budget", `ε ${privacy.epsilon_limit} at δ ${Number(privacy.delta.toPrecision(3)).toExponential()}`],
@@ -218,6 +242,13 @@ class Upload {
     this.phase("Uploading", "");
     document.getElementById("upload-bar").value = 0;
   }
+}
+
+/** What settings of the preparation do to every image. */
+function prepared({ side, fit, colour, window, frame }) {
+  const shape = fit === "crop" ? "scaled and cropped in the centre" : "resized as a whole";
+  const values = window ? `; values from ${window[0]} to ${window[1]} become 0 to 255` : "";
+  return `Images of another size are ${shape} to ${side} × ${side} pixels, in 8-bit ${colour === "rgb" ? "colour" : "grey"}; of several frames, number ${frame || 1} is read${values}`;
 }
 
 /** For the owner: that images were known, and which account pays. */

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from datalens_service.data.export.licence import LICENCES
+from datalens_service.data.preparation_settings import PrepareSettings
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
@@ -71,8 +72,7 @@ def datasheet(card: Mapping[str, Any], count: int, *, name: str, spdx: str) -> s
         "are no splits, no duplicates on purpose, and no links to people.",
         "Collection process": "Nothing was collected for this data set. The private images were labelled by whoever "
         "holds them.",
-        "Preprocessing, cleaning, labelling": "Images have the size and the channels of the private ones, 8 bits each. "
-        "A label is what the generator was asked for.",
+        "Preprocessing, cleaning, labelling": f"{_preprocessing(card)} A label is what the generator was asked for.",
         "Uses": "Image classification, benchmarks of methods, software tests. Not for conclusions about single people, "
         "about rare cases, or about how often something occurs: class sizes were chosen, not measured.",
         "Distribution": f"Licence: {LICENCES[spdx].name}. Images and metadata are marked as synthetic in machine-"
@@ -111,6 +111,14 @@ def _public(card: Mapping[str, Any]) -> list[str]:
         f"- Training started from {source['images']:,} images{name} that were declared public (SHA-256 "
         f"{source['sha256']}). The guarantee does not cover them."
     ]
+
+
+def _preprocessing(card: Mapping[str, Any]) -> str:
+    """What was done to the private images, and how much of them the method saw."""
+    settings = card["images"].get("preparation")
+    prepared = PrepareSettings.model_validate(settings).sentence() if settings else ""
+    sentences = (prepared, "Images have the size and the channels of the private ones, 8 bits each.")
+    return " ".join(filter(None, (*sentences, card.get("working_size"))))
 
 
 def _plugin(card: Mapping[str, Any]) -> str:

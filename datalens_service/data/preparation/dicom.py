@@ -21,22 +21,14 @@ from pydicom.pixels.processing import apply_modality_lut
 from pydicom.pixels.utils import pixel_array
 
 from datalens_service.data.notices import NoticeCode
-from datalens_service.data.preparation.settings import PrepareSettings
+from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.untrusted.entries import refusing
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.errors import InvalidDataset
 
-MAGIC: Final = b"DICM"
-PREAMBLE_BYTES: Final = 128
-
 _GREY: Final = ("MONOCHROME1", "MONOCHROME2")
 _COLOUR: Final = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _UNREADABLE: Final = "The DICOM file cannot be decoded. Export it uncompressed, or as 16-bit grey PNG."
-
-
-def is_dicom(data: bytes) -> bool:
-    """Whether bytes begin like a DICOM file."""
-    return data[PREAMBLE_BYTES : PREAMBLE_BYTES + len(MAGIC)] == MAGIC
 
 
 def read_patient(data: bytes) -> str:
@@ -61,7 +53,7 @@ def read_dicom(data: bytes, settings: PrepareSettings, limits: Limits) -> tuple[
     with _reading():
         file = _parse(data)
         changes = _check(file, settings, limits)
-        pixels = pixel_array(file, index=(settings.frame or 1) - 1)
+        pixels = pixel_array(file, index=settings.frame - 1)
         if file.PhotometricInterpretation in _COLOUR:
             return Image.fromarray(np.asarray(pixels, dtype=np.uint8)), changes
         shown, windowed = _grey(np.asarray(apply_modality_lut(pixels, file), dtype=np.float64), file, settings)
@@ -95,14 +87,12 @@ def _check(file: FileDataset, settings: PrepareSettings, limits: Limits) -> tupl
 
 
 def check_frame(frames: int, settings: PrepareSettings) -> None:
-    """Refuse a file with several frames of which none was chosen, or one that lacks the chosen frame.
+    """Refuse a file with several frames that lacks the chosen one.
 
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    if frames > 1 and settings.frame is None:
-        raise InvalidDataset(f"The image has {frames} frames. Name one with --frame.")
-    if frames > 1 and settings.frame is not None and settings.frame > frames:
+    if 1 < frames < settings.frame:
         raise InvalidDataset(f"The image has {frames} frames, fewer than the chosen one.")
 
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import Images
 from datalens_service.data.notices import Notices
 from datalens_service.data.preparation import dicom
-from datalens_service.data.preparation.pictures import SUFFIXES, prepare_picture
-from datalens_service.data.preparation.settings import Colour, PrepareSettings
+from datalens_service.data.preparation.kinds import SUFFIXES, is_dicom
+from datalens_service.data.preparation.pictures import prepare_picture
+from datalens_service.data.preparation_settings import Colour, PrepareSettings
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.data.untrusted.validation_errors import ValidationErrors
 from datalens_service.errors import InvalidDataset
@@ -88,7 +89,7 @@ def _group(parts: tuple[str, ...], data: bytes, *, patients: bool) -> str:
         return ""
     if patients and len(parts) == 3:
         return parts[1]
-    if patients and len(parts) == 2 and dicom.is_dicom(data):
+    if patients and len(parts) == 2 and is_dicom(data):
         return dicom.read_patient(data)
     raise InvalidDataset(
         "Images must lie in folders class/patient, or be DICOM files in folders class."

@@ -10,17 +10,15 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from datalens_service.data.notices import NoticeCode
-from datalens_service.data.preparation import dicom
-from datalens_service.data.preparation.settings import Colour, Fit, PrepareSettings
+from datalens_service.data.preparation import dicom, kinds
+from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
 from datalens_service.data.untrusted.entries import refusing
-from datalens_service.data.untrusted.images import MAGIC, Picture
+from datalens_service.data.untrusted.images import Picture
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.errors import InvalidDataset
 
 FORMATS: Final = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
-SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".dcm")
 
-_OTHER_MAGIC: Final = (b"BM", b"II*\0", b"MM\0*", b"RIFF")
 _EIGHT_BIT: Final = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK")
 _SIXTEEN_BIT: Final = ("I;16", "I;16B", "I;16L")
 _PNG_BIT_DEPTH: Final = 24
@@ -38,16 +36,20 @@ class PreparingDecoder:
     """
 
     settings: PrepareSettings
-    title = "PNG, JPEG, BMP, TIFF, WebP and DICOM"
-    suffixes = SUFFIXES
+    title = kinds.TITLE
+    suffixes = kinds.SUFFIXES
 
     def recognises(self, head: bytes) -> bool:
         """See `PictureDecoder`."""
-        return head.startswith((*MAGIC, *_OTHER_MAGIC)) or dicom.is_dicom(head)
+        return kinds.is_preparable(head)
 
     def decode(self, data: bytes, limits: Limits) -> Picture:
         """See `PictureDecoder`."""
         return prepare_picture(data, self.settings, limits)
+
+    def read_patient(self, data: bytes) -> str | None:
+        """See `PictureDecoder`."""
+        return dicom.read_patient(data)
 
 
 def prepare_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> Picture:
@@ -58,7 +60,7 @@ def prepare_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> P
     """
     with refusing("The image cannot be decoded. Save it as a complete PNG, JPEG, BMP, TIFF or WebP file."):
         shown, changes = (
-            dicom.read_dicom(data, settings, limits) if dicom.is_dicom(data) else _read_picture(data, settings, limits)
+            dicom.read_dicom(data, settings, limits) if kinds.is_dicom(data) else _read_picture(data, settings, limits)
         )
         channels = "L" if settings.colour is Colour.GREY else "RGB"
         converted, fitted = shown.mode != channels, shown.size != (settings.side, settings.side)
@@ -98,7 +100,7 @@ def _check(image: Image.Image, data: bytes, settings: PrepareSettings, limits: L
     frames = getattr(image, "n_frames", 1)
     dicom.check_frame(frames, settings)
     if frames > 1:
-        image.seek((settings.frame or 1) - 1)
+        image.seek(settings.frame - 1)
     return (NoticeCode.FRAME_SELECTED,) if frames > 1 else ()
 
 

@@ -6,7 +6,9 @@ from typing import Final
 
 from datalens_service.data.readers import idx, image_folder, image_table, npz, parquet, webdataset
 from datalens_service.data.readers.base import Reader
+from datalens_service.data.readers.image_entries import PREPARE, preparable_names
 from datalens_service.data.untrusted.source import Source
+from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles
 from datalens_service.errors import InvalidDataset
 
 _FORMATS: Final = (
@@ -31,11 +33,15 @@ def recognised(source: Source) -> str:
     """Format of an opened upload: a key of `READERS`.
 
     Raises:
+        UnusableFiles: It holds images that have to be prepared, with their names.
         InvalidDataset: No reader recognises it.
     """
     for name, reader in READERS.items():
         if reader.recognises(source):
             return name
+    names = preparable_names(source)
+    if names:
+        raise UnusableFiles([BadFile(name=name, reason=PREPARE) for name in names], len(names))
     titles = ", nor ".join(reader.title for reader in READERS.values())
     raise InvalidDataset(f"This is neither {titles}. {_WHAT_TO_DO}")
 

@@ -8,7 +8,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from pydantic import ValidationError
 
-from datalens_service.data.dataset import MAXIMUM_CLASSES, MAXIMUM_SIDE, Schema, Split, check_split, check_units
+from datalens_service.data.dataset import MAXIMUM_CLASSES, Schema, Split, check_split, check_units
+from datalens_service.data.image_sizes import MAXIMUM_SIDE
+from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.privacy_units import UnitDeclaration
 from datalens_service.data.untrusted.source import Source
 from datalens_service.errors import InvalidDataset
@@ -137,6 +139,19 @@ def with_public_test(upload: Upload) -> Upload:
     if any(image.tobytes() in private for image in upload.test.images):
         raise InvalidDataset("A test split that is public must not hold training images: they would be public, too.")
     return upload._replace(schema=upload.schema.model_copy(update={"test_is_public": True}))
+
+
+def with_preparation(upload: Upload, settings: PrepareSettings | None) -> Upload:
+    """The same upload, whose schema says how its images were prepared, if they were.
+
+    Raises:
+        InvalidDataset: The images have another size than they were brought to.
+    """
+    if settings is None:
+        return upload
+    if {upload.schema.height, upload.schema.width} != {settings.side}:
+        raise InvalidDataset("The array preparation names another size than the images have. Leave it out.")
+    return upload._replace(schema=upload.schema.model_copy(update={"preparation": settings}))
 
 
 def check_class_names(class_names: ClassNames) -> None:

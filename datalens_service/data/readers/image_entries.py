@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
 from datalens_service.data.dataset import Images
 from datalens_service.data.notices import NoticeCode
+from datalens_service.data.preparation import kinds
 from datalens_service.data.readers.metadata import is_metadata, normal
 from datalens_service.data.untrusted.entries import Entry
-from datalens_service.data.untrusted.images import HEAD_BYTES, PictureDecoder, decode_all, is_image_name
+from datalens_service.data.untrusted.images import HEAD_BYTES, STRICT, PictureDecoder, decode_all, is_image_name
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.data.untrusted.source import Source
+from datalens_service.data.untrusted.validation_errors import ValidationErrors
 from datalens_service.errors import InvalidDataset
 
 TRAIN: Final = "train"
 TEST: Final = "test"
 UNUSED: Final = ("val", "valid", "validation")
 SPLITS: Final = (TRAIN, TEST, *UNUSED)
+PREPARE: Final = (
+    "This kind of image is read only if one size is named for all: datalens prepare on your machine, or prepare_side "
+    "at the upload."
+)
 
 _LOOKED_AT = 16
 _IGNORED_FILES = ("thumbs.db", "desktop.ini", "classes.json", "card.json")
@@ -34,8 +40,14 @@ class ImageEntry(NamedTuple):
 
 def holds_images(source: Source) -> bool:
     """Whether the archive has images in it; some of them may be damaged."""
-    images = (entry for entry in source.entries if _is_image(entry, source.decoder) and not is_ignored(entry.filename))
-    return any(source.decoder.recognises(source.head(entry, HEAD_BYTES)) for entry in islice(images, _LOOKED_AT))
+    return _holds(source, source.decoder.suffixes, source.decoder.recognises)
+
+
+def preparable_names(source: Source) -> list[str]:
+    """Names of images that could only be read if the upload named a size for all."""
+    if source.decoder is not STRICT or not _holds(source, kinds.SUFFIXES, kinds.is_preparable):
+        return []
+    return [entry.filename for entry in _named(source, kinds.SUFFIXES)]
 
 
 def is_ignored(name: str) -> bool:
@@ -49,11 +61,10 @@ def image_entries(source: Source) -> list[ImageEntry]:
     """All images by name, without a folder that everything lies in. Hidden images are noted.
 
     Raises:
-        InvalidDataset: Something is not an image, or too large for one.
+        UnusableFiles: Naming all that are no images, or too large for one.
     """
     entries = [entry for entry in source.entries if not is_ignored(entry.filename)]
-    for entry in entries:
-        check_entry(entry, source.limits, source.decoder)
+    _check_entries(entries, source)
     source.notices.add(NoticeCode.IGNORED_FILES, sorted(filter(_is_hidden_image, _names(source))))
     # macOS stores names in decomposed form; the same class must have the same name everywhere.
     files = [ImageEntry(tuple(normal(entry.filename).split("/")), entry) for entry in entries]
@@ -97,6 +108,30 @@ def check_entry(entry: Entry, limits: Limits, decoder: PictureDecoder) -> None:
     ratio_cap = max(limits.image_ratio_free_bytes, limits.ratio * entry.compress_size)
     if entry.file_size > min(limits.image_file_bytes, ratio_cap):
         raise InvalidDataset("At least one image file is too large for what it holds. Save the images again as PNG.")
+
+
+def _check_entries(entries: Sequence[Entry], source: Source) -> None:
+    errors = ValidationErrors()
+    for entry in entries:
+        try:
+            check_entry(entry, source.limits, source.decoder)
+            errors.good()
+        except InvalidDataset as error:
+            other_kind = source.decoder is STRICT and is_image_name(entry.filename, kinds.SUFFIXES)
+            errors.bad(entry.filename, PREPARE if other_kind and not _is_image(entry, STRICT) else error.detail)
+    errors.raise_if_any()
+
+
+def _holds(source: Source, suffixes: tuple[str, ...], recognises: Callable[[bytes], bool]) -> bool:
+    images = islice(_named(source, suffixes), _LOOKED_AT)
+    return any(recognises(source.head(entry, HEAD_BYTES)) for entry in images)
+
+
+def _named(source: Source, suffixes: tuple[str, ...]) -> Iterator[Entry]:
+    """Entries that are named like images and not ignored."""
+    return (
+        entry for entry in source.entries if is_image_name(entry.filename, suffixes) and not is_ignored(entry.filename)
+    )
 
 
 def _is_image(entry: Entry, decoder: PictureDecoder) -> bool:

@@ -3,6 +3,7 @@
     class/name.png                              everything is for training
     train/class/name.png, test/class/name.png   with a test split
     class/patient/name.png                      everything of one patient is one privacy unit, if units are declared
+    class/name.dcm                              likewise, by the patient ID of the files, where images are prepared
 
 A `metadata.csv` or `metadata.jsonl` at the top or in `train/`, with the columns `file_name` (relative to it) and
 `group`, says which training images belong to one privacy unit, for example to one person (`metadata.py`).
@@ -17,11 +18,13 @@ orientation is applied, other metadata is dropped.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
-from datalens_service.data.dataset import Split
+from datalens_service.data.dataset import Split, UnitIds
+from datalens_service.data.preparation.kinds import is_dicom
 from datalens_service.data.privacy_units import UnitDeclaration, identities
 from datalens_service.data.readers.base import ClassNames, Reader, Upload, build_upload
 from datalens_service.data.readers.image_entries import (
@@ -36,9 +39,15 @@ from datalens_service.data.readers.image_entries import (
 )
 from datalens_service.data.readers.labels import note_names
 from datalens_service.data.readers.metadata import read_metadata, units_of
+from datalens_service.data.untrusted.images import HEAD_BYTES
 from datalens_service.data.untrusted.source import Source
+from datalens_service.data.untrusted.validation_errors import ValidationErrors
 from datalens_service.errors import InvalidDataset
 
+_SEVERAL_IMAGES = (
+    "DICOM files name patients who have several images. Declare records_per_unit, the most training images of one "
+    "patient, or bring the files through datalens prepare without --patients to protect single images."
+)
 _PATIENT = 2
 _WITH_PATIENT = 4
 """Where the patient stands in (split, class, patient, name), and how long that is."""
@@ -76,6 +85,10 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
         train = replace(train, units=units_of((file.entry.filename for file in train_files), metadata.groups))
     elif all(len(file.parts) == _WITH_PATIENT for file in train_files):
         train = replace(train, units=identities(file.parts[_PATIENT] for file in train_files))
+    elif units is not None:
+        train = replace(train, units=_patients(source, train_files))
+    else:
+        _check_single_patients(source, train_files)
     test = _split(source, test_files, label_of, train) if test_files else None
     return build_upload(train, test, names, units)
 
@@ -110,6 +123,55 @@ def _with_split(files: list[ImageEntry], *, grouped: bool) -> list[ImageEntry]:
         "Arrange the images as <class>/<file>, or as train/<class>/<file> and test/<class>/<file>, without further "
         "folders. With records_per_unit, <class>/<patient>/<file> is accepted, too."
     )
+
+
+def _patients(source: Source, files: Sequence[ImageEntry]) -> UnitIds | None:
+    """Whose image each file says that it is; None if files do not say so.
+
+    Raises:
+        UnusableFiles: Naming those that do not, where others do.
+    """
+    errors, names = ValidationErrors(), list[str | None]()
+    for file in files:
+        try:
+            names.append(_read_patient(source, file))
+            errors.good()
+        except InvalidDataset as error:
+            errors.bad(file.entry.filename, error.detail)
+    errors.raise_if_any()
+    if not any(names):
+        return None
+    for file, name in zip(files, names, strict=True):
+        if name is None:
+            errors.bad(file.entry.filename, "Only DICOM files name their patient. Arrange class/patient/file instead.")
+    errors.raise_if_any()
+    return identities(names)
+
+
+def _check_single_patients(source: Source, files: Sequence[ImageEntry]) -> None:
+    """Refuse several images of one patient where nothing was declared: the unit of a record never changes later.
+
+    Raises:
+        UnusableFiles: Naming those whose patient has others.
+    """
+    patients = dict[str, list[str]]()
+    for file in files:
+        # One that names nobody is an image like any other here.
+        with suppress(InvalidDataset):
+            patient = _read_patient(source, file)
+            if patient is not None:
+                patients.setdefault(patient, []).append(file.entry.filename)
+    errors = ValidationErrors()
+    for name in (name for names in patients.values() if len(names) > 1 for name in names):
+        errors.bad(name, _SEVERAL_IMAGES)
+    errors.raise_if_any()
+
+
+def _read_patient(source: Source, file: ImageEntry) -> str | None:
+    # Only DICOM files say so: others are not read a second time.
+    if not is_dicom(source.head(file.entry, HEAD_BYTES)):
+        return None
+    return source.decoder.read_patient(source.head(file.entry, file.entry.file_size))
 
 
 def _label_of(directories: Sequence[str], class_names: ClassNames) -> dict[str, int]:

@@ -8,9 +8,10 @@ Accepted keys (exactly one row):
     x,            y            [, x_test,      y_test]
 
 An array `groups` (or `train_groups`) of integers or strings says which training images belong to one privacy unit,
-for example to one person. An array `class_names` of strings is read if it is there. Everything else is ignored
-and noted, `val_*` too: a validation split would change the public number of records if it silently joined the training
-records. Whoever wants it protected and used appends it to the training arrays.
+for example to one person. An array `class_names` of strings is read if it is there, and so is `preparation`, in which
+`datalens prepare` says what it did. Everything else is ignored and noted, `val_*` too: a validation split would change
+the public number of records if it silently joined the training records. Whoever wants it protected and used appends it
+to the training arrays.
 
 Images are (n, height, width), (n, height, width, 1) or (n, height, width, 3): integers in 0..255, or floats in
 [0, 1]. Channels may also stand before height and width. Labels are integers or words, (n,) or (n, 1), or one-hot
@@ -22,25 +23,31 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from datalens_service.data.dataset import Images, Split, UnitIds
 from datalens_service.data.notices import NoticeCode
+from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.privacy_units import UnitDeclaration, identities
 from datalens_service.data.readers import array_labels
-from datalens_service.data.readers.base import ClassNames, Reader, Upload, build_upload
+from datalens_service.data.readers.base import ClassNames, Reader, Upload, build_upload, with_preparation
 from datalens_service.data.untrusted.entries import Archive, Entry, refusing
 from datalens_service.data.untrusted.source import Source
 from datalens_service.errors import InvalidDataset
 
 _SUFFIX = ".npy"
 _CLASS_NAMES = "class_names"
+PREPARATION: Final = "preparation"
+"""Settings with which `datalens prepare` made the file, as JSON."""
+_PREPARATION_CHARACTERS = 1000
 _GROUPS = ("groups", "train_groups")
 _ROWS_AT_ONCE = 4096
+_NOT_PREPARED = "The array preparation is not what datalens prepare writes. Rename it, or leave it out."
 _DAMAGED = "An array in the NPZ is damaged or not in NumPy's format. Save it again with numpy.savez_compressed."
 
 
@@ -98,8 +105,9 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     test = tests[0] if tests else None
     used = {entry.filename for pair in pairs for entry in pair}
     others = [name for name, entry in arrays.items() if entry.filename not in used]
-    source.notices.add(NoticeCode.IGNORED_ARRAYS, (name for name in others if name not in (_CLASS_NAMES, *_GROUPS)))
-    return build_upload(train, test, names, units)
+    known = (_CLASS_NAMES, PREPARATION, *_GROUPS)
+    source.notices.add(NoticeCode.IGNORED_ARRAYS, (name for name in others if name not in known))
+    return with_preparation(build_upload(train, test, names, units), _read_preparation(archive, arrays))
 
 
 READER = Reader(
@@ -220,6 +228,18 @@ def _read_groups(archive: Archive, arrays: Mapping[str, Entry]) -> UnitIds | Non
     if header.dtype.kind not in "uiU" or len(header.shape) != 1:
         raise InvalidDataset("groups must be a one-dimensional array of integers or strings, one per training image.")
     return identities(_read_array(archive, groups[0]).tolist())
+
+
+def _read_preparation(archive: Archive, arrays: Mapping[str, Entry]) -> PrepareSettings | None:
+    if PREPARATION not in arrays:
+        return None
+    header = _header(archive, arrays[PREPARATION])
+    if header.dtype.kind != "U" or header.shape != () or header.dtype.itemsize > 4 * _PREPARATION_CHARACTERS:
+        raise InvalidDataset(_NOT_PREPARED)
+    try:
+        return PrepareSettings.model_validate_json(str(_read_array(archive, arrays[PREPARATION])))
+    except ValidationError:
+        raise InvalidDataset(_NOT_PREPARED) from None
 
 
 def _names_in_file(archive: Archive, arrays: Mapping[str, Entry]) -> ClassNames | None:

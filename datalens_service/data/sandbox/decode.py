@@ -19,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from datalens_service.data import DEFAULT_LIMITS, read_source
 from datalens_service.data.dataset import Dataset
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
-from datalens_service.data.preparation.settings import PrepareSettings
+from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.privacy_units import UnitDeclaration
-from datalens_service.data.readers.base import Upload, with_public_test
+from datalens_service.data.readers.base import Upload, with_preparation, with_public_test
 from datalens_service.data.sandbox.confinement import confine
 from datalens_service.data.stored_dataset import save_dataset
 from datalens_service.data.untrusted.images import STRICT, PictureDecoder
@@ -118,6 +118,7 @@ def _read(request: Request, decoder: PictureDecoder) -> Outcome:
             )
             if request.public_test:
                 upload = with_public_test(upload)
+            upload = with_preparation(upload, request.preparation)
             save_dataset(Dataset(*upload, partition_key=b""), request.folder / RECORDS)
             notices = source.notices.collected()
     except UnusableFiles as error:

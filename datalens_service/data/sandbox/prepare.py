@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from datalens_service.data import DEFAULT_LIMITS
 from datalens_service.data.notices import Notice, NoticeCode
 from datalens_service.data.preparation.folders import prepare_folder
-from datalens_service.data.preparation.settings import PrepareSettings
+from datalens_service.data.preparation_settings import PrepareSettings
+from datalens_service.data.readers.npz import PREPARATION
 from datalens_service.data.sandbox.confinement import confine
 from datalens_service.data.sandbox.decode import OUT_OF_MEMORY, OUTCOME, Outcome
 from datalens_service.data.untrusted.limits import PREPARE_LIMITS
@@ -82,6 +83,8 @@ def main() -> None:
 def _prepare(request: PrepareRequest) -> Outcome:
     try:
         arrays, notices = prepare_folder(request.path, request.settings, PREPARE_LIMITS, patients=request.patients)
+        # So that whoever gets the file knows, and the service can say it in its datasheets.
+        arrays[PREPARATION] = np.array(request.settings.model_dump_json())
         np.savez_compressed(request.folder / PREPARED, allow_pickle=False, **arrays)
         summary = Changes(images=len(arrays["images"]), notices=notices.collected())
         (request.folder / CHANGES).write_text(summary.model_dump_json())

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from datalens_service.data import READERS
 from datalens_service.data.dataset import Dataset
 from datalens_service.data.notices import Notice
-from datalens_service.data.preparation.settings import PrepareSettings
+from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.privacy_units import UnitDeclaration
 from datalens_service.data.readers.base import check_class_names
 from datalens_service.data.sandbox.decode import OUT_OF_MEMORY, OUTCOME, RECORDS, Counts, Outcome, Request
@@ -139,7 +139,7 @@ def decode(
     # What a process that was taken over leaves is checked like everything that comes from outside.
     dataset = load_dataset(folder / RECORDS, b"")
     check_class_names(dataset.schema.class_names)
-    if dataset.schema.test_is_public != public_test:
+    if dataset.schema.test_is_public != public_test or preparation not in (None, dataset.schema.preparation):
         raise Refused(Outcome(refusal=_BROKEN))
     return Decoded(outcome.format, folder / RECORDS, dataset, outcome.counts, outcome.notices)
 

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from PIL import Image
 
-from datalens_service.data.dataset import MAXIMUM_SIDE, Images
+from datalens_service.data.dataset import Images
+from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.untrusted.entries import refusing
 from datalens_service.data.untrusted.limits import Limits
@@ -80,6 +81,13 @@ class PictureDecoder(Protocol):
             InvalidDataset: It cannot be used.
         """
 
+    def read_patient(self, data: bytes) -> str | None:
+        """Whose image a DICOM file is, if the decoder reads such files.
+
+        Raises:
+            InvalidDataset: The file does not say.
+        """
+
 
 class StrictDecoder:
     """PNG and JPEG as an upload has to bring them: `decode`."""
@@ -94,6 +102,10 @@ class StrictDecoder:
     def decode(self, data: bytes, limits: Limits) -> Picture:
         """See `PictureDecoder`."""
         return decode(data, limits)
+
+    def read_patient(self, data: bytes) -> str | None:
+        """See `PictureDecoder`."""
+        return None
 
 
 STRICT: Final = StrictDecoder()

@@ -81,11 +81,11 @@ def _uses_real_images(classifier: Classifier, facts: PublicFacts) -> bool:
 
 
 def _epochs(facts: PublicFacts) -> int:
-    return facts.settings.seeds * facts.settings.epochs
+    return facts.settings.repetitions * facts.settings.epochs
 
 
 def _real_epochs(facts: PublicFacts) -> int:
-    return facts.settings.seeds * _epochs_on_real_images(facts.settings, facts.num_units)
+    return facts.settings.repetitions * _epochs_on_real_images(facts.settings, facts.num_units)
 
 
 def _on_samples(classifier: Classifier, title: str, meaning: str) -> Metric:

@@ -120,7 +120,7 @@ def _compute(context: Context) -> Outcome:
             seed=seed,
             records_per_unit=schema.records_per_unit,
         )
-        for seed in range(context.settings.seeds)
+        for seed in range(context.settings.repetitions)
     ]
     protocol = (
         f"nearest of {schema.num_classes} class averages, released once by a Gaussian mechanism with "

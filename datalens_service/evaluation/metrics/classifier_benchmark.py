@@ -75,7 +75,7 @@ class ClassifierBenchmark:
 
     def predictions(self, draw: Draw, epochs: int) -> list[Labels]:
         """Labels given to the test images, per seed, after training on `draw(seed)`."""
-        return [self._predicted(*draw(seed), epochs, seed) for seed in range(self.settings.seeds)]
+        return [self._predicted(*draw(seed), epochs, seed) for seed in range(self.settings.repetitions)]
 
     def accuracies(self, predictions: Sequence[Labels]) -> list[float]:
         """Percent of right labels, per seed."""

@@ -7,11 +7,12 @@ docs/legal.md has every sentence of this module.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from datalens_service.evaluation.report.privacy_statement import PrivacyStatement
+from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.evaluation.report.summary import right_guesses, shown
 
 DECISION: Final = (
@@ -20,22 +21,45 @@ DECISION: Final = (
     "likely to be used to identify somebody, which depends on who gets the release and on what else they have."
 )
 
-SINGLING_OUT: Final = (
+
+class Question(NamedTuple):
+    """One of the three, with what a release has to say to it.
+
+    Attributes:
+        name: As the Working Party calls it.
+        question: In a sentence.
+        speaks_for: Of released images.
+        speaks_against: Of any release.
+        without_images: What speaks for it where no image is released; empty if that is no matter.
+    """
+
+    name: str
+    question: str
+    speaks_for: str
+    speaks_against: str
+    without_images: str = ""
+
+
+SINGLING_OUT: Final = Question(
     "Singling out",
     "Can somebody isolate the record of one person?",
     "No released figure or image belongs to one record: each comes from noisy sums over many. Whoever accuses "
     "1 in 1,000 outsiders falsely finds at most {found} % of those who took part.",
     "The bound is about one {unit}. Who is in the data set with several {unit}s is protected less.",
+    "No released weight belongs to one record: each comes from noisy sums over many. Whoever accuses 1 in 1,000 "
+    "outsiders falsely finds at most {found} % of those who took part.",
 )
-LINKABILITY: Final = (
+LINKABILITY: Final = Question(
     "Linkability",
     "Can somebody link two records of one person, here or in another data set?",
     "The release has no identifiers, and an image of it does not stand for a person. Jobs on the same data set draw "
     "on one account, whose limit bounds them all together.",
     "Releases from other data sets about the same people have accounts of their own; their losses add up. Nobody but "
     "you can know whether there are any.",
+    "The release has no identifiers and no images. Jobs on the same data set draw on one account, whose limit bounds "
+    "them all together.",
 )
-INFERENCE: Final = (
+INFERENCE: Final = Question(
     "Inference",
     "Can somebody deduce an attribute of one person?",
     "Whoever knows everything about one {unit} but one of two equally likely values guesses it right in at most "
@@ -43,6 +67,7 @@ INFERENCE: Final = (
     "What is true of everybody in a class is learned, whether a person took part or not. That is what the release is "
     "for, and it can concern people.",
 )
+QUESTIONS: Final = (SINGLING_OUT, LINKABILITY, INFERENCE)
 
 
 class Criterion(BaseModel):
@@ -65,8 +90,13 @@ class Anonymity(BaseModel):
     criteria: tuple[Criterion, ...]
 
 
-def anonymity_of(privacy: PrivacyStatement) -> Anonymity:
-    """The three questions with the figures of one job; public, as those figures are."""
+def anonymity_of(privacy: PrivacyStatement, result: str = "generator") -> Anonymity:
+    """The three questions with the figures of one job; public, as those figures are.
+
+    Args:
+        privacy: The privacy part of the report.
+        result: Kind of the released model.
+    """
     values = {
         "unit": privacy.unit,
         "found": f"{100 * privacy.headline.true_positive_rate_at_0_1_percent:.2f}",
@@ -74,16 +104,15 @@ def anonymity_of(privacy: PrivacyStatement) -> Anonymity:
         "epsilon": shown(privacy.replace_one.epsilon),
         "delta": shown(privacy.delta),
     }
-    criteria = (SINGLING_OUT, LINKABILITY, INFERENCE)
-    return Anonymity(
-        decision=DECISION,
-        criteria=tuple(
-            Criterion(
-                name=name,
-                question=question,
-                speaks_for=speaks_for.format(**values),
-                speaks_against=speaks_against.format(**values),
-            )
-            for name, question, speaks_for, speaks_against in criteria
-        ),
+    images = wording_of(result).synthetic
+    return Anonymity(decision=DECISION, criteria=tuple(_criterion(one, values, images=images) for one in QUESTIONS))
+
+
+def _criterion(question: Question, values: dict[str, str], *, images: bool) -> Criterion:
+    speaks_for = question.speaks_for if images else question.without_images or question.speaks_for
+    return Criterion(
+        name=question.name,
+        question=question.question,
+        speaks_for=speaks_for.format(**values),
+        speaks_against=question.speaks_against.format(**values),
     )

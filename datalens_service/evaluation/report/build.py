@@ -54,7 +54,9 @@ class Product(_Frozen):
 
     name: str = "DataLens Service"
     version: str = Field(default_factory=_version)
-    commit: str | None = Field(default=None, description="Of the source, or the tag of its release.")
+    commit: str | None = Field(
+        default=None, description="Of the source, or SHA-256 of its files where it is not known."
+    )
 
 
 class DatasetFacts(_Frozen):
@@ -72,6 +74,7 @@ class MethodFacts(_Frozen):
     plan: tuple[Release, ...]
     rationale: str = Field(default="", description="What its images are made for, and why so.")
     plugin: PluginOrigin | None = Field(default=None, description="The package that brought it, if it is a plug-in.")
+    working_size: str = Field(default="", description="How much of large images it sees; empty for whole images.")
 
 
 class AccountFacts(_Frozen):
@@ -138,9 +141,9 @@ def _view(view: View, report: Report) -> dict[str, Any]:
         "index": [
             {"field": name, "title": one.title, "paths": list(one.paths)} for name, one in REQUIRED_FIELDS.items()
         ],
-        "summary": summary(method.name, report.privacy, report.result, method.rationale),
+        "summary": summary(method.name, report.privacy, report.result, _about_method(report)),
         "usefulness": usefulness(report.measures),
-        "anonymity": anonymity_of(report.privacy).model_dump(mode="json"),
+        "anonymity": anonymity_of(report.privacy, report.result).model_dump(mode="json"),
         "measures_notice": phrases.OWNER_NOTICE if view == "owner" else phrases.WITHHELD,
         "measures": [_explained(measure) for measure in report.measures],
         "per_class": [figure.model_dump(mode="json") for figure in report.per_class],
@@ -158,6 +161,11 @@ def _view(view: View, report: Report) -> dict[str, Any]:
     if report.individual is not None:
         content["individual_epsilon"] = {"meaning": phrases.INDIVIDUAL, **report.individual.model_dump(mode="json")}
     return {**content, "seal": _seal(content, account), "signature": None}
+
+
+def _about_method(report: Report) -> tuple[str, ...]:
+    prepared = report.dataset.public_schema.preparation
+    return (report.method.rationale, prepared.sentence() if prepared else "", report.method.working_size)
 
 
 def _public_data(report: Report) -> disclosures.PublicData:

@@ -8,9 +8,10 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.evaluation.measures import Measure
 from datalens_service.evaluation.report.build import Product, Report
-from datalens_service.evaluation.report.privacy_statement import Release, Tier
+from datalens_service.evaluation.report.privacy_statement import FormerTier, Release, Tier
 from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.models.public_source import PublicSource
@@ -32,6 +33,9 @@ class CardImages(_Frozen):
     height: int
     width: int
     class_names: tuple[str, ...]
+    preparation: PrepareSettings | None = Field(
+        default=None, exclude_if=operator.not_, description="How the private images were brought to this size, if so."
+    )
 
 
 class CardMechanism(_Frozen):
@@ -74,7 +78,7 @@ class CardPrivacy(_Frozen):
     individual: IndividualFigures | None = Field(
         default=None, exclude_if=operator.not_, description="Released histogram of realised individual ε, if any."
     )
-    tier: Tier
+    tier: Tier | FormerTier
     mechanisms: tuple[CardMechanism, ...]
     not_covered: tuple[str, ...]
 
@@ -115,6 +119,9 @@ class Card(_Frozen):
     public_images: PublicSource | None = Field(
         default=None, exclude_if=operator.not_, description="Public images that training started from, if any."
     )
+    working_size: str = Field(
+        default="", exclude_if=operator.not_, description="How much of large images the method sees, if not all."
+    )
     images: CardImages
     privacy: CardPrivacy
     measures: tuple[Measure, ...]
@@ -130,6 +137,7 @@ class Card(_Frozen):
             method=report.method.name,
             plugin=report.method.plugin,
             public_images=report.public_source,
+            working_size=report.method.working_size,
             images=CardImages(**schema.model_dump(include=set(CardImages.model_fields))),
             privacy=CardPrivacy.of(report),
             measures=tuple(measure for measure in report.measures if measure.releasable),

@@ -29,7 +29,7 @@ from datalens_service.evaluation.report.disclosures import (
     PublicData,
     Recomputation,
 )
-from datalens_service.evaluation.report.privacy_statement import Guarantee, Lifetime, Scope, Tier
+from datalens_service.evaluation.report.privacy_statement import FormerTier, Guarantee, Lifetime, Scope, Tier
 from datalens_service.evaluation.report.spending import SpendPoint
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
 from datalens_service.plugins import PluginOrigin
@@ -39,7 +39,7 @@ FORMAT: Final = "datalens-report/3"
 SCHEMA_FILE: Final = "docs/privacy-report.schema.json"
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _OPTIONAL: Final = frozenset({"anonymity", "attacks", "confusion", "individual_epsilon"})
-_OPTIONAL_WITHIN: Final = frozenset({"plugin", "slack", "records_are_public"})
+_OPTIONAL_WITHIN: Final = frozenset({"plugin", "slack", "records_are_public", "preparation", "confidence_interval"})
 """Members of parts that only some reports have; the parts leave them out by themselves."""
 SEALED_BY: Final = "SHA-256 of the JSON without its members seal and signature: keys sorted, no spaces, UTF-8"
 
@@ -131,7 +131,7 @@ class PrivacySection(_Frozen):
     limit_units: int
     headline: Guarantee
     replace_one: Guarantee
-    tier: Tier
+    tier: Tier | FormerTier
     tier_meaning: str
     mechanisms: tuple[MechanismSection, ...]
     spend: tuple[SpendPoint, ...] = Field(min_length=1)

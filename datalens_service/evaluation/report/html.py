@@ -21,6 +21,7 @@ from datalens_service.evaluation.report.build import Report, owner_view, releasa
 from datalens_service.evaluation.report.charts import Spent, epsilon_delta_curve, epsilon_over_releases
 from datalens_service.evaluation.report.galleries import neighbour_gallery, sample_gallery
 from datalens_service.evaluation.report.pictures import Pictures
+from datalens_service.evaluation.report.privacy_statement import FormerTier, Tier, current_tier
 from datalens_service.evaluation.report.roc import roc_curve
 from datalens_service.evaluation.report.summary import right_guesses, shown
 from datalens_service.evaluation.settings import ExtractorKind
@@ -63,7 +64,7 @@ def page(view: dict[str, Any], pictures: Pictures | None) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(shown=shown, right_guesses=right_guesses, written=written)
-    environment.filters.update(parameters=_parameters, grouped=_grouped, pretty=_pretty)
+    environment.filters.update(tier_number=_tier_number, parameters=_parameters, grouped=_grouped, pretty=_pretty)
     # Every drawing escapes its own texts.
     drawings = {name: Markup(svg) for name, svg in _drawings(view, pictures).items()}  # noqa: S704
     return environment.get_template("report.html.j2").render(
@@ -141,6 +142,10 @@ def _metric(measure: dict[str, Any]) -> MetricBars:
 def _parameters(mechanism: dict[str, Any]) -> str:
     """What the columns of the table do not show, as text."""
     return ", ".join(f"{key} {value}" for key, value in mechanism.items() if key not in _COLUMNS)
+
+
+def _tier_number(tier: Tier | FormerTier) -> str:
+    return current_tier(tier).removeprefix("tier_")
 
 
 def _grouped(fraction: str) -> str:

@@ -24,10 +24,10 @@ RELATIONS: Final[dict[str, str]] = {
 }
 
 TIERS: Final[dict[str, str]] = {
-    "strong": "An ε of at most 1 is in tier 1 of 3 (Ponomareva et al. 2023, “How to DP-fy ML”).",
-    "reasonable": "An ε above 1 and up to 10 is in tier 2 of 3 (Ponomareva et al. 2023, “How to DP-fy ML”). What an "
+    "tier_1": "An ε of at most 1 is in tier 1 of 3 (Ponomareva et al. 2023, “How to DP-fy ML”).",
+    "tier_2": "An ε above 1 and up to 10 is in tier 2 of 3 (Ponomareva et al. 2023, “How to DP-fy ML”). What an "
     "attacker may reach differs by much within that tier: the bound above is what counts.",
-    "none": "An ε above 10 is in tier 3 of 3 (Ponomareva et al. 2023, “How to DP-fy ML”): nobody should claim formal "
+    "tier_3": "An ε above 10 is in tier 3 of 3 (Ponomareva et al. 2023, “How to DP-fy ML”): nobody should claim formal "
     "privacy protection. The budget still bounds what is released.",
 }
 

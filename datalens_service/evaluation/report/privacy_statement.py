@@ -9,7 +9,7 @@ import math
 import operator
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.special import ndtr, ndtri
@@ -30,11 +30,14 @@ from datalens_service.privacy.accounting import (
     round_up,
 )
 
-Tier = Literal["strong", "reasonable", "none"]
+Tier = Literal["tier_1", "tier_2", "tier_3"]
+FormerTier = Literal["strong", "reasonable", "none"]
+"""The same in cards and reports of versions up to 0.1, which can still be read."""
+_SINCE: Final[dict[str, Tier]] = {"strong": "tier_1", "reasonable": "tier_2", "none": "tier_3"}
 
 _SMALL_DELTA = 1e-6
 _NO_BRACES = str.maketrans("{}", "()")
-_STRONG, _REASONABLE = 1.0, 10.0
+_TIER_1, _TIER_2 = 1.0, 10.0
 _ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
 
 
@@ -250,10 +253,15 @@ def first_releases(releases: Sequence[Release], steps: int) -> tuple[Release, ..
 
 
 def classify_epsilon(epsilon: float) -> Tier:
-    """Band of ε that is commonly named strong, reasonable, or neither."""
-    if epsilon <= _STRONG:
-        return "strong"
-    return "reasonable" if epsilon <= _REASONABLE else "none"
+    """Tier of ε by Ponomareva et al. 2023, “How to DP-fy ML”, section 5.2."""
+    if epsilon <= _TIER_1:
+        return "tier_1"
+    return "tier_2" if epsilon <= _TIER_2 else "tier_3"
+
+
+def current_tier(tier: Tier | FormerTier) -> Tier:
+    """What a tier of any version is called now."""
+    return _SINCE.get(tier) or cast(Tier, tier)
 
 
 def true_positive_rate(mu: float, false_positive_rate: float, slack: float = 0.0) -> float:

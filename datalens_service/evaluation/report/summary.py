@@ -16,21 +16,23 @@ _SIMPLER: Final[dict[str, str]] = {
 }
 
 
-def summary(method: str, privacy: PrivacyStatement, result: str = "generator", rationale: str = "") -> list[str]:
+def summary(
+    method: str, privacy: PrivacyStatement, result: str = "generator", about_method: Sequence[str] = ()
+) -> list[str]:
     """What was made and why, and what is promised; public.
 
     Args:
         method: Name of the method.
         privacy: The privacy part of the report.
         result: Kind of the released model.
-        rationale: What the images are made for; empty if there is nothing to say.
+        about_method: What the images are made for, and how much of each is learned; empty sentences are left out.
     """
     wording = wording_of(result)
     headline, replaced, unit = privacy.headline, privacy.replace_one, privacy.unit
     return [
         f"{wording.made} from {privacy.num_units:,} private {unit}s "
         f"by the method “{method}” and under differential privacy.",
-        *([rationale] if rationale else []),
+        *filter(None, about_method),
         f"The guarantee: somebody studies {wording.studied} and has to tell whether one given {unit} took "
         f"part, both being equally likely before. Whatever else they know, they are right in at most "
         f"{right_guesses(headline.membership_advantage)} of 100 cases. A coin is right in 50.",

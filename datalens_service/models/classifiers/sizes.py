@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
+
+MOST_FEATURES: Final = 2**15
+"""Images of 3×64×64 have 62,208, whose basis no longer fits into memory."""
+_MAPS: Final = 81
 
 
 def _small_cnn(schema: Schema) -> int:
@@ -48,7 +53,17 @@ def num_weights(architecture: str, schema: Schema) -> int:
 
 def num_features(schema: Schema) -> int:
     """Scattering features of an image: 81 maps of each channel, on a grid four times as coarse as the image."""
-    return 81 * schema.channels * -(-schema.height // 4) * -(-schema.width // 4)
+    return _MAPS * schema.channels * -(-schema.height // 4) * -(-schema.width // 4)
+
+
+def fits_scattering(schema: Schema) -> bool:
+    """Whether a classifier on scattering features can be trained on these images."""
+    return num_features(schema) <= MOST_FEATURES
+
+
+def largest_scattering_side(channels: int) -> int:
+    """Pixels on a side of the largest square images that `fits_scattering` takes."""
+    return 4 * math.isqrt(MOST_FEATURES // (_MAPS * channels))
 
 
 def _after(side: int, window: int, stride: int, padding: int = 0) -> int:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
+from datalens_service.models.exact_products import ExactMatrix
 
 
 def dct_basis(schema: Schema, count: int) -> NDArray[np.float32]:
@@ -33,6 +34,37 @@ def dct_basis(schema: Schema, count: int) -> NDArray[np.float32]:
     planes = np.einsum("ky,kx->kyx", vertical[rows], horizontal[columns])
     basis = np.einsum("kyx,ce->cyxke", planes, np.eye(schema.channels))
     return np.asarray(basis.reshape(schema.dimensions, -1)[:, :count], dtype=np.float32)
+
+
+class LowFrequencies:
+    """Images in the columns of `dct_basis`, one channel at a time: the basis of all channels is mostly zeros.
+
+    Args:
+        schema: Of the images.
+        count: Columns, from 1 to the numbers of an image.
+
+    Raises:
+        InvalidSpec: `count` is outside that range.
+    """
+
+    def __init__(self, schema: Schema, count: int) -> None:
+        channel = schema.model_copy(update={"channels": 1})
+        self._planes = dct_basis(channel, -(-count // schema.channels))
+        self._exact = ExactMatrix(self._planes)
+        self._channels, self._count = schema.channels, count
+
+    def coordinates(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Private vectors (n, d) from `on_grid` as (n, count); each row is a function of its own vector."""
+        coordinates = np.empty((len(vectors), self._count))
+        for channel, values in enumerate(np.split(vectors, self._channels, axis=1)):
+            columns = coordinates[:, channel :: self._channels]
+            columns[:] = self._exact.products(values)[:, : columns.shape[1]]
+        return coordinates
+
+    def lift(self, basis: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Released directions (count, q) as directions of whole images (d, q)."""
+        parts = [basis[channel :: self._channels] for channel in range(self._channels)]
+        return np.concatenate([self._planes[:, : len(part)] @ part for part in parts])
 
 
 def _cosines(size: int) -> NDArray[np.float64]:

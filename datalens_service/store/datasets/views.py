@@ -9,10 +9,11 @@ upload came, and its private report.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select, union_all
+from sqlalchemy import Text, cast, or_, select, union_all
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import NotFound
@@ -63,10 +64,26 @@ def get(database: Database, dataset_id: str) -> DatasetView:
         return _read(session, dataset_id)
 
 
-def list_views(database: Database, tenant_id: str, *, limit: int = 50, cursor: str | None = None) -> Page[DatasetView]:
+def list_views(
+    database: Database,
+    tenant_id: str,
+    *,
+    limit: int = 50,
+    cursor: str | None = None,
+    search: str | None = None,
+    state: DatasetState | None = None,
+) -> Page[DatasetView]:
     """Uploads of a tenant, newest first.
 
     Deleted data sets are included, as their accounts stay. Deleted uploads that never became one are not.
+
+    Args:
+        database: Where.
+        tenant_id: Whose.
+        limit: Most uploads in this page.
+        cursor: Of the page before.
+        search: Only those whose name contains it, or which have it as a tag.
+        state: Only those in this state.
 
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.
@@ -77,6 +94,13 @@ def list_views(database: Database, tenant_id: str, *, limit: int = 50, cursor: s
         IntakeRow.state != DatasetState.DELETED,
         IntakeRow.key_id.in_(select(ApiKeyRow.id).where(ApiKeyRow.tenant_id == tenant_id)),
     )
+    if search is not None:
+        tagged = cast(DatasetRow.tags, Text).contains(json.dumps(search), autoescape=True)
+        registered = registered.where(or_(DatasetRow.name.icontains(search, autoescape=True), tagged))
+        unregistered = unregistered.where(IntakeRow.form["name"].as_string().icontains(search, autoescape=True))
+    if state is not None:
+        registered = registered.where(DatasetRow.state == state)
+        unregistered = unregistered.where(IntakeRow.state == state)
     if cursor is not None:
         columns = (DatasetRow.created_at, DatasetRow.id), (IntakeRow.created_at, IntakeRow.dataset_id)
         registered = registered.where(after(cursor, columns[0], *columns))

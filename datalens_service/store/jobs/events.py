@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import entry_time, to_second, utc_now
 from datalens_service.store.access import webhooks
 from datalens_service.store.database import Database
-from datalens_service.store.paging import check_limit
+from datalens_service.store.paging import MAXIMUM_LIMIT, check_limit
 from datalens_service.store.service_tables import JobEventRow
 from datalens_service.store.tables import JobRow
 
@@ -136,6 +136,16 @@ def list_events(database: Database, job_id: str, *, after: int = 0, limit: int =
     with database.session() as session:
         rows = session.scalars(query.order_by(JobEventRow.seq).limit(check_limit(limit)))
         return tuple(Event.of(row) for row in rows)
+
+
+def list_milestones(database: Database, job_id: str) -> tuple[Event, ...]:
+    """The first events of a job, oldest first, without progress inside of a phase."""
+    turns = or_(
+        JobEventRow.type != EventType.PROGRESS, JobEventRow.value == 0, JobEventRow.value >= JobEventRow.maximum
+    )
+    query = select(JobEventRow).where(JobEventRow.job_id == job_id, turns).order_by(JobEventRow.seq)
+    with database.session() as session:
+        return tuple(Event.of(row) for row in session.scalars(query.limit(MAXIMUM_LIMIT)))
 
 
 def worth_telling(job: JobRow, phase: str, value: int, maximum: int) -> bool:

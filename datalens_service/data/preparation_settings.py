@@ -1,4 +1,4 @@
-"""What the owner chooses for all images; public."""
+"""What the owner chooses for all images when they are brought to one size; public."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from datalens_service.data.dataset import MAXIMUM_SIDE
+from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.strict import Integer
 
 
@@ -34,7 +34,7 @@ class PrepareSettings(BaseModel):
         colour: Grey or RGB.
         window: Values that become 0 and 255 where images have more than 8 bits: stored values of 16-bit grey, modality
             units of DICOM (Hounsfield for CT). None takes the window that a DICOM file names, and refuses all others.
-        frame: Number of the frame that is read from files with several, from 1; None refuses such files.
+        frame: Number of the frame that is read from files with several, from 1.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,7 +43,17 @@ class PrepareSettings(BaseModel):
     fit: Fit = Fit.RESIZE
     colour: Colour = Colour.GREY
     window: tuple[Integer, Integer] | None = None
-    frame: Integer | None = Field(default=None, ge=1)
+    frame: Integer = Field(default=1, ge=1)
+
+    def sentence(self) -> str:
+        """What was done to every image."""
+        how = "scaled and cropped in the centre" if self.fit is Fit.CROP else "resized as a whole"
+        colour = "grey" if self.colour is Colour.GREY else "RGB"
+        window = "" if self.window is None else f" Values from {self.window[0]} to {self.window[1]} became 0 to 255."
+        return (
+            f"The private images were prepared: those of another size were {how} to {self.side} by {self.side} pixels, "
+            f"in 8-bit {colour}; of files with several frames, frame {self.frame} was read.{window}"
+        )
 
     @model_validator(mode="after")
     def _check_window(self) -> Self:

@@ -1,0 +1,52 @@
+"""What a plan advises can be done with the images it speaks of."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from datalens_service.data.dataset import Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.spec import TrainingSpec
+
+
+def square(side: int) -> Schema:
+    return Schema(channels=3, height=side, width=side, class_names=("cat", "dog"), num_units=200)
+
+
+def spec_of(method: str) -> TrainingSpec:
+    return TrainingSpec.model_validate({"method": method, "epsilon": 1.0})
+
+
+def plan(method: str, schema: Schema) -> list[str]:
+    return spec_of(method).price(schema).warnings
+
+
+def _drowned(warnings: list[str]) -> bool:
+    return any("noise" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize("side", [32, 64, 128, 224])
+def test_a_method_that_is_advised_against_noise_takes_the_images(side: int) -> None:
+    (warning,) = plan("dp_sgd", square(side))
+    advised = re.search(r"choose the method (\w+)", warning)
+    if advised:
+        assert not _drowned(plan(advised[1], square(side)))
+    else:
+        smaller = re.search(r"at (\d+) pixels on a side, at which the method (\w+) fits", warning)
+        assert smaller is not None
+        assert not _drowned(plan(smaller[2], square(int(smaller[1]))))
+
+
+@pytest.mark.parametrize("method", ["scattering", "rejection"])
+def test_a_refusal_names_a_method_of_the_same_kind_and_the_largest_side(method: str) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        plan(method, square(128))
+    advised = re.search(r"choose the method (\w+), or prepare them at (\d+) pixels", refused.value.detail)
+    assert advised is not None
+    plan(advised[1], square(128))
+    assert spec_of(advised[1]).method.result == spec_of(method).method.result
+    plan(method, square(int(advised[2])))
+    with pytest.raises(InvalidSpec):
+        plan(method, square(int(advised[2]) + 1))
