@@ -1,4 +1,4 @@
-"""What von Mises-Fisher noise leaves of a classifier: one pass over Fashion-MNIST with LeNet, as JSON.
+"""What von Mises-Fisher noise leaves of a classifier: one pass over Fashion-MNIST, as JSON.
 
     python -m benchmarks.directions --kappa 250 --seeds 3
 
@@ -110,7 +110,7 @@ def _accuracy(model: Classifier, data: Dataset) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Classifiers from noisy directions.")
     parser.add_argument("--dataset", default="fashion_mnist", choices=["mnist", "fashion_mnist"])
-    parser.add_argument("--architecture", default="lenet", choices=["small_cnn", "lenet", "mlp", "linear"])
+    parser.add_argument("--architecture", default="lenet_relu", choices=["small_cnn", "lenet", "lenet_relu", "mlp", "linear"])
     parser.add_argument("--kappa", type=float, help="Left out: no noise.")
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=100)
