@@ -60,7 +60,7 @@ def check_invertible(schema: Schema, method: AnyMethod | None) -> None:
         InvalidSpec: The method is not `dp_sgd`, or a unit may have several records.
     """
     if method is not None and not isinstance(method, DpSgd):
-        raise InvalidSpec("inversion attacks gradients of a whole network, which only the method dp_sgd releases.")
+        raise InvalidSpec("inversion attacks gradients of a classifier: choose dp_sgd, or a network without privacy.")
     if schema.unit != "record" or schema.records_per_unit > 1:
         raise InvalidSpec("inversion attacks the gradient of one record; a unit of this data set may have several.")
 
