@@ -16,10 +16,11 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from datalens_service.errors import BudgetExceeded
+from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.store.access import keys, tenants, webhooks
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
-from datalens_service.store.jobs import audits, leases
+from datalens_service.store.jobs import audits, jobs, leases
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
@@ -204,10 +205,8 @@ def test_the_gradients_of_a_job_are_inverted_with_its_own_noise(
     execute(services.database, services.artifacts, services.settings, claimed(services))
     target = {"kind": "released", "job_id": job["id"]}
     figures = worked_off(client, services, {"target": target, **INVERSION})["result"]["inversion"]
-    (release,) = job["plan"]["releases"]
-    mechanism = release["mechanism"]
-    radius = float(mechanism["sensitivity_squared"]) ** 0.5
-    assert figures["noise_multiplier"] == pytest.approx(mechanism["noise_stddev"] / radius, rel=1e-3)
+    charged = jobs.get(services.database, job["id"]).charged_units
+    assert figures["noise_multiplier"] == pytest.approx(1 / mu_of_units(charged // 5), rel=1e-3)
     assert figures["architecture"] == "linear"
 
 
