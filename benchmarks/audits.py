@@ -1,10 +1,12 @@
 """Attacks on models with and without privacy: membership and gradient inversion.
 
     python -m benchmarks.audits membership --json
+    python -m benchmarks.audits success --json
     python -m benchmarks.audits inversion --json [--pictures FOLDER]
 
-Membership: 2,000 Fashion-MNIST records per model, one target and eight references; a network of one hidden layer
-trained without privacy, the same by `dp_sgd`, and samples of `moments`. Inversion: 50 records, median of the squared
+Membership: 2,000 Fashion-MNIST records per model, one target and eight references; networks trained without privacy,
+the same by `dp_sgd` and by noisy directions, and samples of `moments`. Success: of the loss threshold on the first two,
+and on scikit-learn's digits, without references. Inversion: 50 records, median of the squared
 error over the public variance of pixels. Three seeds each.
 """
 
@@ -22,23 +24,20 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from scipy import stats
+from sklearn.datasets import load_digits
 
 from benchmarks.directions import train_without_books
 from benchmarks.environment import dataset, provenance
 from datalens_service.audits.audit import AuditSettings, Train
-from datalens_service.audits.inversion import (
-    InversionSettings,
-    invert_gradients,
-    observe_directions,
-    observe_gradients,
-    squared_errors,
-)
+from datalens_service.audits.contributions import observe_directions, observe_gradients
+from datalens_service.audits.inversion import invert_gradients, squared_errors
+from datalens_service.audits.inversion_figures import InversionSettings
 from datalens_service.audits.rehearsal import rehearse
 from datalens_service.audits.unprotected import train_unprotected
-from datalens_service.data.dataset import Dataset, Split
+from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.methods import DpSgd
 from datalens_service.models.classifiers.architectures import build_network
-from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.privacy.randomness import NoiseSource
@@ -58,15 +57,51 @@ NOISES = (("none", 0.0), ("gaussian", 1.0), *(("von_mises_fisher", kappa) for ka
 
 def membership(options: argparse.Namespace) -> dict[str, Any]:
     """Area under the curve of each attack, for each way of training."""
-    ways: dict[str, tuple[Train, float | None]] = {
-        "no privacy": (_train_plainly, None),
-        "dp_sgd, ε = 1": (_train_privately(1.0), mu_for_epsilon(1.0, DELTA)),
-        "moments, ε = 1": (_draw_privately(1.0), mu_for_epsilon(1.0, DELTA)),
-    }
-    for named in CONCENTRATIONS:
-        ways[f"von Mises–Fisher, ε_V = {2 * named:g}"] = (_train_by_directions(named), None)
+    ways: dict[str, tuple[Train, float | None]] = {}
+    for network in ("mlp", "lenet_relu"):
+        ways[f"{network}, no privacy"] = (_train_plainly(network), None)
+        ways[f"{network}, dp_sgd, ε = 1"] = (_train_privately(1.0, network), mu_for_epsilon(1.0, DELTA))
+        for kappa in CONCENTRATIONS:
+            ways[f"{network}, von Mises–Fisher, ε_V = {2 * kappa:g}"] = (_train_by_directions(kappa, network), None)
+    ways["moments, ε = 1"] = (_draw_privately(1.0), mu_for_epsilon(1.0, DELTA))
     names = [name for name in ways if options.only in name]
     return {"records_per_model": RECORDS_PER_MODEL, "rows": [_row(name, *ways[name], options) for name in names]}
+
+
+def success(options: argparse.Namespace) -> dict[str, Any]:
+    """Share of right guesses of a loss threshold, one for all classes, beside the largest that μ allows."""
+    mu = mu_for_epsilon(1.0, DELTA)
+    ways = {"no privacy": (_train_plainly("mlp"), None), "dp_sgd, ε = 1": (_train_privately(1.0, "mlp"), mu)}
+    rows = [_success(name, way, *ways[way], options) for name in ("digits", "fashion_mnist") for way in ways]
+    return {"network": "mlp", "rows": rows}
+
+
+def _success(name: str, way: str, train: Train, mu: float | None, options: argparse.Namespace) -> dict[str, Any]:
+    shares, candidates = [], 0
+    for seed in range(options.seeds):
+        data = _digits() if name == "digits" else _part(name, 4 * RECORDS_PER_MODEL, seed)
+        groups = {"all": data.schema.class_names}
+        settings = AuditSettings(attacks=("loss_threshold",), groups=groups, seed=seed)
+        audit = rehearse(data, train, mu, settings)
+        shares.append(audit.groups[0].success)
+        candidates += audit.groups[0].candidates
+    mean = statistics.mean(shares)
+    return {
+        "dataset": name,
+        "model": way,
+        "records_per_model": audit.units_per_model,
+        "success": mean,
+        "of_seeds": shares,
+        "standard_error": math.sqrt(mean * (1 - mean) / candidates),
+        "allowed": None if mu is None else float(stats.norm.cdf(mu / 2)),
+    }
+
+
+def _digits() -> Dataset:
+    bunch = load_digits()
+    images, labels = (bunch.images[..., None] * 15).astype(np.uint8), bunch.target.astype(np.int64)
+    schema = Schema(channels=1, height=8, width=8, class_names=tuple("0123456789"), num_units=len(labels))
+    return Dataset(schema, Split(images, labels), None, b"benchmark")
 
 
 def _row(name: str, train: Train, mu: float | None, options: argparse.Namespace) -> dict[str, Any]:
@@ -97,21 +132,21 @@ def _part(name: str, records: int, seed: int) -> Dataset:
     return Dataset(schema, Split(data.train.images[rows], data.train.labels[rows]), None, b"benchmark")
 
 
-def _train_plainly(data: Dataset, seed: int) -> Classifier:
+def _train_plainly(network: str) -> Train:
     """Thirty passes of Adam, no clipping, no noise."""
-    return train_unprotected(data, seed, passes=30)
+    return lambda data, seed: train_unprotected(data, seed, passes=30, architecture=network)
 
 
-def _train_privately(epsilon: float) -> Train:
-    return _train_by({"name": "dp_sgd", "architecture": "mlp", "steps": 10}, epsilon)
+def _train_privately(epsilon: float, network: str) -> Train:
+    return _train_by({"name": "dp_sgd", "architecture": network, "steps": 10}, epsilon)
 
 
-def _train_by_directions(kappa: float) -> Train:
+def _train_by_directions(kappa: float, network: str) -> Train:
     """Three passes of the same network over noisy directions; what μ allows is beyond any use at such a kappa."""
 
     def train(data: Dataset, seed: int) -> Any:
         method = DpSgd(
-            architecture="mlp", steps=60, batch=100, sampling="partition", noise="von_mises_fisher", kappa=kappa,
+            architecture=network, steps=60, batch=100, sampling="partition", noise="von_mises_fisher", kappa=kappa,
             optimizer="adam", learning_rate=0.001, averaging=0.0,
         )  # fmt: skip
         return train_without_books(method, data, seed, NoiseSource())
@@ -181,7 +216,7 @@ def _draw(images: torch.Tensor, inverted: torch.Tensor, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Attacks on models with and without privacy.")
-    parser.add_argument("what", choices=["membership", "inversion"])
+    parser.add_argument("what", choices=["membership", "success", "inversion"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--records", type=int, default=50, help="Of inversion.")
     parser.add_argument("--iterations", type=int, default=1000, help="Of inversion.")
@@ -189,7 +224,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="Part of the name of a row, or of a noise.")
     parser.add_argument("--json", action="store_true", help="The only output there is; accepted for likeness.")
     options = parser.parse_args()
-    report = {"membership": membership, "inversion": inversion}[options.what](options)
+    report = {"membership": membership, "success": success, "inversion": inversion}[options.what](options)
     json.dump(report | {"environment": provenance()}, sys.stdout, indent=1, ensure_ascii=False)
     sys.stdout.write("\n")
 

@@ -1,9 +1,12 @@
-"""What von Mises-Fisher noise leaves of a classifier: one pass over Fashion-MNIST with LeNet, as JSON.
+"""What von Mises-Fisher noise leaves of a classifier: one pass over Fashion-MNIST, as JSON.
 
-    python -m benchmarks.directions --kappa 250 --seeds 3
+    python -m benchmarks.directions --kappa 250 --learning-rate 0.0003 --seeds 3
+    python -m benchmarks.directions --gradients plain
 
 Settings of directional privacy (Faustini et al. 2023): batches of 100, Adam at 0.001; one pass instead of 30. The paper
 states ε_V = 2·kappa. Runs keep no books, because at its largest kappa no account could: images of the set are public.
+`--gradients plain` is ordinary training; directions have all the same length. `--held-out` is for choosing settings:
+the last 10,000 training images take the place of the test images.
 """
 
 from __future__ import annotations
@@ -16,14 +19,17 @@ import time
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from benchmarks.environment import dataset, provenance
+from benchmarks.environment import dataset, provenance, without_test_images
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.mechanisms import VonMisesFisherSum
 from datalens_service.methods import DpSgd, ExecutionOptions, Plan
 from datalens_service.methods.base import PlannedRelease
 from datalens_service.methods.noisy_directions import PartitionedRun, mean_cosine
+from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.classifiers.sizes import num_weights
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_for_mu
@@ -44,36 +50,66 @@ class WithoutNoise(NoiseSource):
 def train(options: argparse.Namespace) -> dict[str, Any]:
     """Percent of test images that classifiers label correctly after one pass."""
     data = dataset(options.dataset)
+    if options.held_out:
+        data = without_test_images(data)
     method = DpSgd(
         architecture=options.architecture, steps=options.steps, batch=options.batch, noise="von_mises_fisher",
         sampling="partition", kappa=options.kappa or 1.0, optimizer="adam", learning_rate=options.learning_rate,
         averaging=0.0,
     )  # fmt: skip
-    mechanism = directions(method, data.schema)
     scores, seconds = [], []
     for seed in range(options.seeds):
         began = time.process_time()
-        noise = WithoutNoise() if options.kappa is None else NoiseSource()
-        scores.append(_accuracy(train_without_books(method, data, seed, noise), data))
+        scores.append(_accuracy(_train_once(method, data, seed, options), data))
         seconds.append(time.process_time() - began)
         print(f"seed {seed}: {scores[-1]}", file=sys.stderr)
-    mu = 1 / mechanism.noise_multiplier() * mechanism.partition.passes**0.5
     return {
         "dataset": options.dataset,
         "method": method.model_dump(mode="json", exclude_defaults=True),
+        "gradients": options.gradients,
         "noise": options.kappa is not None,
-        "kappa": mechanism.kappa,
-        "weights": mechanism.dimensions,
-        "mean_cosine": mean_cosine(mechanism.kappa, mechanism.dimensions),
-        "passes": mechanism.partition.passes,
-        "delta": DELTA,
-        "epsilon": epsilon_for_mu(mu, DELTA) if options.kappa is not None else None,
+        **({"judged_by": "training images left out"} if options.held_out else {}),
+        **_price(directions(method, data.schema), noisy=options.kappa is not None),
         "seeds": options.seeds,
         "accuracies": scores,
         "mean": statistics.mean(scores),
         "spread": statistics.stdev(scores) if len(scores) > 1 else None,
         "processor_seconds": statistics.mean(seconds),
     }
+
+
+def _train_once(method: DpSgd, data: Dataset, seed: int, options: argparse.Namespace) -> Classifier:
+    if options.gradients == "plain":
+        return train_plainly(method, data, seed)
+    noise = WithoutNoise() if options.kappa is None else NoiseSource()
+    return train_without_books(method, data, seed, noise)
+
+
+def _price(mechanism: VonMisesFisherSum, *, noisy: bool) -> dict[str, Any]:
+    mu = 1 / mechanism.noise_multiplier() * mechanism.partition.passes**0.5
+    return {
+        "kappa": mechanism.kappa,
+        "weights": mechanism.dimensions,
+        "mean_cosine": mean_cosine(mechanism.kappa, mechanism.dimensions),
+        "passes": mechanism.partition.passes,
+        "delta": DELTA,
+        "epsilon": epsilon_for_mu(mu, DELTA) if noisy else None,
+    }
+
+
+def train_plainly(method: DpSgd, data: Dataset, seed: int) -> Classifier:
+    """As many steps by mean gradients as they are: no lengths cut, no noise."""
+    settings = {"architecture": method.architecture}
+    network = build_network(settings, data.schema, TrainingRandomness(seed).seed("classifier"))
+    optimizer = torch.optim.Adam(network.parameters(), lr=method.learning_rate)
+    images = torch.from_numpy(np.ascontiguousarray(data.train.images.transpose(0, 3, 1, 2)))
+    labels, order = torch.from_numpy(data.train.labels), torch.Generator().manual_seed(seed)
+    for rows in torch.split(torch.randperm(len(labels), generator=order), method.batch or 1)[: method.steps]:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(images[rows].float() / 255), labels[rows]).backward()
+        optimizer.step()
+    tensors = {name: value.detach().numpy().copy() for name, value in network.named_parameters()}
+    return Classifier(data.schema, settings, tensors)
 
 
 def directions(method: DpSgd, schema: Schema) -> VonMisesFisherSum:
@@ -110,12 +146,16 @@ def _accuracy(model: Classifier, data: Dataset) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Classifiers from noisy directions.")
     parser.add_argument("--dataset", default="fashion_mnist", choices=["mnist", "fashion_mnist"])
-    parser.add_argument("--architecture", default="lenet", choices=["small_cnn", "lenet", "mlp", "linear"])
+    parser.add_argument(
+        "--architecture", default="lenet_relu", choices=["small_cnn", "lenet", "lenet_relu", "mlp", "linear"]
+    )
+    parser.add_argument("--gradients", default="directions", choices=["directions", "plain"])
     parser.add_argument("--kappa", type=float, help="Left out: no noise.")
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=100)
     parser.add_argument("--learning-rate", type=float, default=0.001)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--held-out", action="store_true", help="judge by training images that were left out")
     json.dump(train(parser.parse_args()) | {"environment": provenance()}, sys.stdout, indent=1)
     sys.stdout.write("\n")
 

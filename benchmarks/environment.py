@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from datalens_service.data import read_upload
-from datalens_service.data.dataset import Dataset
+from datalens_service.data.dataset import Dataset, Split
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("DATALENS_TEST_DATA", ROOT.parent / "shared" / "data"))
 
-
+_HELD_OUT = 10_000
 _WRITTEN = ("benchmarks/results", "datalens_service/expectations.json")
 
 
@@ -43,6 +43,16 @@ def _commit() -> str:
 def dataset(name: str) -> Dataset:
     """A public set that stands in for a private one; the key of its shards is a constant here."""
     return Dataset(*read_upload(DATA / f"{name}.npz"), partition_key=b"benchmark")
+
+
+def without_test_images(data: Dataset) -> Dataset:
+    """For choosing settings: the last 10,000 training images take the place of the test images."""
+    count = len(data.train) - _HELD_OUT
+    train, held_out = (
+        Split(data.train.images[rows], data.train.labels[rows]) for rows in (slice(count), slice(count, None))
+    )
+    schema = data.schema.model_copy(update={"num_units": count})
+    return Dataset(schema, train, held_out, partition_key=b"benchmark")
 
 
 def _processor() -> str:

@@ -42,7 +42,7 @@ class FoundByAttacks(NamedTuple):
 
     Attributes:
         rows: Newest first.
-        picture: Curves of the newest audit with a result; None without any.
+        picture: Curves of the newest audit with a result on membership; None without any.
     """
 
     rows: tuple[AuditRow, ...]
@@ -87,6 +87,6 @@ def note(services: Services, who: Visitor, object_id: str) -> None:
 def _section(services: Services, who: Visitor, object_id: str, listed: Sequence[StoredAudit]) -> FoundByAttacks:
     rows = tuple(row_of(audit) for audit in listed)
     newest = next((row.strongest for row in rows if row.strongest is not None), None)
-    if newest is not None:
+    if any(row.audit.result is not None for row in rows):
         note(services, who, object_id)
     return FoundByAttacks(rows, None if newest is None else draw(newest, "attacks-curve"))

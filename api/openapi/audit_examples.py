@@ -41,6 +41,17 @@ REQUESTS: Final[dict[str, Any]] = {
         "summary": "A network without privacy, for comparison",
         "value": {"target": {"kind": "unprotected", "dataset_id": _DATASET_ID, "passes": 30}},
     },
+    "inversion": {
+        "summary": "Images from the noisy gradients of single records",
+        "value": {
+            "target": {
+                "kind": "rehearsal",
+                "dataset_id": _DATASET_ID,
+                "spec": {"method": {"name": "dp_sgd", "architecture": "lenet"}, "epsilon": _EPSILON},
+            },
+            "attacks": ["inversion"],
+        },
+    },
 }
 
 

@@ -18,13 +18,13 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 def audit_page(audit_id: ObjectId, who: VisitorDep, services: ServicesDep) -> Response:
     """An audit: what was attacked, and what was found."""
     row = attacks.row_of(audits.get(services.database, audit_id))
-    found = row.audit.result.attacks if row.audit.result is not None else ()
-    if found:
+    result = row.audit.result
+    if result is not None:
         attacks.note(services, who, audit_id)
     return who.page(
         "audit",
         audit=row.audit,
         target=row.target,
         dataset=datasets.get(services.database, row.audit.dataset_id),
-        pictures=[attacks.draw(one, f"curve-{one.attack}") for one in found],
+        pictures=[attacks.draw(one, f"curve-{one.attack}") for one in (() if result is None else result.attacks)],
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Depends, Query, Response, status
 
@@ -10,11 +10,13 @@ from api.deps import After, Caller, Limit, ObjectId, ServicesDep, caller
 from api.http.strictness import StrictRoute
 from api.openapi import audit_examples
 from api.openapi.document import ok, problems
+from api.problems.handlers import PRIVATE
 from api.routes.jobs import RETRY_AFTER_SECONDS, IdempotencyKey
 from api.schemas.audits import PrivacyAuditRead
 from api.schemas.common import Page
 from api.security.permissions import check_scope
 from datalens_service.audits.request import AuditRequest
+from datalens_service.errors import NotFound
 from datalens_service.services import audits as submitting
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.store.access.roles import Scope
@@ -27,6 +29,7 @@ router = APIRouter(
     dependencies=[Depends(caller)],
     responses=problems("unauthorized", "store-unavailable", "internal-error"),
 )
+_PNG: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
 _SUBMISSION: Final = problems(
     "invalid-input", "invalid-spec", "invalid-delta", "epsilon-infeasible", "not-found", "state-conflict"
 )
@@ -101,6 +104,24 @@ def get_audit(audit_id: ObjectId, services: ServicesDep, response: Response) -> 
     if not audit.job.state.terminal:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return PrivacyAuditRead.of(audit)
+
+
+@router.get(
+    "/{audit_id}/picture",
+    operation_id="getAuditPicture",
+    summary="See what inversion made of gradients: for the owner of the records",
+    response_class=Response,
+    responses={
+        200: {"description": "Private records above what was made of them.", "content": {"image/png": _PNG}},
+        **problems("not-found", "invalid-input"),
+    },
+)
+def get_audit_picture(audit_id: ObjectId, services: ServicesDep) -> Response:
+    """Records, what a raw gradient shows of each, and what the released one shows. Deleted with the dataset."""
+    picture = audits.get(services.database, audit_id).picture
+    if picture is None:
+        raise NotFound("This audit has no picture: it did not ask for inversion, has not ended, or its data is gone.")
+    return Response(picture, media_type="image/png", headers=PRIVATE)
 
 
 @router.post(

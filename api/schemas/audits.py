@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from api.schemas.common import listed
 from api.schemas.jobs import JobError, ProgressRead
 from datalens_service.audits.audit import AuditResult
-from datalens_service.audits.request import AttackName, AuditRequest, Target
+from datalens_service.audits.request import AttackName, AuditRequest, InversionEffort, Target
 from datalens_service.clock import utc_now
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import JobState
@@ -29,6 +29,7 @@ class PrivacyAuditLinks(BaseModel):
 
     self_: str = Field(serialization_alias="self")
     cancel: str | None
+    picture: str | None
 
 
 class PrivacyAuditRead(BaseModel):
@@ -42,6 +43,8 @@ class PrivacyAuditRead(BaseModel):
     references: int
     candidates: int
     seed: int
+    inversion: InversionEffort
+    groups: dict[str, tuple[str, ...]]
     progress: ProgressRead = Field(description="In models trained.")
     attempts: int
     cancel_requested: bool
@@ -69,6 +72,8 @@ class PrivacyAuditRead(BaseModel):
             references=request.references,
             candidates=request.candidates,
             seed=request.seed,
+            inversion=request.inversion,
+            groups=request.groups,
             progress=ProgressRead.of(job.progress, utc_now()),
             attempts=job.attempts,
             cancel_requested=job.cancel_requested,
@@ -77,5 +82,9 @@ class PrivacyAuditRead(BaseModel):
             finished_at=job.finished_at,
             error=JobError.of(job.error) if job.error else None,
             result=None if audit.result is None else AuditResult.model_validate(audit.result),
-            links=PrivacyAuditLinks(self_=base, cancel=None if job.state.terminal else f"{base}:cancel"),
+            links=PrivacyAuditLinks(
+                self_=base,
+                cancel=None if job.state.terminal else f"{base}:cancel",
+                picture=None if audit.picture is None else f"{base}/picture",
+            ),
         )

@@ -67,6 +67,7 @@ RULES: Final[dict[str, Rule]] = {
     "createAudit": Rule(Scope.REPORTS_READ),
     "listAudits": Rule(Scope.REPORTS_READ),
     "getAudit": Rule(Scope.REPORTS_READ),
+    "getAuditPicture": Rule(Scope.REPORTS_READ),
     "cancelAudit": Rule(Scope.REPORTS_READ),
     "getJobReport": Rule(Scope.RELEASES_READ),
     "getJobBundle": Rule(Scope.RELEASES_READ),

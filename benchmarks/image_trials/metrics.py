@@ -12,6 +12,8 @@ from PIL import Image
 from scipy.linalg import sqrtm
 from torch import Tensor, nn
 from torch.nn import functional
+from torch_fidelity.metric_isc import KEY_METRIC_ISC_MEAN, isc_features_to_metric
+from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, kid_features_to_metric
 
 from datalens_service.data.dataset import Dataset, Split
 
@@ -20,6 +22,7 @@ Floats = NDArray[np.float32]
 _SEED: Final = 123
 _BATCH, _ROWS = 256, 2000
 _NEIGHBOURS, _COMPARED = 5, 4000
+_KID_SUBSETS, _KID_SUBSET_SIZE = 20, 1000
 _SIDE_OF_GRID = 10
 
 
@@ -42,12 +45,14 @@ class Metrics:
         self._reference = self._features(self._real)
 
     def fidelity(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> dict[str, float]:
-        """FID, share of labels that the extractor agrees with, precision and recall, in percent."""
+        """FID, KID and the Inception score of the extractor; in percent agreement with labels, precision and recall."""
         features = self._features(pixels(images))
-        scores = self._network[-1](torch.from_numpy(features))
+        scores = self._network[-1](torch.from_numpy(features)).detach()
         precision, recall = precision_recall(features, self._reference)
         return {
             "fid": round(frechet_distance(features, self._reference), 1),
+            "kid": round(kernel_distance(features, self._reference), 3),
+            "inception_score": round(float(isc_features_to_metric(scores)[KEY_METRIC_ISC_MEAN]), 2),
             "consistent": round(100 * float((scores.argmax(1).numpy() == labels).mean()), 1),
             "precision": precision,
             "recall": recall,
@@ -77,6 +82,16 @@ def frechet_distance(first: Floats, second: Floats) -> float:
     root = sqrtm(covariances[0] @ covariances[1]).real
     apart = first.mean(axis=0) - second.mean(axis=0)
     return float(apart @ apart + np.trace(covariances[0] + covariances[1] - 2 * root))
+
+
+def kernel_distance(first: Floats, second: Floats) -> float:
+    """KID: squared maximum mean discrepancy under a cubic kernel (Bińkowski et al. 2018), mean over subsets.
+
+    The kernel is made for numbers around 1: features are divided by the deviation of the second set.
+    """
+    subsets = {"kid_subsets": _KID_SUBSETS, "kid_subset_size": _KID_SUBSET_SIZE, "verbose": False, "rng_seed": 0}
+    both = (torch.from_numpy(rows / second.std()) for rows in (first, second))
+    return float(kid_features_to_metric(*both, **subsets)[KEY_METRIC_KID_MEAN])
 
 
 def precision_recall(samples: Floats, real: Floats) -> tuple[float, float]:

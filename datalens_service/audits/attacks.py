@@ -1,4 +1,4 @@
-"""Membership attacks: from what an attacker measures to one score per candidate. `ATTACKS` is the registry."""
+"""The registry of attacks, and the scores of those that tell members from others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from datalens_service.errors import InvalidInput
 _SMALLEST_SPREAD: Final = 1e-6
 
 
-class Attack(NamedTuple):
-    """One attack.
+class MembershipAttack(NamedTuple):
+    """Tells records that a model learned from.
 
     Attributes:
         score: (n,) scores, higher where the candidate looks like a member.
@@ -26,6 +26,16 @@ class Attack(NamedTuple):
 
     score: Callable[[Evidence], Scores]
     needs_references: bool
+    source: str
+
+
+class ReconstructionAttack(NamedTuple):
+    """Searches for the image behind a gradient.
+
+    Attributes:
+        source: Where it was published.
+    """
+
     source: str
 
 
@@ -77,9 +87,14 @@ def _check_references(evidence: Evidence) -> None:
         raise InvalidInput("This attack compares with reference models: train at least two.")
 
 
-ATTACKS: Final[dict[str, Attack]] = {
-    "loss_threshold": Attack(score_by_loss, False, "Yeom et al. 2018"),
-    "reference": Attack(score_by_reference, True, "Ye et al. 2022"),
-    "likelihood_ratio": Attack(score_by_likelihood, True, "Carlini et al. 2022, offline"),
+MEMBERSHIP: Final[dict[str, MembershipAttack]] = {
+    "loss_threshold": MembershipAttack(score_by_loss, False, "Yeom et al. 2018"),
+    "reference": MembershipAttack(score_by_reference, True, "Ye et al. 2022"),
+    "likelihood_ratio": MembershipAttack(score_by_likelihood, True, "Carlini et al. 2022, offline"),
 }
 """By name, weakest first."""
+
+RECONSTRUCTION: Final[dict[str, ReconstructionAttack]] = {"inversion": ReconstructionAttack("Geiping et al. 2020")}
+
+ATTACKS: Final[dict[str, MembershipAttack | ReconstructionAttack]] = {**MEMBERSHIP, **RECONSTRUCTION}
+"""All that an audit may be asked for."""

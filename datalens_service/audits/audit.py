@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.audits.attacks import ATTACKS
+from datalens_service.audits.attacks import MEMBERSHIP
 from datalens_service.audits.evidence import Evidence, measure_fit
+from datalens_service.audits.inversion_figures import InversionFigures
 from datalens_service.audits.membership import MembershipFigures, measure
-from datalens_service.audits.subgroups import ClassFigures, measure_classes
+from datalens_service.audits.subgroups import ClassFigures, GroupFigures, measure_classes, measure_groups
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.errors import InvalidInput
 from datalens_service.models.released import ReleasedModel
@@ -33,25 +34,28 @@ NOTE: Final = (
 
 
 class AuditSettings(BaseModel):
-    """What an audit does.
+    """What an audit of membership does.
 
     Attributes:
+        attacks: Names of membership attacks.
         references: Models trained without the candidates.
         candidates: Most members, and most others, that are scored.
+        groups: Names of classes by the name of a group whose success is measured together.
         seed: Of the split and of training.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    attacks: Annotated[tuple[str, ...], Field(min_length=1)] = tuple(ATTACKS)
+    attacks: Annotated[tuple[str, ...], Field(min_length=1)] = tuple(MEMBERSHIP)
     references: Integer = Field(default=8, ge=2, le=64)
     candidates: Integer = Field(default=2000, ge=50, le=100_000)
+    groups: dict[str, tuple[str, ...]] = {}
     seed: Integer = Field(default=0, ge=0, lt=2**63)
 
     @property
     def needs_references(self) -> bool:
         """Whether an attack compares with models that never saw the candidates."""
-        return any(ATTACKS[name].needs_references for name in self.attacks)
+        return any(MEMBERSHIP[name].needs_references for name in self.attacks)
 
     @property
     def models(self) -> int:
@@ -62,11 +66,13 @@ class AuditSettings(BaseModel):
         """Refuse names that are not in the registry.
 
         Raises:
-            InvalidInput: There is no such attack.
+            InvalidInput: No attack on membership has such a name.
         """
-        unknown = set(self.attacks) - set(ATTACKS)
+        unknown = set(self.attacks) - set(MEMBERSHIP)
         if unknown:
-            raise InvalidInput(f"There is no attack named {min(unknown)}: choose among {', '.join(ATTACKS)}.")
+            raise InvalidInput(
+                f"No attack on membership is named {min(unknown)}: choose among {', '.join(MEMBERSHIP)}."
+            )
 
 
 class AttackResult(BaseModel):
@@ -84,11 +90,14 @@ class AuditResult(BaseModel):
 
     Attributes:
         bound: What the figures are: no proof that another attack reaches no more.
+        result: Kind of what was attacked: generator, classifier, or gradient if nothing else was.
         mu: Gaussian differential privacy that the audited models have for one record; None without any.
-        units_per_model: Privacy units that the audited model learned from.
+        units_per_model: Privacy units that the audited model, or gradient, is made from.
         references: Models that learned from none of the candidates.
-        attacks: In the order asked for.
+        attacks: On membership, in the order asked for.
         classes: Loss threshold in each class.
+        groups: Loss threshold in each declared group of classes.
+        inversion: Of gradients, if it was asked for.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -102,19 +111,21 @@ class AuditResult(BaseModel):
     references: int
     attacks: tuple[AttackResult, ...]
     classes: tuple[ClassFigures, ...]
+    groups: tuple[GroupFigures, ...] = ()
+    inversion: InversionFigures | None = None
     note: str = NOTE
 
     @property
-    def strongest(self) -> AttackResult:
-        """The attack with the largest area under its curve."""
-        return max(self.attacks, key=lambda row: row.figures.auc)
+    def strongest(self) -> AttackResult | None:
+        """The attack on membership with the largest area under its curve; None without any."""
+        return max(self.attacks, key=lambda row: row.figures.auc, default=None)
 
 
 class Parts(Protocol):
     """Who is a candidate, and who trains the reference models."""
 
     def candidates(self, most: int) -> tuple[Split, NDArray[np.bool_]]:
-        """Records to be told apart, and which of them the audited model learned from."""
+        """Records to be told apart, and which of them the audited model learned from; with units, if they have any."""
 
     def reference(self) -> Dataset:
         """What another reference learns from, none of the candidates; drawn anew each time."""
@@ -128,7 +139,9 @@ def gather_evidence(target: ReleasedModel, parts: Parts, train: Train, settings:
         measure_fit(train(parts.reference(), settings.seed + 1 + number), candidates)
         for number in range(settings.models)
     ]
-    return Evidence(fits, np.array(references).reshape(-1, len(fits)), candidates.labels, is_member)
+    evidence = Evidence(fits, np.array(references).reshape(-1, len(fits)), candidates.labels, is_member)
+    # μ is about whole units, so candidates are units, too.
+    return evidence if candidates.units is None else evidence.of_units(candidates.units)
 
 
 def state_result(
@@ -151,6 +164,7 @@ def state_result(
         references=settings.models,
         attacks=tuple(_score(name, evidence, mu) for name in settings.attacks),
         classes=measure_classes(evidence, dataset.schema.class_names, settings.seed),
+        groups=measure_groups(evidence, dataset.schema.class_names, settings.groups, settings.seed),
     )
 
 
@@ -176,7 +190,7 @@ def split_generator(dataset: Dataset, seed: int) -> np.random.Generator:
 
 
 def _score(name: str, evidence: Evidence, mu: float | None) -> AttackResult:
-    attack = ATTACKS[name]
+    attack = MEMBERSHIP[name]
     scores = attack.score(evidence)
     figures = measure(scores[evidence.is_member], scores[~evidence.is_member], mu)
     return AttackResult(attack=name, source=attack.source, figures=figures)

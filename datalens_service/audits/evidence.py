@@ -31,7 +31,7 @@ class Evidence:
     Attributes:
         target: (n,) fit of every candidate to the audited model.
         references: (models, n) the same for models that learned from none of the candidates.
-        labels: (n,) classes of the candidates.
+        labels: (n,) classes of the candidates; −1 for a unit whose records are of several.
         is_member: (n,) whether the audited model learned from the candidate.
     """
 
@@ -39,6 +39,20 @@ class Evidence:
     references: Fits
     labels: Labels
     is_member: NDArray[np.bool_]
+
+    def of_units(self, units: NDArray[np.int64]) -> Evidence:
+        """One candidate for each privacy unit: it fits as well as its records do on average.
+
+        Args:
+            units: (n,) unit of each candidate; those of one unit are all members or none.
+        """
+        _, first, numbers, counts = np.unique(units, return_index=True, return_inverse=True, return_counts=True)
+        if len(counts) == len(units):
+            return self
+        means = [np.bincount(numbers, fits) / counts for fits in (self.target, *self.references)]
+        several = np.bincount(numbers, self.labels != self.labels[first][numbers]) > 0
+        labels = np.where(several, -1, self.labels[first])
+        return Evidence(means[0], np.array(means[1:]).reshape(-1, len(counts)), labels, self.is_member[first])
 
 
 def measure_fit(model: ReleasedModel, candidates: Split) -> Fits:

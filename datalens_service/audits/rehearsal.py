@@ -28,7 +28,8 @@ def rehearse(dataset: Dataset, train: Train, mu: float | None, settings: AuditSe
     """Train a target and references on parts of `dataset`, and attack the target.
 
     A quarter of the units trains the target, another quarter is held out, and each reference learns from a random half
-    of the rest: all models learn from equally many units. Halves are drawn by keyed identity.
+    of the rest: all models learn from equally many units. Halves are drawn by keyed identity. Where units are declared
+    groups of records, an attack tells whole groups.
 
     Args:
         dataset: Private records; its test split is not used.
@@ -80,4 +81,5 @@ class _Quarters:
         members = rows_of_units(self._dataset, self._members)[:most]
         others = rows_of_units(self._dataset, self._others)[:most]
         train, rows = self._dataset.train, np.concatenate([members, others])
-        return Split(train.images[rows], train.labels[rows]), np.arange(len(rows)) < len(members)
+        units = None if train.units is None else train.units[rows]
+        return Split(train.images[rows], train.labels[rows], units), np.arange(len(rows)) < len(members)

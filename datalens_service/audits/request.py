@@ -6,15 +6,17 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from datalens_service.audits.attacks import ATTACKS
+from datalens_service.audits.attacks import ATTACKS, MEMBERSHIP, RECONSTRUCTION
 from datalens_service.audits.audit import AuditSettings
+from datalens_service.audits.inversion_figures import InversionSettings
 from datalens_service.spec import Device, TrainingSpec
 from datalens_service.strict import Integer
 
-AttackName = Literal["loss_threshold", "reference", "likelihood_ratio"]
-_ALL: Final[tuple[AttackName, ...]] = ("loss_threshold", "reference", "likelihood_ratio")
+AttackName = Literal["loss_threshold", "reference", "likelihood_ratio", "inversion"]
+_DEFAULT: Final[tuple[AttackName, ...]] = ("loss_threshold", "reference", "likelihood_ratio")
 _IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
 
+GroupName = Annotated[str, Field(min_length=1, max_length=100)]
 Identifier = Annotated[str, Field(max_length=64, pattern=_IDENTIFIER)]
 
 
@@ -48,14 +50,38 @@ class ReleasedJob(_Frozen):
 Target = Annotated[RehearsedMethod | UnprotectedNetwork | ReleasedJob, Field(discriminator="kind")]
 
 
+class InversionEffort(_Frozen):
+    """How hard inversion tries."""
+
+    records: Integer = Field(default=8, ge=6, le=50, description="Attacked, each by itself.")
+    iterations: Integer = Field(default=300, ge=10, le=10_000)
+    restarts: Integer = Field(default=2, ge=1, le=8, description="Random starts, of which the best wins.")
+
+    def settings(self, seed: int) -> InversionSettings:
+        """Of the search, with its seed."""
+        return InversionSettings(iterations=self.iterations, restarts=self.restarts, seed=seed)
+
+
 class AuditRequest(_Frozen):
     """Which model is attacked, and how."""
 
     target: Target
-    attacks: tuple[AttackName, ...] = Field(default=_ALL, min_length=1, description="Each at most once.")
+    attacks: tuple[AttackName, ...] = Field(
+        default=_DEFAULT,
+        min_length=1,
+        description="Each at most once. `inversion` searches for the image behind one record's gradient: of a network "
+        "without privacy, or of `dp_sgd`; the others tell members.",
+    )
     references: Integer = Field(default=8, ge=2, le=64, description="Models that never saw the candidates.")
     candidates: Integer = Field(default=2000, ge=50, le=100_000, description="Most members, and most others.")
     seed: Integer = Field(default=0, ge=0, lt=2**63, description="Of the split and of training.")
+    inversion: InversionEffort = InversionEffort()
+    groups: dict[GroupName, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(
+        default={},
+        max_length=100,
+        description="Names of classes by the name of a group: the success of a loss threshold is measured for each "
+        "class, and for each group with one threshold for all of its classes.",
+    )
 
     @model_validator(mode="after")
     def _names_each_once(self) -> AuditRequest:
@@ -69,8 +95,20 @@ class AuditRequest(_Frozen):
         return self.target.spec.device if isinstance(self.target, RehearsedMethod) else Device.AUTO
 
     @property
-    def settings(self) -> AuditSettings:
-        """Attacks and sizes."""
+    def inverts(self) -> bool:
+        """Whether gradients are inverted."""
+        return not RECONSTRUCTION.keys().isdisjoint(self.attacks)
+
+    @property
+    def membership(self) -> AuditSettings | None:
+        """Attacks on membership and their sizes; None without any."""
+        attacks = tuple(name for name in self.attacks if name in MEMBERSHIP)
+        if not attacks:
+            return None
         return AuditSettings(
-            attacks=self.attacks, references=self.references, candidates=self.candidates, seed=self.seed
+            attacks=attacks,
+            references=self.references,
+            candidates=self.candidates,
+            groups=self.groups,
+            seed=self.seed,
         )

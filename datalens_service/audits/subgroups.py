@@ -1,23 +1,26 @@
-"""Loss threshold by class: a threshold chosen on one half of the candidates, scored on the other half."""
+"""Loss threshold by class and by group: chosen on one half of the candidates, scored on the other half."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from datalens_service.audits.evidence import Evidence, Fits
 from datalens_service.audits.membership import CONFIDENCE, Interval
+from datalens_service.errors import InvalidInput
 
 _FEWEST = 10
-"""Candidates of a class below which nothing is said of it."""
+"""Candidates on either side below which nothing is said."""
 
 
-class ClassFigures(BaseModel):
-    """Success of the attack in one class.
+class Success(BaseModel):
+    """Of one threshold.
 
     Attributes:
-        class_name: Public name.
         candidates: Scored, as many members as others.
         success: Share of right guesses; one half is chance.
         interval: 95 % (Wilson 1927).
@@ -25,10 +28,31 @@ class ClassFigures(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    class_name: str
     candidates: int
     success: float
     interval: Interval
+
+
+class ClassFigures(Success):
+    """Success of the attack in one class.
+
+    Attributes:
+        class_name: Public name.
+    """
+
+    class_name: str
+
+
+class GroupFigures(Success):
+    """Success of the attack in several classes, with one threshold for all.
+
+    Attributes:
+        group: Name that the owner gave.
+        class_names: Of its classes.
+    """
+
+    group: str
+    class_names: tuple[str, ...]
 
 
 def measure_classes(evidence: Evidence, class_names: tuple[str, ...], seed: int) -> tuple[ClassFigures, ...]:
@@ -42,27 +66,62 @@ def measure_classes(evidence: Evidence, class_names: tuple[str, ...], seed: int)
     rng = np.random.default_rng(seed)
     rows = []
     for label, name in enumerate(class_names):
-        of_class = evidence.labels == label
-        members = rng.permutation(evidence.target[of_class & evidence.is_member])
-        others = rng.permutation(evidence.target[of_class & ~evidence.is_member])
-        size = min(len(members), len(others))
-        if size >= _FEWEST:
-            rows.append(_measure_class(name, members[:size], others[:size]))
+        success = _measure(evidence, evidence.labels == label, rng)
+        if success is not None:
+            rows.append(ClassFigures(class_name=name, **success.model_dump()))
     return tuple(rows)
 
 
-def _measure_class(name: str, members: Fits, others: Fits) -> ClassFigures:
+def measure_groups(
+    evidence: Evidence, class_names: tuple[str, ...], groups: Mapping[str, tuple[str, ...]], seed: int
+) -> tuple[GroupFigures, ...]:
+    """Figures of every group with enough members and others.
+
+    Args:
+        evidence: Fits of all candidates.
+        class_names: In label order.
+        groups: Names of classes by the name of a group.
+        seed: Of the halves.
+    """
+    rng = np.random.default_rng(seed)
+    rows = []
+    for name, members in groups.items():
+        labels = [class_names.index(member) for member in members]
+        success = _measure(evidence, np.isin(evidence.labels, labels), rng)
+        if success is not None:
+            rows.append(GroupFigures(group=name, class_names=members, **success.model_dump()))
+    return tuple(rows)
+
+
+def check_groups(class_names: tuple[str, ...], groups: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse groups of classes that do not exist.
+
+    Raises:
+        InvalidInput: A group names another class, or none.
+    """
+    for name, members in groups.items():
+        if not members:
+            raise InvalidInput(f"The group {name!r} names no class.")
+        unknown = next((member for member in members if member not in class_names), None)
+        if unknown is not None:
+            raise InvalidInput(f"The group {name!r} names {unknown!r}, which is no class of this data set.")
+
+
+def _measure(evidence: Evidence, chosen: NDArray[np.bool_], rng: np.random.Generator) -> Success | None:
+    """As many members as others; None of too few."""
+    members = rng.permutation(evidence.target[chosen & evidence.is_member])
+    others = rng.permutation(evidence.target[chosen & ~evidence.is_member])
+    size = min(len(members), len(others))
+    return _score(members[:size], others[:size]) if size >= _FEWEST else None
+
+
+def _score(members: Fits, others: Fits) -> Success:
     half = len(members) // 2
     threshold = _best_threshold(members[:half], others[:half])
     right = int((members[half:] > threshold).sum() + (others[half:] <= threshold).sum())
     scored = 2 * (len(members) - half)
     interval = scipy.stats.binomtest(right, scored).proportion_ci(CONFIDENCE, "wilson")
-    return ClassFigures(
-        class_name=name,
-        candidates=scored,
-        success=right / scored,
-        interval=(float(interval.low), float(interval.high)),
-    )
+    return Success(candidates=scored, success=right / scored, interval=(float(interval.low), float(interval.high)))
 
 
 def _best_threshold(members: Fits, others: Fits) -> float:

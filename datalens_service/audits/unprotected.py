@@ -14,17 +14,20 @@ from datalens_service.data.dataset import Dataset
 if TYPE_CHECKING:
     from datalens_service.models.classifiers.classifier import Classifier
 
+ARCHITECTURE: Final = "mlp"
+"""A hidden layer of 128 units."""
 _LEARNING_RATE: Final = 1e-3
 _BATCH: Final = 8
 
 
-def train_unprotected(dataset: Dataset, seed: int, passes: int) -> Classifier:
-    """A hidden layer of 128 units, trained by Adam without clipping and without noise.
+def train_unprotected(dataset: Dataset, seed: int, passes: int, architecture: str = ARCHITECTURE) -> Classifier:
+    """A network trained by Adam without clipping and without noise.
 
     Args:
         dataset: Private records.
         seed: Of weights and order.
         passes: Over all records.
+        architecture: One of `dp_sgd`.
     """
     import torch
     from torch import nn
@@ -32,7 +35,7 @@ def train_unprotected(dataset: Dataset, seed: int, passes: int) -> Classifier:
     from datalens_service.models.classifiers.architectures import build_network
     from datalens_service.models.classifiers.classifier import Classifier
 
-    settings = {"architecture": "mlp"}
+    settings = {"architecture": architecture}
     network = build_network(settings, dataset.schema, seed)
     optimizer = torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE)
     pixels = np.ascontiguousarray(dataset.train.images.transpose(0, 3, 1, 2))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from datalens_service.cli import names, options, output
-from datalens_service.cli.audit import FIELDS, format_attacks
+from datalens_service.cli.audit import ATTACKS_HELP, GROUPS_HELP, format_result, parse_groups, say_notes
 from datalens_service.cli.exits import ExitCode
 from datalens_service.cli.jobs import build_spec
 from datalens_service.cli.numbers import build_integer_parser, parse_number
@@ -38,8 +39,9 @@ def submit(
     settings: options.Settings = None,
     attacks: Annotated[
         list[str] | None,
-        typer.Option("--attack", help="loss_threshold, reference or likelihood_ratio; all if left out. Repeatable."),
+        typer.Option("--attack", help=ATTACKS_HELP),
     ] = None,
+    groups: Annotated[list[str] | None, typer.Option("--group", help=GROUPS_HELP)] = None,
     references: Annotated[
         int, typer.Option("--references", parser=build_integer_parser(2), help="Models that never saw the candidates.")
     ] = 8,
@@ -53,7 +55,7 @@ def submit(
     spec_options = None if epsilon is None else SpecOptions(epsilon, None, method, preset, settings or (), seed)
     with connect(url, api_key) as client:
         target = _build_target(client, dataset_id, job_id, spec_options, unprotected=unprotected)
-        body = {"target": target, "references": references, "seed": seed}
+        body = {"target": target, "references": references, "groups": parse_groups(groups), "seed": seed}
         audit = client.submit_audit(body if attacks is None else {**body, "attacks": attacks})
         if wait:
             audit = client.wait_for_audit(audit.id)
@@ -79,6 +81,21 @@ def _add_command(name: str, call: Callable[[Client, str], AuditInfo], descriptio
 
 _add_command("show", Client.get_audit, "Show an audit and what it found.")
 _add_command("cancel", Client.cancel_audit, "Ask an audit to stop.")
+
+
+@app.command()
+def picture(
+    audit_id: AuditId,
+    out: Annotated[Path, typer.Option("--out", help="PNG to write.", dir_okay=False)] = Path("inversion-private.png"),
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Write records and what inversion made of their gradients as a PNG. For the owner's eyes; not to be passed on."""
+    with connect(url, api_key) as client:
+        client.download_audit_picture(audit_id, out)
+    out.chmod(0o600)
+    output.show({"path": str(out)}, str(out), as_json=as_json)
 
 
 @app.command(name="list")
@@ -119,7 +136,8 @@ def _describe(audit: AuditInfo) -> str:
 def _strongest(audit: AuditInfo) -> str:
     if audit.result is None:
         return ""
-    return f"{max(one['figures']['auc'] for one in audit.result['attacks']):.3f}"
+    areas = [one["figures"]["auc"] for one in audit.result["attacks"]]
+    return f"{max(areas):.3f}" if areas else ""
 
 
 def _show(audit: AuditInfo, *, as_json: bool) -> None:
@@ -127,8 +145,8 @@ def _show(audit: AuditInfo, *, as_json: bool) -> None:
         from datalens_service.audits.audit import AuditResult
 
         result = AuditResult.model_validate(audit.result)
-        output.show(audit, output.format_table(FIELDS, format_attacks(result)), as_json=False)
-        output.say(f"{result.note} {_NOTICE}")
+        output.show(audit, format_result(result), as_json=False)
+        output.say(f"{say_notes(result)} {_NOTICE}")
         return
     lines: dict[str, object] = {
         "audit": audit.id,

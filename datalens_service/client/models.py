@@ -265,6 +265,7 @@ class AuditInfo(ResponseModel):
     finished_at: datetime | None
     error: dict[str, Any] | None
     result: dict[str, Any] | None
+    links: dict[str, str | None] = {}
 
     @property
     def ended(self) -> bool:

@@ -19,7 +19,7 @@ class DpSgdParameters(Method):
     starts_from_public_data: ClassVar[bool] = True
 
     name: Literal["dp_sgd"] = "dp_sgd"
-    architecture: Literal["small_cnn", "lenet", "mlp", "linear"] = "small_cnn"
+    architecture: Literal["small_cnn", "lenet", "lenet_relu", "mlp", "linear"] = "small_cnn"
     steps: Integer = Field(default=60, ge=1, le=10_000, description="Gradients.")
     sampling: Literal["none", "poisson", "partition"] = Field(
         default="none",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from datalens_service.audits.audit import FEWEST_UNITS
+from datalens_service.audits.reconstruction import check_invertible
 from datalens_service.audits.rehearsal import units_per_model
 from datalens_service.audits.request import (
     AuditRequest,
@@ -13,8 +14,10 @@ from datalens_service.audits.request import (
     Target,
     UnprotectedNetwork,
 )
+from datalens_service.audits.subgroups import check_groups
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec, StateConflict
+from datalens_service.methods import AnyMethod
 from datalens_service.services import pricing
 from datalens_service.services.dispatch import Dispatcher
 from datalens_service.spec import TrainingSpec
@@ -77,7 +80,8 @@ def submit(
     Raises:
         NotFound: No such dataset or job of this tenant.
         StateConflict: The dataset was deleted, the job released nothing, or the key belongs to another request.
-        InvalidSpec: Too few units, no test images, or the method does not fit a part of the dataset.
+        InvalidSpec: Too few units, no test images, the method does not fit a part of the dataset, or it has no gradient
+            of single records to invert.
     """
     accepted = _accept(database, tenant_id, request)
     audit = audits.create(
@@ -99,7 +103,7 @@ def _accept(database: Database, tenant_id: str, request: AuditRequest) -> _Accep
             return _accept_rehearsal(database, tenant_id, request, target)
         case UnprotectedNetwork() as target:
             dataset = _dataset(database, tenant_id, target.dataset_id)
-            _check_units(dataset.schema)
+            _check_attacks(request, dataset.schema, None)
             return _Accepted(request, dataset.id)
         case ReleasedJob() as target:
             return _accept_released(database, tenant_id, request, target)
@@ -108,8 +112,9 @@ def _accept(database: Database, tenant_id: str, request: AuditRequest) -> _Accep
 def _accept_rehearsal(database: Database, tenant_id: str, request: AuditRequest, target: RehearsedMethod) -> _Accepted:
     quote = pricing.quote(database, tenant_id, target.dataset_id, target.spec)
     schema = datasets.get(database, target.dataset_id).schema
-    _check_units(schema)
-    quote.spec.plan(schema.model_copy(update={"num_units": units_per_model(schema.num_units)}))
+    _check_attacks(request, schema, quote.spec.method)
+    if request.membership is not None:
+        quote.spec.plan(schema.model_copy(update={"num_units": units_per_model(schema.num_units)}))
     # The parts are smaller than the whole; δ stays that of the job which is rehearsed.
     rehearsed = target.model_copy(update={"spec": quote.spec})
     return _Accepted(request.model_copy(update={"target": rehearsed}), target.dataset_id)
@@ -122,10 +127,14 @@ def _accept_released(database: Database, tenant_id: str, request: AuditRequest, 
     if job.released_at is None:
         raise StateConflict(f"The job is {job.state} and has released no model; audit it once it has.")
     dataset = _dataset(database, tenant_id, job.dataset_id)
-    if not dataset.has_test:
+    membership = request.membership
+    if membership is not None and not dataset.has_test:
         raise InvalidSpec("A released model is audited with test images as non-members, and the dataset has none.")
-    if request.settings.needs_references:
+    if membership is not None and membership.needs_references:
         _check_units(dataset.schema)
+    check_groups(dataset.schema.class_names, request.groups)
+    if request.inverts:
+        check_invertible(dataset.schema, TrainingSpec.model_validate(job.spec).method)
     return _Accepted(request, dataset.id, job.id)
 
 
@@ -136,6 +145,15 @@ def _dataset(database: Database, tenant_id: str, dataset_id: str) -> StoredDatas
     if dataset.state is not DatasetState.READY:
         raise StateConflict("The data set was deleted; upload it again to audit it.")
     return dataset
+
+
+def _check_attacks(request: AuditRequest, schema: Schema, method: AnyMethod | None) -> None:
+    """Of a rehearsal, with or without privacy."""
+    check_groups(schema.class_names, request.groups)
+    if request.membership is not None:
+        _check_units(schema)
+    if request.inverts:
+        check_invertible(schema, method)
 
 
 def _check_units(schema: Schema) -> None:

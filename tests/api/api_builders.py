@@ -12,6 +12,7 @@ import numpy as np
 
 from api.deps import Services
 from datalens_service.audits.audit import AttackResult, AuditResult
+from datalens_service.audits.inversion_figures import InversionFigures, ReconstructionErrors
 from datalens_service.audits.membership import measure
 from datalens_service.data.export import WRITERS
 from datalens_service.evaluation.report.build import owner_view, releasable_view
@@ -42,11 +43,18 @@ def arrays(seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def found_by_attacks(members: int) -> dict[str, Any]:
-    """The result of an audit with a number that nothing else has."""
+    """The result of an audit with a number that nothing else has; the next one is the number of inverted records."""
     scores = np.linspace(0, 1, 60)
     figures = measure(scores, scores, 0.3).model_copy(update={"members": members})
     attack = AttackResult(attack="loss_threshold", source="Yeom et al. 2018", figures=figures)
-    result = AuditResult(result="generator", mu=0.3, units_per_model=50, references=0, attacks=(attack,), classes=())
+    errors = ReconstructionErrors(median=0.07, interval=(0.01, 0.2), lowest=0.01)
+    inversion = InversionFigures(
+        architecture="mlp", records=members + 1, iterations=1, restarts=1, noise="none", noise_multiplier=None,
+        kappa=None, raw=errors, released=None,
+    )  # fmt: skip
+    result = AuditResult(
+        result="generator", mu=0.3, units_per_model=50, references=0, attacks=(attack,), classes=(), inversion=inversion
+    )
     return result.model_dump(mode="json")
 
 

@@ -38,7 +38,7 @@ def audit_id(services: Services, dataset_id: str, job_id: str) -> str:
     audit = audits.create(services.database, dataset_id=dataset_id, request=request, attacked_job_id=job_id)
     lease = leases.claim(services.database, audit.job.id, "worker", 600)
     assert lease is not None
-    audits.store_result(services.database, lease, found_by_attacks(CANARY))
+    audits.store_result(services.database, lease, found_by_attacks(CANARY), b"\x89PNG")
     leases.finish(services.database, lease, JobState.SUCCEEDED)
     return audit.job.id
 
@@ -59,6 +59,9 @@ def test_the_owner_sees_curves_on_the_pages_of_job_dataset_and_audit(
     assert f"{CANARY:,}" in page.text
     assert "Lower bounds" in page.text
     assert "Yeom et al. 2018" in page.text
+    assert "Geiping et al. 2020" in page.text
+    assert "0.070 (0.010 to 0.200)" in page.text
+    assert f'src="/v1/audits/{audit_id}/picture"' in page.text
     entries, _ = access_log.list_entries(services.database, "default", limit=100)
     noted = [entry.action for entry in entries]
     assert noted.count("seeAudits") == 3

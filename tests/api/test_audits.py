@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from pathlib import Path
@@ -15,10 +16,11 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from datalens_service.errors import BudgetExceeded
+from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.store.access import keys, tenants, webhooks
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
-from datalens_service.store.jobs import audits, leases
+from datalens_service.store.jobs import audits, jobs, leases
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
@@ -27,6 +29,9 @@ from workers.job.execute import execute
 from workers.job.observer import ShutdownRequested
 
 CANARY = 918_273_645
+PICTURE = b"\x89PNG kestrel"
+SECRETS = (str(CANARY), str(CANARY + 1), base64.b64encode(PICTURE).decode(), "kestrel")
+"""Of membership, of inversion, and its picture, encoded and as it is."""
 
 
 def digits(num_test: int = 297) -> bytes:
@@ -92,7 +97,7 @@ def with_canary(services: Services, dataset_id: str, attacked_job_id: str | None
     audit = audits.create(services.database, dataset_id=dataset_id, request=request, attacked_job_id=attacked_job_id)
     lease = leases.claim(services.database, audit.job.id, "worker", 600)
     assert lease is not None
-    audits.store_result(services.database, lease, found_by_attacks(CANARY))
+    audits.store_result(services.database, lease, found_by_attacks(CANARY), PICTURE)
     leases.finish(services.database, lease, JobState.SUCCEEDED)
     return audit.job.id
 
@@ -116,8 +121,12 @@ def test_a_network_without_privacy_is_caught_and_a_private_one_is_not(
 def test_figures_are_lower_bounds_with_intervals_and_the_curve_that_mu_allows(
     client: TestClient, services: Services, digits_id: str
 ) -> None:
-    audit = worked_off(client, services, {**rehearsal(digits_id), "attacks": ["loss_threshold"]})
+    groups = {"even": ["0", "2", "4", "6", "8"]}
+    audit = worked_off(client, services, {**rehearsal(digits_id), "attacks": ["loss_threshold"], "groups": groups})
     result = audit["result"]
+    (group,) = result["groups"]
+    assert (group["group"], group["class_names"]) == ("even", groups["even"])
+    assert group["interval"][0] < group["success"] < group["interval"][1]
     assert (result["bound"], result["audience"], result["references"]) == ("lower_bound", "owner", 0)
     figures = result["attacks"][0]["figures"]
     assert figures["interval"][0] < figures["auc"] < figures["interval"][1]
@@ -149,6 +158,76 @@ def test_a_released_classifier_is_attacked_with_test_images_as_non_members(
     assert [one["id"] for one in listed] == [audit["id"]]
 
 
+INVERSION = {"attacks": ["inversion"], "inversion": {"records": 6, "iterations": 40, "restarts": 1}}
+
+
+def test_gradients_are_inverted_and_only_the_owner_sees_the_picture(
+    client: TestClient, services: Services, digits_id: str
+) -> None:
+    books = journal(client, digits_id)
+    with structlog.testing.capture_logs() as lines:
+        audit = worked_off(client, services, {**rehearsal(digits_id), **INVERSION})
+    figures = audit["result"]["inversion"]
+    assert (audit["result"]["bound"], audit["result"]["audience"], figures["bound"]) == (
+        "lower_bound",
+        "owner",
+        "lower_bound",
+    )
+    assert figures["raw"]["median"] < 0.3 < 0.7 < figures["released"]["median"]
+    assert audit["result"]["attacks"] == audit["result"]["classes"] == []
+    assert "picture" not in audit["result"]
+    seen = client.get(audit["links"]["picture"])
+    assert (seen.headers["Content-Type"], seen.content[:4]) == ("image/png", b"\x89PNG")
+    assert "no-store" in seen.headers["Cache-Control"]
+    for role, status in ((Role.OPERATOR, 403), (Role.CONSUMER, 403)):
+        _, plain = keys.create(services.database, KeyRequest(role, role=role))
+        headers = {"Authorization": f"Bearer {plain}"}
+        assert client.get(audit["links"]["picture"], headers=headers).status_code == status
+    assert journal(client, digits_id) == books, "an audit charges and reserves nothing"
+    text = json.dumps(lines, default=str)
+    errors = (*figures["raw"].values(), *figures["released"].values())
+    assert lines
+    assert not [number for number in errors if str(number) in text]
+
+
+def test_members_and_gradients_are_attacked_together(client: TestClient, services: Services, digits_id: str) -> None:
+    request = {**unprotected(digits_id, passes=1), **INVERSION, "attacks": ["loss_threshold", "inversion"]}
+    result = worked_off(client, services, request)["result"]
+    assert [one["attack"] for one in result["attacks"]] == ["loss_threshold"]
+    assert (result["inversion"]["released"], result["inversion"]["noise"]) == (None, "none")
+
+
+def test_the_gradients_of_a_job_are_inverted_with_its_own_noise(
+    client: TestClient, services: Services, digits_id: str
+) -> None:
+    method = {"name": "dp_sgd", "architecture": "linear", "steps": 5}
+    body = training(digits_id, method=method, evaluation={"enabled": False})
+    job = client.post("/v1/jobs", json=body).json()
+    execute(services.database, services.artifacts, services.settings, claimed(services))
+    target = {"kind": "released", "job_id": job["id"]}
+    figures = worked_off(client, services, {"target": target, **INVERSION})["result"]["inversion"]
+    charged = jobs.get(services.database, job["id"]).charged_units
+    assert figures["noise_multiplier"] == pytest.approx(1 / mu_of_units(charged // 5), rel=1e-3)
+    assert figures["architecture"] == "linear"
+
+
+@pytest.mark.parametrize("attacks", [["inversion"], ["loss_threshold", "inversion"]], ids=len)
+def test_methods_without_gradients_of_records_are_not_inverted(
+    client: TestClient, digits_id: str, attacks: list[str]
+) -> None:
+    spec = {"method": {"name": "moments"}, "epsilon": 1.0}
+    target = {"kind": "rehearsal", "dataset_id": digits_id, "spec": spec}
+    reply = client.post("/v1/audits", json={"target": target, "attacks": attacks})
+    assert reply.status_code == 422
+    assert "dp_sgd" in reply.json()["detail"]
+
+
+def test_an_audit_without_inversion_has_no_picture(client: TestClient, services: Services, digits_id: str) -> None:
+    audit = worked_off(client, services, {**unprotected(digits_id, passes=1), "attacks": ["loss_threshold"]})
+    assert (audit["links"]["picture"], audit["result"]["inversion"]) == (None, None)
+    assert client.get(f"/v1/audits/{audit['id']}/picture").status_code == 404
+
+
 def test_an_audit_is_no_job_and_keeps_no_model(client: TestClient, services: Services, digits_id: str) -> None:
     request = {**unprotected(digits_id, passes=1), "attacks": ["loss_threshold"]}
     audit = worked_off(client, services, request)
@@ -170,7 +249,9 @@ def test_what_attacks_found_is_in_nothing_but_the_audit(client: TestClient, serv
     assert str(CANARY) in client.get(f"/v1/jobs/{job_id}/report?audience=owner").text
     before = len(webhooks.list_deliveries(services.database, hook.id, limit=100).items)
     audit_id = with_canary(services, digits_id, job_id)
-    assert str(CANARY) in client.get(f"/v1/audits/{audit_id}").text
+    told_to_owner = client.get(f"/v1/audits/{audit_id}").text
+    assert all(canary in told_to_owner for canary in SECRETS[:2])
+    assert client.get(f"/v1/audits/{audit_id}/picture").content == PICTURE
     assert len(webhooks.list_deliveries(services.database, hook.id, limit=100).items) == before
     paths = [
         "/v1/jobs",
@@ -187,11 +268,11 @@ def test_what_attacks_found_is_in_nothing_but_the_audit(client: TestClient, serv
     for path in paths:
         reply = client.get(path)
         assert reply.status_code == 200, path
-        assert str(CANARY) not in reply.text, path
+        assert not [secret for secret in SECRETS if secret in reply.text], path
         assert audit_id not in reply.text or path == "/v1/audit", path
     archive = client.get(f"/v1/jobs/{job_id}/dataset")
     assert archive.status_code == 200
-    assert str(CANARY).encode() not in archive.content
+    assert not [secret for secret in SECRETS if secret.encode() in archive.content]
 
 
 def test_the_owners_report_has_what_a_rehearsal_found_and_the_releasable_one_says_where_it_lies(
@@ -248,7 +329,9 @@ def test_nobody_but_the_owner_sees_or_starts_audits(client: TestClient, services
             client.post("/v1/audits", json=unprotected(digits_id), headers=headers),
         ]
         assert [reply.status_code for reply in replies] == [status] * 4
-        assert not any(str(CANARY) in reply.text for reply in replies)
+        replies.append(client.get(f"/v1/audits/{audit_id}/picture", headers=headers))
+        assert replies[-1].status_code == status
+        assert not any(secret in reply.text for reply in replies for secret in SECRETS)
     listed = client.get("/v1/audits", headers={"Authorization": f"Bearer {foreign}"})
     assert listed.json()["items"] == []
 
@@ -305,7 +388,8 @@ def test_figures_go_with_the_data(client: TestClient, services: Services, digits
     client.post(f"/v1/audits/{waiting}:cancel")
     assert client.delete(f"/v1/datasets/{digits_id}").status_code == 200
     audit = client.get(f"/v1/audits/{audit_id}").json()
-    assert (audit["state"], audit["result"]) == ("succeeded", None)
+    assert (audit["state"], audit["result"], audit["links"]["picture"]) == ("succeeded", None, None)
+    assert client.get(f"/v1/audits/{audit_id}/picture").status_code == 404
     assert client.post("/v1/audits", json=unprotected(digits_id)).status_code == 409
 
 
@@ -328,6 +412,8 @@ def test_the_same_key_is_the_same_audit(client: TestClient, digits_id: str) -> N
         ({"candidates": 1}, 422),
         ({"target": {"kind": "released", "job_id": "job_none"}}, 404),
         ({"target": {"kind": "unknown"}}, 422),
+        ({"groups": {"even": ["0", "2", "ten"]}}, 422),
+        ({"groups": {"none": []}}, 422),
     ],
 )
 def test_bad_requests_are_refused(client: TestClient, digits_id: str, change: dict[str, Any], status: int) -> None:

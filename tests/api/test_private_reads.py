@@ -80,7 +80,7 @@ def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Pat
     audit = audits.create(services.database, dataset_id=dataset_id, request=REHEARSAL, attacked_job_id=job_id)
     lease = leases.claim(services.database, audit.job.id, "worker", 60)
     assert lease is not None
-    audits.store_result(services.database, lease, found_by_attacks(COUNT))
+    audits.store_result(services.database, lease, found_by_attacks(COUNT), str(COUNT).encode())
     leases.finish(services.database, lease, JobState.SUCCEEDED)
     with services.database.transaction() as session:
         row = session.get_one(IntakeRow, dataset_id)
@@ -154,6 +154,7 @@ def test_every_route_that_reads_private_records_is_registered(
     assert found - REGISTERED == set(), "say in evaluation/private_reads.py what it reads, and who sees it"
     # It does notice them.
     assert {"getDatasetPreview", "getDatasetValidation", "createDataset", "getJobReport", "getJobArtifact"} <= found
+    assert {"getAudit", "getAuditPicture"} <= found
     assert "listJobArtifacts" in found
 
 
@@ -171,7 +172,7 @@ def test_registered_operations_exist(client: TestClient) -> None:
 
 
 def test_what_shows_records_alone_needs_a_scope_that_owners_alone_have() -> None:
-    shown = {"createDataset", "getDatasetValidation", "getDatasetPreview"}
+    shown = {"createDataset", "getDatasetValidation", "getDatasetPreview", "getAuditPicture"}
     assert shown <= FOR_OWNERS
     for name in shown:
         assert rule_of(name).scope not in SCOPES[Role.OPERATOR] | SCOPES[Role.CONSUMER]
@@ -182,7 +183,7 @@ def test_a_page_that_embeds_a_private_address_is_registered(
 ) -> None:
     addresses = [
         OPERATIONS[name][1].format_map({**house.ids, "name": "report.json"})
-        for name in ("getDatasetValidation", "getDatasetPreview")
+        for name in ("getDatasetValidation", "getDatasetPreview", "getAuditPicture")
     ]
     visitor = browser(client, services, Role.OWNER)
     embedding = {
@@ -191,7 +192,7 @@ def test_a_page_that_embeds_a_private_address_is_registered(
         if method == "get" and name.startswith("show")
         if any(one in asked(visitor, name, path, method, house.ids) for one in addresses)
     }
-    assert embedding == {"showDataset", "showJob"}
+    assert embedding == {"showDataset", "showJob", "showAudit"}
     assert embedding <= FOR_OWNERS
     other = browser(client, services, Role.OPERATOR)
     assert not any(one in other.get(f"/datasets/{house.ids['dataset_id']}").text for one in addresses)

@@ -11,7 +11,7 @@ from scipy import stats
 from datalens_service.audits.attacks import ATTACKS
 from datalens_service.audits.evidence import Evidence
 from datalens_service.audits.membership import area_under_curve, measure, true_positives_allowed
-from datalens_service.audits.subgroups import measure_classes
+from datalens_service.audits.subgroups import check_groups, measure_classes, measure_groups
 from datalens_service.errors import InvalidInput
 
 MU = 1.0
@@ -89,6 +89,41 @@ def test_classes_are_scored_on_the_half_that_chose_no_threshold() -> None:
     assert chance.interval[0] < 0.5 < chance.interval[1]
     assert leaking.success == pytest.approx(stats.norm.cdf(1.5), abs=0.04)
     assert chance.candidates == 1000
+
+
+def test_a_group_has_one_threshold_for_all_of_its_classes() -> None:
+    rng = np.random.default_rng(3)
+    is_member, labels = np.tile([True, False], 3000), np.repeat([0, 1, 2], 2000)
+    target = rng.normal(0, 1, 6000) + 3.0 * (is_member & (labels > 0)) + 50.0 * (labels == 2)
+    evidence = Evidence(target, np.zeros((0, 6000)), labels.astype(np.int64), is_member)
+    alone, apart = measure_groups(evidence, ("a", "b", "c"), {"b alone": ("b",), "b and c": ("b", "c")}, seed=0)
+    assert alone.success == pytest.approx(stats.norm.cdf(1.5), abs=0.04)
+    # No threshold fits two classes whose losses lie far apart: it tells the members of one, and none of the other.
+    assert apart.success == pytest.approx((stats.norm.cdf(1.5) + 0.5) / 2, abs=0.04)
+    assert (apart.group, apart.class_names, apart.candidates) == ("b and c", ("b", "c"), 2000)
+
+
+@pytest.mark.parametrize("groups", [{"one": ("d",)}, {"none": ()}], ids=str)
+def test_groups_of_no_class_are_refused(groups: dict[str, tuple[str, ...]]) -> None:
+    with pytest.raises(InvalidInput):
+        check_groups(("a", "b"), groups)
+
+
+def test_a_unit_of_several_records_is_one_candidate() -> None:
+    rng = np.random.default_rng(4)
+    units = np.repeat(np.arange(1000), 4)
+    is_member = units < 500
+    labels = (units % 2).astype(np.int64)
+    labels[:1] = 1
+    target, references = rng.normal(0, 1, 4000) + 0.5 * is_member, rng.normal(0, 1, (3, 4000))
+    evidence = Evidence(target, references, labels, is_member).of_units(units)
+    assert (len(evidence.target), evidence.references.shape) == (1000, (3, 1000))
+    np.testing.assert_allclose(evidence.target[7], target[28:32].mean())
+    np.testing.assert_allclose(evidence.references[2, 7], references[2, 28:32].mean())
+    assert list(evidence.labels[:4]) == [-1, 1, 0, 1]
+    area, _ = area_under_curve(evidence.target[evidence.is_member], evidence.target[~evidence.is_member])
+    # Four records tell of their unit what one of twice the shift tells.
+    assert area == pytest.approx(stats.norm.cdf(1 / math.sqrt(2)), abs=0.04)
 
 
 def test_classes_with_few_candidates_are_left_out() -> None:

@@ -1,20 +1,30 @@
-"""Lower bounds on ε from one run with canaries: of laws that are known, and of this product's own jobs."""
+"""Lower bounds on ε from one run with canaries: of laws that are known, of a mechanism, and of a whole job."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from unittest import mock
 
 import numpy as np
 import pytest
 
-from datalens_service.audits.one_run import count_right_guesses, epsilon_lower_bound, p_value
+from datalens_service.audits.one_run import (
+    count_right_guesses,
+    epsilon_lower_bound,
+    mu_lower_bound,
+    mu_tail,
+    p_value,
+)
 from datalens_service.data import dataset as datasets
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidInput
+from datalens_service.mechanisms import VectorSum
 from datalens_service.mechanisms.gradient_sum import GradientSum
+from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.models.classifiers.architectures import build_network
+from datalens_service.privacy.accounting import epsilon_for_mu, epsilon_of_units
 from datalens_service.privacy.budget import MemoryAccount
-from datalens_service.privacy.randomness import TrainingRandomness
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
@@ -49,6 +59,41 @@ def test_the_bound_lies_below_the_truth_as_often_as_it_says() -> None:
     assert np.mean(bounds) > 0.75 * truth
 
 
+def test_independent_gaussian_scores_have_no_more_right_guesses_than_the_tail_allows() -> None:
+    rng, mu, canaries, guesses, times = np.random.default_rng(6), 1.0, 2000, 100, 200
+    right = []
+    for _ in range(times):
+        coins = rng.integers(0, 2, canaries)
+        right.append(count_right_guesses(rng.normal(size=canaries) + mu * coins, coins, guesses))
+    for seen in range(min(right), max(right) + 1):
+        share = np.mean(np.array(right) >= seen)
+        assert mu_tail(mu, seen, guesses, canaries) >= share - 4 * np.sqrt(share * (1 - share) / times)
+
+
+def test_the_tail_of_mu_falls_with_right_guesses_and_rises_with_mu() -> None:
+    tails = [mu_tail(1.0, right, 200, 4000) for right in range(150, 201, 5)]
+    assert tails == sorted(tails, reverse=True)
+    assert tails[0] == 1.0
+    assert tails[-1] < 0.01
+    assert mu_tail(0.5, 190, 200, 4000) < mu_tail(0.8, 190, 200, 4000)
+    assert mu_tail(1.0, 0, 200, 4000) == 1.0
+    # A single canary is told with probability Φ(μ/2) at most: fewer than all are right half of the time.
+    assert mu_lower_bound(1, 1, 1) == 0.0
+
+
+def test_the_bound_on_mu_lies_below_the_truth_and_above_most_of_it() -> None:
+    rng, mu, canaries, guesses = np.random.default_rng(7), 1.0, 40_000, 1000
+    bounds = []
+    for _ in range(40):
+        coins = rng.integers(0, 2, canaries)
+        right = count_right_guesses(rng.normal(size=canaries) + mu * coins, coins, guesses)
+        bounds.append(mu_lower_bound(right, guesses, canaries, CONFIDENCE))
+    assert max(bounds) < mu
+    assert np.mean(bounds) > 0.6 * mu
+    bare = epsilon_lower_bound(right, guesses, canaries, DELTA, CONFIDENCE)
+    assert bare < epsilon_for_mu(bounds[-1], DELTA), "it says more of Gaussian noise than the binomial law does"
+
+
 def test_guesses_that_do_not_fit_the_canaries_are_refused() -> None:
     with pytest.raises(InvalidInput):
         count_right_guesses(np.zeros(4), np.zeros(4), 3)
@@ -77,9 +122,14 @@ def audit_job(seed: int) -> float:
     moved = (released[name] - initial.state_dict()[name].numpy()).reshape(10, _SIDE, _SIDE)
     pushed = moved - moved.mean(axis=0)
     scores = np.array([pushed[label][image[..., 0] == 255].sum() for image, label in zip(images, labels, strict=True)])
-    guesses = 400
+    return refuted_epsilon(scores, coins, guesses=200)
+
+
+def refuted_epsilon(scores: np.ndarray, coins: np.ndarray, guesses: int) -> float:
+    """The largest ε at `DELTA` that the guesses refute."""
     right = count_right_guesses(scores, coins, guesses)
-    return epsilon_lower_bound(right, guesses, len(labels), DELTA, CONFIDENCE)
+    mu = mu_lower_bound(right, guesses, len(coins), CONFIDENCE)
+    return epsilon_for_mu(mu, DELTA) if mu else 0.0
 
 
 def make_canaries(schema: Schema) -> tuple[np.ndarray, np.ndarray]:
@@ -93,16 +143,61 @@ def make_canaries(schema: Schema) -> tuple[np.ndarray, np.ndarray]:
     return images, labels.astype(np.int64)
 
 
+@dataclass(frozen=True)
+class ClassSums:
+    """One release of class sums, whose canaries have a class each.
+
+    Attributes:
+        coins: (canaries,) whether each is in.
+        exact: What was summed, as the best attacker weighs it.
+        noisy: The same of what was released.
+        declared: ε that was charged.
+    """
+
+    coins: np.ndarray
+    exact: np.ndarray
+    noisy: np.ndarray
+    declared: float
+
+    def refuted(self, noise: float) -> float:
+        """ε that a release with this share of the noise refutes."""
+        return refuted_epsilon(self.exact + noise * (self.noisy - self.exact), self.coins, guesses=1500)
+
+
+@pytest.fixture(scope="module")
+def class_sums() -> ClassSums:
+    canaries, weights = 60_000, np.array([683.0, 2048.0])
+    mechanism = VectorSum(num_groups=canaries, dimensions=1, count_weight=683, noise_stddev=2_577)
+    coins = np.random.default_rng(8).integers(0, 2, canaries)
+    included = np.flatnonzero(coins)
+    data = GroupedVectors(np.ones((len(included), 1)), included, included)
+    account = MemoryAccount(mechanism.cost())
+    mechanism.release(lambda: data, step=0, account=account, noise=NoiseSource())
+    noisy = account.replay(0)
+    assert noisy is not None
+    declared = epsilon_of_units(account.charged_units, DELTA)
+    return ClassSums(coins, mechanism.exact_sum(data) @ weights, noisy @ weights, declared)
+
+
+def test_canaries_in_class_sums_show_more_than_half_of_what_was_charged(class_sums: ClassSums) -> None:
+    assert class_sums.declared == pytest.approx(EPSILON, rel=0.02)
+    assert 0.5 * class_sums.declared < class_sums.refuted(noise=1.0) <= class_sums.declared
+
+
+def test_class_sums_with_half_of_the_noise_are_refuted(class_sums: ClassSums) -> None:
+    assert class_sums.refuted(noise=0.5) > class_sums.declared
+
+
 def test_canaries_in_a_job_leak_less_than_declared_but_are_seen() -> None:
     bound = audit_job(seed=0)
-    assert 0.1 * EPSILON < bound <= EPSILON
+    assert 0.2 * EPSILON < bound <= EPSILON
 
 
-def test_a_job_with_an_eighth_of_the_noise_is_refuted() -> None:
+def test_a_job_with_a_quarter_of_the_noise_is_refuted() -> None:
     release = GradientSum.release
 
     def quieter(self: GradientSum, *arguments: object, **named: object) -> object:
-        quiet = self.model_copy(update={"noise_stddev": self.noise_stddev // 8})
+        quiet = self.model_copy(update={"noise_stddev": self.noise_stddev // 4})
         return release(quiet, *arguments, **named)
 
     with mock.patch.object(GradientSum, "release", quieter), mock.patch.object(MemoryAccount, "charge"):

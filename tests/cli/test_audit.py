@@ -38,6 +38,31 @@ def test_an_audit_says_what_attacks_reached_and_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_gradients_are_inverted_and_the_picture_is_written_for_its_owner_alone(digits: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "inversion.png"
+    arguments = [
+        "--method",
+        "dp_sgd",
+        "--set",
+        "architecture=linear",
+        "--attack",
+        "inversion",
+        "--picture",
+        str(picture),
+    ]
+    outcome = CliRunner().invoke(app, ["audit", "--data", str(digits), "--epsilon", "1", *arguments])
+    assert outcome.exit_code == 0, outcome.output
+    assert "gradients with noise gaussian" in outcome.stdout
+    assert "do not pass them on" in outcome.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_mode & 0o777 == 0o600
+    refused = CliRunner().invoke(
+        app, ["audit", "--data", str(digits), "--epsilon", "1", "--method", "moments", "--attack", "inversion"]
+    )
+    assert refused.exit_code == 2
+    assert "dp_sgd" in refused.output
+
+
 def test_an_attack_that_does_not_exist_is_refused(digits: Path) -> None:
     arguments = ["--epsilon", "2", "--method", "moments", "--attack", "guess"]
     outcome = CliRunner().invoke(app, ["audit", "--data", str(digits), *arguments])

@@ -49,6 +49,19 @@ def test_audits_are_submitted_shown_and_listed(
     assert datalens("audits", "cancel", audit["id"], *service.access).exit_code != 0
 
 
+def test_inversion_is_submitted_and_its_picture_written(
+    datalens: Run, datalens_json: Run, service: RunningService, digits_id: str, tmp_path: Path
+) -> None:
+    method = ("--method", "dp_sgd", "--set", "architecture=linear", "--epsilon", 1)
+    audit = datalens_json("audits", "submit", digits_id, *method, "--attack", "inversion", "--wait", *service.access)
+    assert audit["result"]["inversion"]["released"]["median"] > 0.7
+    assert "raw gradients" in datalens("audits", "show", audit["id"], *service.access).stdout
+    path = tmp_path / "inversion.png"
+    datalens("audits", "picture", audit["id"], "--out", path, *service.access)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("ds_one",), ("--job", "job_one", "--epsilon", "1"), ("ds_one", "--job", "job_one"), ("--unprotected",), ()],

@@ -61,6 +61,7 @@ def test_the_list_of_methods_that_users_have():
     assert list_methods(Client).keys() == {
         "audits",
         "cancel_audit",
+        "download_audit_picture",
         "get_audit",
         "submit_audit",
         "wait_for_audit",

@@ -16,7 +16,10 @@ from datalens_service.errors import BudgetExceeded
 from datalens_service.mechanisms import (
     AnyMechanism,
     AnyVotes,
+    ClippedRows,
     CountSketch,
+    Histogram,
+    LabelScores,
     Mechanism,
     TopAgg,
     VonMisesFisherSum,
@@ -206,7 +209,16 @@ def test_cost_depends_on_public_parameters_alone(case):
 
 
 @pytest.mark.parametrize(
-    ("kind", "parameters"), [(TopAgg, {"top_k": PIXELS}), (CountSketch, {"top_k": PIXELS, "rows": 3, "columns": 512})]
+    ("kind", "parameters"),
+    [
+        (TopAgg, {"top_k": PIXELS}),
+        (CountSketch, {"top_k": PIXELS, "rows": 3, "columns": 512}),
+        (Histogram, {"projections": 6, "bins": 4, "weight": 16}),
+        (ClippedRows, {"grid": 128, "noise_stddev": 500}),
+        (LabelScores, {"scores": "bit", "dimensions": 1}),
+        (LabelScores, {"scores": "relative", "dimensions": 1}),
+    ],
+    ids=str,
 )
 def test_mechanism_level_audit_of_votes(kind, parameters):
     """The best distinguisher of the worst neighbours finds nearly all of the charged μ, and never more.
@@ -215,8 +227,11 @@ def test_mechanism_level_audit_of_votes(kind, parameters):
     them apart is then estimated to half a percent instead of to a fifth.
     """
     images = 8_000
-    mechanism = vote(kind, images=images, noise_stddev=100, **parameters)
-    base = torch.ones(1, images, PIXELS)
+    mechanism = vote(kind, **({"images": images, "noise_stddev": 100} | parameters))
+    base = torch.ones(1, images, mechanism.dimensions)
+    if parameters.get("scores") == "relative":
+        # Scores of one teacher are relative to its others: half of the images look as real as can be, half as false.
+        base[0, ::2] *= -1
     account = MemoryAccount(mechanism.cost())
     mechanism.release(lambda: [base], step=0, account=account, noise=NoiseSource())
     high, low = (mechanism.exact_sum([sign * base]) for sign in (1, -1))

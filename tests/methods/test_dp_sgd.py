@@ -86,7 +86,7 @@ def test_the_whole_job_gives_a_classifier() -> None:
         _ = result.generator
 
 
-@pytest.mark.parametrize("architecture", ["small_cnn", "lenet", "mlp", "linear"])
+@pytest.mark.parametrize("architecture", ["small_cnn", "lenet", "lenet_relu", "mlp", "linear"])
 @pytest.mark.parametrize("size", [(1, 28, 28), (3, 32, 32), (3, 29, 40)], ids=str)
 def test_plans_know_the_number_of_weights_without_a_network(architecture: str, size: tuple[int, int, int]) -> None:
     schema = Schema(channels=size[0], height=size[1], width=size[2], class_names=("a", "b", "c"), num_units=9)

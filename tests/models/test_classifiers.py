@@ -29,7 +29,7 @@ def classifier_of(architecture: str, schema: Schema, seed: int = 3) -> Classifie
     network = build_network(settings, schema, seed)
     generator = torch.Generator().manual_seed(seed)
     weights = {
-        name: value + 0.3 * torch.randn(value.shape, generator=generator)
+        name: value + 0.2 * torch.randn(value.shape, generator=generator)
         for name, value in network.state_dict().items()
     }
     return Classifier(schema, settings, {name: value.numpy() for name, value in weights.items()})

@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Schema, Split
 from datalens_service.mechanisms import GradientChunk, VonMisesFisherSum
+from datalens_service.mechanisms.von_mises_fisher import GRID
 from datalens_service.methods import DpSgd, ExecutionOptions, noisy_directions
 from datalens_service.methods.noisy_directions import PartitionedRun
-from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units
+from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, mu_of_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.partitioned_passes import PartitionedPasses
 from datalens_service.privacy.randomness import Booleans, NoiseSource, TrainingRandomness
 
 from .alarm import expect
-from .detect_noise import _frozen_entropy
+from .detect_noise import _frozen_entropy, gdp_lower_bound
 from .replay import neighbor
 
 _UNITS, _BATCHES, _PASSES, _DIMENSIONS = 24, 4, 2, 40
@@ -64,6 +65,24 @@ def directions_have_their_law(_rng: np.random.Generator) -> None:
     expect(np.abs(correlations).max() < 7 / math.sqrt(dimensions), "two draws share no noise")
     nowhere = NoiseSource().directions(np.zeros((rows, dimensions)), kappa)
     expect(np.abs(nowhere.mean(axis=0)).max() < 7 / math.sqrt(dimensions * rows), "no direction is a uniform one")
+
+
+def an_audit_of_directions_finds_what_was_charged(_rng: np.random.Generator) -> None:
+    """R34: whoever knows x tells a unit that points there from an emptied one; 0.9 to 1.0 of the price of a pass."""
+    rows, dimensions = 20_000, 400
+    schema = Schema(channels=1, height=6, width=6, class_names=("a", "b"), num_units=_UNITS)
+    plan = PartitionedRun(schema, dimensions, _UNITS, 1).plan(40.0, 10**18)
+    mechanism = plan.releases[0].mechanism
+    kappa = mechanism.kappa if isinstance(mechanism, VonMisesFisherSum) else 0.0
+    declared = mu_of_units(plan.units())
+    nowhere = np.zeros((rows, dimensions))
+    there = nowhere.copy()
+    there[:, 7] = 1
+    # Each row is what a release adds for its unit, on the grid.
+    high, low = (np.rint(GRID * NoiseSource().directions(means, kappa)[:, 7]) for means in (there, nowhere))
+    found = gdp_lower_bound(high, low)
+    expect(found <= declared, f"the audit of directions finds {found:.3f}, charged were {declared:.3f}")
+    expect(found >= 0.9 * declared, f"the audit of directions has power ({found:.3f} of {declared:.3f})")
 
 
 def directions_come_from_the_operating_system(_rng: np.random.Generator) -> None:

@@ -14,7 +14,15 @@ import numpy as np
 import torch
 from scipy import stats
 
-from datalens_service.mechanisms import KLevel, Mechanism, OuterProductSum, TopAgg, VectorSum
+from datalens_service.mechanisms import (
+    GradientChunk,
+    GradientSum,
+    KLevel,
+    Mechanism,
+    OuterProductSum,
+    TopAgg,
+    VectorSum,
+)
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.budget import MemoryAccount
@@ -26,7 +34,7 @@ from .cases import vote
 # A false alarm of one comparison has a probability of about 2e-9.
 _DEVIATIONS = 6.0
 _IMAGES, _PIXELS = 30, 784
-_SAMPLES, _BATCH = 60_000, 1500
+_SAMPLES, _BATCH, _WEIGHTS = 60_000, 1500, 300
 _NEVER = 10**30
 
 
@@ -90,9 +98,9 @@ def forked_processes_do_not_repeat_noise(_rng: np.random.Generator) -> None:
 
 def audits_find_no_more_than_was_charged(_rng: np.random.Generator) -> None:
     """R34: an adversary who knows the worst neighbours measures μ; 0.9 to 1.0 of what the releases charged."""
-    for mechanism, first, second, direction in _audited():
-        declared, high = _scores(mechanism, first, direction)
-        _, low = _scores(mechanism, second, direction)
+    for mechanism, batch, first, second, direction in _audited():
+        declared, high = _scores(mechanism, batch, first, direction)
+        _, low = _scores(mechanism, batch, second, direction)
         found = gdp_lower_bound(high, low)
         expect(found <= declared, f"{mechanism.label()}: the audit finds {found:.3f}, charged were {declared:.3f}")
         expect(found >= 0.9 * declared, f"{mechanism.label()}: the audit has power ({found:.3f} of {declared:.3f})")
@@ -130,30 +138,35 @@ def _noise_of_releases(steps: int) -> np.ndarray:
     return np.array([account.replay(step) for step in range(steps)], dtype=np.float64) - exact
 
 
-def _audited() -> Iterator[tuple[Mechanism, Any, Any, np.ndarray]]:
-    """Mechanisms with many independent samples per release, worst neighbours, and the direction to look into.
+def _audited() -> Iterator[tuple[Mechanism, int, Any, Any, np.ndarray]]:
+    """Mechanisms, independent samples per release, worst neighbours, and the direction to look into.
 
-    Images and groups do not touch each other, so each is an experiment of its own with the μ of one query.
+    Images, groups, and units with orthogonal gradients do not touch each other, so each is an experiment of its own
+    with the μ of one query.
     """
     votes = vote(KLevel, levels=101, dimensions=1, images=_BATCH, num_teachers=1, noise_stddev=200)
     up = torch.ones(1, _BATCH, 1)
-    yield votes, [up], [-up], np.array([1.0])
+    yield votes, _BATCH, [up], [-up], np.array([1.0])
     everyone = GroupedVectors(np.ones((_BATCH, 1)), np.arange(_BATCH), np.arange(_BATCH))
     none = np.zeros(0, dtype=np.int64)
     nobody = GroupedVectors(np.zeros((0, 1)), none, none)
     means = VectorSum(num_groups=_BATCH, dimensions=1, count_weight=683, noise_stddev=2200)
-    yield means, everyone, nobody, np.array([683.0, 2048.0])
+    yield means, _BATCH, everyone, nobody, np.array([683.0, 2048.0])
     squares = OuterProductSum(num_groups=_BATCH, dimensions=1, noise_stddev=4_300_000)
-    yield squares, everyone, nobody, np.array([1.0])
+    yield squares, _BATCH, everyone, nobody, np.array([1.0])
+    gradients = GradientSum(dimensions=_WEIGHTS, clip_norm=0.5, noise_stddev=70_000)
+    orthogonal = GradientChunk(3 * torch.eye(_WEIGHTS), torch.arange(_WEIGHTS))
+    empty = GradientChunk(torch.zeros(0, _WEIGHTS), torch.arange(0))
+    yield gradients, _WEIGHTS, [orthogonal], [empty], np.array([1.0])
 
 
-def _scores(mechanism: Mechanism, data: Any, direction: np.ndarray) -> tuple[float, np.ndarray]:
+def _scores(mechanism: Mechanism, batch: int, data: Any, direction: np.ndarray) -> tuple[float, np.ndarray]:
     """μ that one query was charged for, and `_SAMPLES` noisy sums as seen from `direction`."""
-    account, steps = MemoryAccount(_NEVER), _SAMPLES // _BATCH
+    account, steps = MemoryAccount(_NEVER), _SAMPLES // batch
     for step in range(steps):
         mechanism.release(lambda: data, step=step, account=account, noise=NoiseSource())
-    stored = np.concatenate([account.replay(step).reshape(_BATCH, -1) for step in range(steps)])
-    queries = steps * (_BATCH if isinstance(mechanism, KLevel) else 1)
+    stored = np.concatenate([account.replay(step).reshape(batch, -1) for step in range(steps)])
+    queries = steps * (batch if isinstance(mechanism, KLevel) else 1)
     return mu_of_units(account.charged_units // queries), stored @ direction
 
 

@@ -77,6 +77,7 @@ DETECTORS: tuple[Detector, ...] = (
     detect_directions.units_take_part_once_in_a_pass,
     detect_directions.batches_do_not_depend_on_who_has_records,
     detect_directions.directions_have_their_law,
+    detect_directions.an_audit_of_directions_finds_what_was_charged,
     detect_directions.directions_come_from_the_operating_system,
     detect_directions.every_unit_of_a_batch_has_noise_of_its_own,
     detect_noise.noise_comes_from_the_operating_system_alone,

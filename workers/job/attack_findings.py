@@ -11,8 +11,13 @@ from datalens_service.services.audits import describe
 from datalens_service.store.jobs.audits import StoredAudit
 
 
+def asks_for_members(audit: StoredAudit) -> bool:
+    """Whether it attacks membership, which is what reports state."""
+    return AuditRequest.model_validate(audit.job.spec).membership is not None
+
+
 def findings_of(audits: Sequence[StoredAudit]) -> tuple[AttackFinding, ...]:
-    """Every attack of the audits that have a result, in their order."""
+    """Every attack on membership of the audits that have a result, in their order."""
     return tuple(
         _finding(audit, attack)
         for audit in audits

@@ -35,7 +35,7 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.account_summary import entries, statement
-from workers.job.attack_findings import findings_of
+from workers.job.attack_findings import asks_for_members, findings_of
 
 # A stated ε is rounded up to four digits and comes from charges rounded up to whole units.
 _AGREEMENT: Final = 1e-3
@@ -48,7 +48,7 @@ def report_of(database: Database, settings: Settings, job_id: str, result: Resul
     schema = result.model.schema
     plan = tuple(Release(mechanism=planned.mechanism, count=planned.count) for planned in result.plan.releases)
     privacy = _privacy(database, job, spec, result, first_releases(plan, result.steps_made))
-    asked = about_job(database, job)
+    asked = [audit for audit in about_job(database, job) if asks_for_members(audit)]
     return Report(
         product=Product(commit=settings.commit or source_commit()),
         contact=settings.contact,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datalens_service.audits.audit import AuditResult, Train
+from datalens_service.audits.audit import AuditResult, AuditSettings, Train
+from datalens_service.audits.reconstruction import NO_MODEL, Reconstruction, invert_records
 from datalens_service.audits.rehearsal import rehearse
 from datalens_service.audits.released_model import attack_released_model
 from datalens_service.audits.request import AuditRequest, RehearsedMethod, ReleasedJob, UnprotectedNetwork
 from datalens_service.audits.unprotected import train_unprotected
 from datalens_service.data.dataset import Dataset
-from datalens_service.methods import ExecutionOptions
+from datalens_service.methods import DpSgd, ExecutionOptions
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
@@ -50,8 +51,8 @@ def run_audit(
         InvalidInput: Too few units or test images.
         StaleLease: Another worker holds the audit.
     """
-    result = _AuditRun(database, artifacts, request, dataset, observe, options).run()
-    audits.store_result(database, lease, result.model_dump(mode="json"))
+    result, picture = _AuditRun(database, artifacts, request, dataset, observe, options).run()
+    audits.store_result(database, lease, result.model_dump(mode="json"), picture)
 
 
 class _AuditRun:
@@ -73,29 +74,50 @@ class _AuditRun:
         self._observe = observe
         self._options = options
         self._trained = 0
-        self._models = request.settings.models + (0 if request.target.kind == "released" else 1)
+        membership, rehearsed = request.membership, request.target.kind != "released"
+        self._models = 0 if membership is None else membership.models + rehearsed
 
-    def run(self) -> AuditResult:
-        """Train, attack, score."""
+    def run(self) -> tuple[AuditResult, bytes | None]:
+        """Train, attack, score; what was found, and the picture of inversion if it was asked for."""
         self._tell()
+        membership = self._request.membership
+        result = NO_MODEL if membership is None else self._tell_members(membership)
+        inverted = self._invert() if self._request.inverts else None
+        self._observe(PHASE, max(1, self._models), max(1, self._models))
+        if inverted is None:
+            return result, None
+        return result.model_copy(update={"inversion": inverted.figures}), inverted.picture
+
+    def _tell_members(self, settings: AuditSettings) -> AuditResult:
         match self._request.target:
             case RehearsedMethod(spec=spec):
                 mu = mu_of_units(spec.limit_units(self._dataset.schema))
-                result = rehearse(self._dataset, self._private(spec), mu, self._request.settings)
+                return rehearse(self._dataset, self._private(spec), mu, settings)
             case UnprotectedNetwork(passes=passes):
-                result = rehearse(self._dataset, self._unprotected(passes), None, self._request.settings)
+                return rehearse(self._dataset, self._unprotected(passes), None, settings)
             case ReleasedJob(job_id=job_id):
-                result = self._attack_released(job_id)
-        self._observe(PHASE, max(1, self._models), max(1, self._models))
-        return result
+                return self._attack_released(job_id, settings)
 
-    def _attack_released(self, job_id: str) -> AuditResult:
+    def _invert(self) -> Reconstruction:
+        """Gradients of the method as the job would release them, or did."""
+        target, effort = self._request.target, self._request.inversion
+        spec: TrainingSpec | None = None
+        if isinstance(target, RehearsedMethod):
+            spec = target.spec
+        elif isinstance(target, ReleasedJob):
+            spec = TrainingSpec.model_validate(jobs.get(self._database, target.job_id).spec)
+        method = spec.method if spec is not None and isinstance(spec.method, DpSgd) else None
+        plan = None if spec is None else spec.plan(self._dataset.schema)
+        settings = effort.settings(self._request.seed)
+        return invert_records(self._dataset, method, plan, effort.records, settings, self._tell)
+
+    def _attack_released(self, job_id: str, settings: AuditSettings) -> AuditResult:
         job = jobs.get(self._database, job_id)
         spec = TrainingSpec.model_validate(job.spec)
         model = self._load(job_id, spec.method.result)
         # From the ledger, not from the plan: what the model was charged.
         mu = mu_of_units(job.charged_units)
-        return attack_released_model(model, self._dataset, self._private(spec), mu, self._request.settings)
+        return attack_released_model(model, self._dataset, self._private(spec), mu, settings)
 
     def _load(self, job_id: str, result: str) -> ReleasedModel:
         if result == Classifier.result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from datalens_service.client import requests
 from datalens_service.client._async.transport import AsyncTransport
@@ -35,6 +36,10 @@ class AsyncAuditOperations:
         """All audits, newest first, fetched page by page."""
         async for item in self._transport.iter_items("/v1/audits"):
             yield AuditInfo.model_validate(item)
+
+    async def download_audit_picture(self, audit_id: str, path: Path) -> Path:
+        """PNG with some of the private records and what inversion made of their gradients: for their owner only."""
+        return await self._transport.save(f"/v1/audits/{audit_id}/picture", {}, path)
 
     async def cancel_audit(self, audit_id: str) -> AuditInfo:
         """Ask an audit to stop."""

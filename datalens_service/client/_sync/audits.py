@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from datalens_service.client import requests
 from datalens_service.client._sync.transport import Transport
@@ -36,6 +37,10 @@ class AuditOperations:
         """All audits, newest first, fetched page by page."""
         for item in self._transport.iter_items("/v1/audits"):
             yield AuditInfo.model_validate(item)
+
+    def download_audit_picture(self, audit_id: str, path: Path) -> Path:
+        """PNG with some of the private records and what inversion made of their gradients: for their owner only."""
+        return self._transport.save(f"/v1/audits/{audit_id}/picture", {}, path)
 
     def cancel_audit(self, audit_id: str) -> AuditInfo:
         """Ask an audit to stop."""

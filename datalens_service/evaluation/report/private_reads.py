@@ -125,13 +125,15 @@ PRIVATE_READS: Final = (
         status="owner only, not charged",
         audience="owner",
         what="If the owner asks for an audit, parts of the records train models that never leave the process, and "
-        "released models are attacked with records and test images; figures go to the owner alone.",
+        "released models are attacked with records and test images; gradients of single records are inverted. Figures "
+        "and pictures go to the owner alone.",
         otherwise="A run without a service has no audit. The owner can rehearse one by a command of its own.",
         happens=_served,
         modules=("datalens_service.audits.rehearsal", "datalens_service.audits.audit",
                  "datalens_service.audits.released_model", "datalens_service.audits.unprotected",
+                 "datalens_service.audits.reconstruction",
                  "datalens_service.cli.audit", "workers.job.execute"),
-        operations=("listAudits", "getAudit", "showAudit", "showJob", "showDataset"),
+        operations=("listAudits", "getAudit", "getAuditPicture", "showAudit", "showJob", "showDataset"),
     ),
     PrivateRead(
         access="figures on test images",

@@ -72,14 +72,24 @@ def _small_cnn(schema: Schema) -> nn.Sequential:
 
 
 def _lenet(schema: Schema) -> nn.Sequential:
-    """LeCun et al. 1998, with sigmoids, whose second derivative exists everywhere."""
+    """With sigmoids, whose second derivative exists everywhere."""
+    return _lenet_of(nn.Sigmoid, schema)
+
+
+def _lenet_relu(schema: Schema) -> nn.Sequential:
+    """With rectifiers, which learn in fewer steps."""
+    return _lenet_of(nn.ReLU, schema)
+
+
+def _lenet_of(activation: Callable[[], nn.Module], schema: Schema) -> nn.Sequential:
+    """LeCun et al. 1998."""
     convolutions = nn.Sequential(
         Centered(),
-        *(nn.Conv2d(schema.channels, 6, 5, padding=2), nn.Sigmoid(), nn.AvgPool2d(2)),
-        *(nn.Conv2d(6, 16, 5), nn.Sigmoid(), nn.AvgPool2d(2)),
+        *(nn.Conv2d(schema.channels, 6, 5, padding=2), activation(), nn.AvgPool2d(2)),
+        *(nn.Conv2d(6, 16, 5), activation(), nn.AvgPool2d(2)),
         nn.Flatten(),
     )
-    layers = (nn.Linear(_width(convolutions, schema), 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid())
+    layers = (nn.Linear(_width(convolutions, schema), 120), activation(), nn.Linear(120, 84), activation())
     return nn.Sequential(convolutions, *layers, _output(84, schema))
 
 
@@ -100,6 +110,7 @@ def scattering_network(schema: Schema, dimensions: int) -> nn.Sequential:
 ARCHITECTURES: dict[str, Callable[[Schema], nn.Sequential]] = {
     "small_cnn": _small_cnn,
     "lenet": _lenet,
+    "lenet_relu": _lenet_relu,
     "mlp": _mlp,
     "linear": _linear,
 }

@@ -37,6 +37,7 @@ def _linear(schema: Schema) -> int:
 _SIZES: Final[dict[str, Callable[[Schema], int]]] = {
     "small_cnn": _small_cnn,
     "lenet": _lenet,
+    "lenet_relu": _lenet,
     "mlp": _mlp,
     "linear": _linear,
 }

@@ -8,8 +8,9 @@ own, for the owner alone, and goes with the data.
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from sqlalchemy import or_, select
@@ -26,6 +27,8 @@ from datalens_service.store.ledger import ledger
 from datalens_service.store.paging import Page, list_page
 from datalens_service.store.tables import DatasetRow, JobRow, PrivacyAuditRow
 
+_PICTURE: Final = "picture"
+
 
 @dataclass(frozen=True)
 class StoredAudit:
@@ -35,11 +38,13 @@ class StoredAudit:
         job: Its state, its lease and what was asked, in `spec`.
         attacked_job_id: The job whose model it attacks; None of a rehearsal.
         result: Private: what attacks found; None before its end, and once the data set was deleted.
+        picture: Private: PNG with records and what inversion made of their gradients; None without one.
     """
 
     job: Job
     attacked_job_id: str | None
     result: dict[str, Any] | None
+    picture: bytes | None = None
 
     def __repr__(self) -> str:
         return f"StoredAudit({self.job.id}, {self.job.state})"
@@ -138,8 +143,14 @@ def list_audits(
         return list_page(session, query, (JobRow.created_at, JobRow.id), lambda row: _read(session, row), limit, cursor)
 
 
-def store_result(database: Database, lease: Lease, result: dict[str, Any]) -> None:
+def store_result(database: Database, lease: Lease, result: dict[str, Any], picture: bytes | None = None) -> None:
     """Note what an audit found; repeatable.
+
+    Args:
+        database: Of the audit.
+        lease: Of the audit.
+        result: Figures, as JSON.
+        picture: PNG. It lies with the figures, so that it is deleted with them.
 
     Raises:
         StaleLease: Another worker holds the audit.
@@ -148,7 +159,8 @@ def store_result(database: Database, lease: Lease, result: dict[str, Any]) -> No
     with database.transaction() as session:
         row = ledger.job_row(session, lease.job_id, lock=True)
         ledger.check_lease(row, lease.token)
-        session.get_one(PrivacyAuditRow, row.id).result = result
+        encoded = {} if picture is None else {_PICTURE: base64.b64encode(picture).decode()}
+        session.get_one(PrivacyAuditRow, row.id).result = {**result, **encoded}
 
 
 def list_about(database: Database, dataset_id: str, attacked_job_id: str) -> tuple[StoredAudit, ...]:
@@ -163,7 +175,12 @@ def list_about(database: Database, dataset_id: str, attacked_job_id: str) -> tup
 
 def _read(session: Session, row: JobRow) -> StoredAudit:
     audit = session.get_one(PrivacyAuditRow, row.id)
-    return StoredAudit(Job.of(row), audit.attacked_job_id, audit.result)
+    if audit.result is None:
+        return StoredAudit(Job.of(row), audit.attacked_job_id, None)
+    figures = {key: value for key, value in audit.result.items() if key != _PICTURE}
+    encoded = audit.result.get(_PICTURE)
+    picture = None if encoded is None else base64.b64decode(encoded)
+    return StoredAudit(Job.of(row), audit.attacked_job_id, figures, picture)
 
 
 def _ready_dataset(session: Session, dataset_id: str) -> DatasetRow:

@@ -1,0 +1,96 @@
+"""How gradient inversion searches, and how near it came: figures for the owner alone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from datalens_service.audits.attacks import RECONSTRUCTION
+from datalens_service.audits.membership import CONFIDENCE, Interval
+from datalens_service.strict import Integer, Number
+
+NOTE: Final = (
+    "Of one record's contribution alone, as in a batch of one: a real step shows the sum of many. A small error proves "
+    "that a gradient gives its image away; a large one proves nothing, because another attacker may do better."
+)
+
+
+class InversionSettings(BaseModel):
+    """How the attacker searches.
+
+    Attributes:
+        iterations: Of Adam, on the sign of the gradient.
+        step_size: In units of the pixel range; a tenth after 3/8, 5/8 and 7/8 of the iterations.
+        total_variation: Weight of the images' total variation.
+        restarts: Random starts, of which the best cosine wins.
+        seed: Of the starts.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    iterations: Integer = Field(default=1000, ge=1, le=100_000)
+    step_size: Annotated[Number, Field(gt=0, le=1)] = 0.1
+    total_variation: Annotated[Number, Field(ge=0, le=10)] = 1e-3
+    restarts: Integer = Field(default=2, ge=1, le=16)
+    seed: Integer = Field(default=0, ge=0, lt=2**63)
+
+
+class ReconstructionErrors(BaseModel):
+    """Mean squared errors of images, over the variance of the attacked pixels: an even grey image has about 1.
+
+    Attributes:
+        median: Over the attacked records.
+        interval: 95 % at least, of the median over records like these (by order statistics).
+        lowest: Of the record that was seen best.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    median: float
+    interval: Interval
+    lowest: float
+
+
+class InversionFigures(BaseModel):
+    """What gradient inversion reached.
+
+    Attributes:
+        architecture: Network whose gradients are inverted, at its first weights.
+        records: Attacked, each by itself.
+        noise: On the released contributions; none if the method has no privacy.
+        noise_multiplier: σ over the longest contribution; of Gaussian noise.
+        kappa: Concentration of von Mises–Fisher noise.
+        raw: From gradients without clipping, compression and noise, as nobody releases them.
+        released: From contributions as the method releases them; None if it has no privacy.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    source: str = RECONSTRUCTION["inversion"].source
+    bound: Literal["lower_bound"] = "lower_bound"
+    architecture: str
+    records: int
+    iterations: int
+    restarts: int
+    noise: Literal["none", "gaussian", "von_mises_fisher"]
+    noise_multiplier: float | None
+    kappa: float | None
+    raw: ReconstructionErrors
+    released: ReconstructionErrors | None
+    note: str = NOTE
+
+
+def measure_errors(errors: NDArray[np.float64]) -> ReconstructionErrors:
+    """Figures of (n,) errors, one for each record."""
+    ordered = np.sort(errors)
+    # So many of the lowest errors lie outside of the interval, and as many of the highest.
+    outside = max(0, int(scipy.stats.binom.ppf((1 - CONFIDENCE) / 2, len(ordered), 0.5)) - 1)
+    return ReconstructionErrors(
+        median=float(np.median(ordered)),
+        interval=(float(ordered[outside]), float(ordered[len(ordered) - 1 - outside])),
+        lowest=float(ordered[0]),
+    )
