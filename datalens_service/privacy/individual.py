@@ -165,7 +165,8 @@ def with_margin(squared_norms: Integers, radius: int) -> Integers:
     """Squared norms that cover those of the same gradients when they are computed in chunks of another size.
 
     Floats then differ in their last bits, and with them the rounding to the grid: a norm is raised by a thousandth
-    and by four grid steps, to the radius at most.
+    and by four grid steps, to the radius at most. That is enough for norms that move with the last bits of a gradient,
+    and for nothing that a last bit switches on and off: compressed gradients have no individual ε.
     """
     norms = np.ceil(np.sqrt(squared_norms.astype(np.float64)))
     raised = np.minimum(np.ceil(norms * (1 + 1 / _RELATIVE_MARGIN)) + _GRID_MARGIN, radius)
