@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
+from datalens_service.models.classifiers.architectures import ARCHITECTURES, build_network
 from datalens_service.models.per_record import PerRecordGradients
 
 RECORDS, CLASSES = 11, 3
@@ -63,6 +65,28 @@ def test_a_row_is_the_same_when_another_record_is_missing(emptied: int) -> None:
     gradients = PerRecordGradients(trained, loss, 4)
     others = [record for record in range(RECORDS) if record != emptied]
     assert torch.equal(rows(gradients, (images, labels))[others], rows(gradients, (images[others], labels[others])))
+
+
+def images_of(count: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    return torch.rand(count, 1, 28, 28, generator=generator), torch.randint(CLASSES, (count,), generator=generator)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("chunk_size", [8, None], ids=["small chunks", "one chunk"])
+def test_rows_of_every_architecture_are_functions_of_their_own_record(architecture: str, chunk_size: int) -> None:
+    """To the last bit, wherever in a chunk they stand: a record is replaced, or is missing and others move up."""
+    count, changed = 20, 5
+    images, labels = images_of(count)
+    schema = Schema(channels=1, height=28, width=28, class_names=("a", "b", "c"), num_units=count)
+    gradients = PerRecordGradients(build_network({"architecture": architecture}, schema), loss, chunk_size)
+    before = rows(gradients, (images, labels))
+    others = [record for record in range(count) if record != changed]
+    replaced = images.clone()
+    replaced[changed] = 1e3
+    assert torch.equal(rows(gradients, (replaced, labels))[others], before[others])
+    assert torch.equal(rows(gradients, (images[others], labels[others])), before[others])
+    assert len(before.unique(dim=0)) == count
 
 
 def test_weights_that_are_not_trained_have_no_column() -> None:
