@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from datalens_service.privacy import individual
 from datalens_service.privacy.accounting import cost_units, epsilon_of_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.privacy.sampled import poisson_sampled_epsilon
 
 from .alarm import expect
 from .cases import REPLACE_ONE, ZERO_OUT, distances_squared
@@ -40,6 +42,9 @@ def units_that_are_always_clipped_have_the_epsilon_of_the_job(_rng: np.random.Ge
     levels = individual.norm_levels(np.full((40, 1), _RADIUS**2), _RADIUS)
     units = individual.FullBatchAccountant(_RADIUS, _STDDEV).units(individual.level_counts(levels[:, 0]))
     expect(units == 40 * cost_units(_RADIUS**2, _STDDEV), "a unit that is always clipped loses what the job costs")
+    alone = poisson_sampled_epsilon(2.0, 1 / 15, 40, _DELTA, ZERO_OUT)
+    shown = individual.SampledAccountant(1 / 15, 2.0, math.inf, levels=1).epsilon({1: 40}, _DELTA)
+    expect(alone <= shown <= 1.3 * alone, "in sampled batches it loses no less than the run costs alone")
 
 
 def histograms_move_with_one_unit_alone(rng: np.random.Generator) -> None:
