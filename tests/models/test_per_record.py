@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -133,3 +135,41 @@ def test_threads_change_no_bit_and_keep_the_order() -> None:
     finally:
         torch.set_num_threads(before)
     assert torch.equal(rows[0], rows[1])
+
+
+class Meeting(torch.nn.Module):
+    """Goes on when two threads are here, so that their calls surely overlap."""
+
+    def __init__(self, meet: threading.Barrier) -> None:
+        super().__init__()
+        self.meet = [meet]
+
+    def __deepcopy__(self, _memo: object) -> Meeting:
+        return Meeting(self.meet[0])
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        if threading.current_thread() is not threading.main_thread():
+            self.meet[0].wait(timeout=60)
+        return values
+
+
+def test_calls_that_overlap_share_neither_weights_nor_inputs() -> None:
+    meeting = Meeting(threading.Barrier(2))
+    together = torch.nn.Sequential(
+        meeting, torch.nn.Conv2d(1, 2, 3), meeting, torch.nn.Flatten(), torch.nn.Linear(32, 3), meeting
+    )
+    alone = torch.nn.Sequential(*(layer for layer in together if layer is not meeting))
+    images = torch.randn(16, 1, 6, 6, generator=torch.Generator().manual_seed(1))
+
+    def squares(output: torch.Tensor, _image: torch.Tensor) -> torch.Tensor:
+        return output.square().sum()
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        rows = torch.cat(list(PerRecordGradients(together, squares, chunk_size=4).chunks([images])))
+    finally:
+        torch.set_num_threads(before)
+    expected = [torch.autograd.grad(squares(alone(image[None]), image), alone.parameters()) for image in images]
+    expected_rows = torch.stack([torch.cat([gradient.flatten() for gradient in row]) for row in expected])
+    torch.testing.assert_close(rows, expected_rows)
