@@ -65,7 +65,7 @@ class LinearTaps:
         if kind == "bias":
             columns.copy_(outputs)
         else:
-            torch.mul(outputs[:, :, None], inputs[:, None, :], out=columns.unflatten(1, (outputs.shape[1], -1)))
+            torch.mul(outputs[:, :, None], inputs[:, None, :], out=columns.view(len(columns), outputs.shape[1], -1))
 
 
 _Hook = Callable[[nn.Module, Any, Tensor], Tensor]

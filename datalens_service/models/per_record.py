@@ -77,7 +77,7 @@ class PerRecordGradients:
         (gradients, at_outputs), at_inputs = differentiate(others, taps.probes(), self._fixed(weights, taps), records)
         sizes = [weight.numel() for weight in weights.values()]
         rows = next(iter(weights.values())).new_empty((self._chunk_size, sum(sizes)))
-        for name, columns in zip(weights, rows.split(sizes, dim=1), strict=True):
+        for name, columns in zip(weights, torch.split(rows, sizes, dim=1), strict=True):
             if name in taps.names:
                 taps.write(name, at_outputs, at_inputs, columns)
             else:
