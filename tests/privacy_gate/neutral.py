@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 import torch
 
@@ -18,9 +17,7 @@ from datalens_service.methods.dp_sgd_parameters import DpSgdParameters
 from datalens_service.models import compression
 from datalens_service.privacy import individual
 
-from . import detect_individual, detect_price
-from .contribution_cases import CASES
-from .detect_contributions import _compare_neighbors
+from . import detect_contributions, detect_individual, detect_price
 from .detectors import Detector
 
 
@@ -39,13 +36,6 @@ class NeutralChange:
     reason: str
     apply: Callable[[pytest.MonkeyPatch], None]
     detectors: tuple[Detector, ...]
-
-
-def compressed_contributions(rng: np.random.Generator) -> None:
-    """The cases of `dp_sgd` that compress."""
-    for case in CASES:
-        if getattr(case.method, "compression", "none") != "none":
-            _compare_neighbors(case, rng)
 
 
 def squares_are_compared_with_the_norm(patch: pytest.MonkeyPatch) -> None:
@@ -76,13 +66,13 @@ NEUTRAL: tuple[NeutralChange, ...] = (
         "NormTopK with the unsquared norm",
         "rows are clipped to √k·C when they are put on the grid, and dropped beyond the radius",
         squares_are_compared_with_the_norm,
-        (compressed_contributions, detect_price.costs_are_those_of_the_proof),
+        (detect_contributions.compressed_contributions_stay_as_they_are, detect_price.costs_are_those_of_the_proof),
     ),
     NeutralChange(
         "top-k priced with √k",
         "one number, `clip_norm` of the mechanism, is the price and what rows are clipped to",
         largest_places_are_priced_at_root_k,
-        (compressed_contributions, detect_price.costs_are_those_of_the_proof),
+        (detect_contributions.compressed_contributions_stay_as_they_are, detect_price.costs_are_those_of_the_proof),
     ),
     NeutralChange(
         "orders of Rényi divergences missing",
