@@ -1,6 +1,7 @@
 """Realised individual ε on public images: its spread, how far estimates of the histogram are off, and what is released.
 
     python -m benchmarks.individual --dataset mnist --epsilon 1 --records 500 > result.json
+    python -m benchmarks.individual --batch 4000 --steps 300 --noise-multiplier 6 --epsilon 0.8
 
 `exact` looks at every iterate, for some records; `estimated` at every `histogram_every`-th, as the histogram does;
 `released` is what the job hands out about all records.
@@ -41,7 +42,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     data = dataset(options.dataset)
     method = DpSgd(
         architecture=options.architecture, sampling="poisson", batch=options.batch, steps=options.steps,
-        learning_rate=options.learning_rate, clip_norm=options.clip_norm,
+        learning_rate=options.learning_rate, clip_norm=options.clip_norm, noise_multiplier=options.noise_multiplier,
         accounting="per_instance", histogram_noise=100,
     )  # fmt: skip
     spec = TrainingSpec(method=method, epsilon=options.epsilon, delta=1e-5)
@@ -59,7 +60,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     losses = -np.log(result.model.predict(split.images)[np.arange(options.records), split.labels])  # type: ignore[attr-defined]
     return {
         "method": method.model_dump(mode="json"),
+        "dataset": options.dataset,
         "epsilon_at_plan": result.cost.epsilon_at_plan,
+        "accuracy": _percent(result, data),
         "records": options.records,
         "every": histogram.every,
         "exact": _statistics(exact),
@@ -71,6 +74,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "spearman_with_final_loss": float(spearmanr(exact, losses).statistic),
         "processor_seconds_of_the_job": seconds,
     }
+
+
+def _percent(result: Result, data: Dataset) -> float:
+    if data.test is None:
+        raise SystemExit("the dataset has no test split")
+    predicted = result.model.predict(data.test.images).argmax(axis=1)  # type: ignore[attr-defined]
+    return round(100 * float(np.mean(predicted == data.test.labels)), 2)
 
 
 def _levels(method: DpSgd, result: Result, some: Dataset) -> Integers:
@@ -102,6 +112,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--clip-norm", type=float, default=1.0)
+    parser.add_argument("--noise-multiplier", type=float, help="Left out, the smallest that fits into epsilon.")
     parser.add_argument("--learning-rate", type=float, default=0.25)
     parser.add_argument("--records", type=int, default=500)
     json.dump(measure(parser.parse_args()) | {"environment": provenance()}, sys.stdout, indent=1)

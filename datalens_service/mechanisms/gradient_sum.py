@@ -122,15 +122,16 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         """(units, dimensions) whole numbers, held in float32, of rows clipped to `clip_norm`; norm at most `radius`."""
         import torch
 
-        wide = gradients.to(torch.float64)
-        norms = torch.linalg.vecdot(wide, wide).sqrt()
+        norms = torch.linalg.vector_norm(gradients, dim=1, dtype=torch.float64)
         finite = torch.isfinite(norms)
         scale = torch.where(finite, self.grid / norms.clamp(min=self.clip_norm), 0.0)
-        wide = torch.where(finite[:, None], wide, 0.0).mul_(scale[:, None]).round_()
+        rows = (gradients * scale[:, None]).round_()
+        rows[~finite] = 0.0
         # The proof of the bound does not trust floating point: rows that break it in exact integers vanish. Squares
         # of whole numbers below 2^17 add up exactly in float64.
-        inside = torch.linalg.vecdot(wide, wide) <= self.radius**2
-        return torch.where(inside[:, None], wide, 0.0).to(torch.float32)
+        inside = torch.linalg.vecdot(rows, rows) <= self.radius**2
+        rows[~inside] = 0.0
+        return rows
 
     @property
     def _rows_per_block(self) -> int:

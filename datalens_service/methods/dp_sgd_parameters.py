@@ -125,6 +125,15 @@ class DpSgdParameters(Method):
             raise ValueError("histogram_every belongs to histogram_noise: name both, or leave it out.")
         return self
 
+    @model_validator(mode="after")
+    def _individual_epsilon_needs_whole_gradients(self) -> DpSgdParameters:
+        if self.accounting == "per_instance" and self.compression != "none":
+            raise ValueError(
+                "accounting per_instance needs whole gradients, because which coordinates a compression keeps may turn "
+                "on rounding: leave out compression, or choose uniform."
+            )
+        return self
+
     def refusal_of_public_data(self) -> str:
         """Gradients were taken at weights that a run which goes on elsewhere could not repeat to the last bit."""
         if self.accounting == "uniform":

@@ -7,7 +7,7 @@ comes out the same whoever else is in the data set.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from datalens_service.privacy.individual import (
     norm_levels,
 )
 from datalens_service.privacy.randomness import Integers
+
+if TYPE_CHECKING:
+    import torch
 
 Iterate = Mapping[str, NDArray[np.float32]]
 
@@ -44,6 +47,8 @@ class Descent(Protocol):
 
 def squared_norms(descent: Descent, iterates: Iterable[Iterate]) -> Integers:
     """Private: int64 (steps, units), squared norms on the grid of the mechanism, units ascending.
+
+    A gradient that is not finite counts as one of the largest norm.
 
     Args:
         descent: Its weights are replaced.
@@ -88,7 +93,16 @@ def _at(descent: Descent, iterate: Iterate) -> Integers:
     import torch
 
     descent.set_weights(iterate)
-    rows = [descent.mechanism.on_grid(unit_means(chunk)).to(torch.float64) for chunk in descent.contributions()]
-    # Whole numbers whose squares add up to less than 2^34: exact in float64.
-    norms = [torch.linalg.vecdot(block, block).to("cpu", torch.int64) for block in rows]
+    norms = [_squared_norms_of(descent.mechanism, unit_means(chunk)) for chunk in descent.contributions()]
     return torch.cat(norms).numpy()
+
+
+def _squared_norms_of(mechanism: GradientSum, means: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    rows = mechanism.on_grid(means).to(torch.float64)
+    # Whole numbers whose squares add up to less than 2^34: exact in float64.
+    norms = torch.linalg.vecdot(rows, rows)
+    # What overflows here and adds nothing may have been finite, and as long as any, where other kernels computed it.
+    finite = torch.isfinite(means).all(dim=1)
+    return torch.where(finite, norms, float(mechanism.radius**2)).to("cpu", torch.int64)

@@ -96,10 +96,10 @@ def whole_units(rows: Iterable[torch.Tensor], units: torch.Tensor) -> Iterator[G
     start, held = 0, None
     for chunk in rows:
         joined = chunk if held is None else torch.cat([held, chunk])
-        identities = units[start : start + len(joined)]
-        # What follows may belong to the last unit, too.
-        complete = int((identities != identities[-1]).sum())
+        end = start + len(joined)
+        identities = units[start:end]
+        # The next chunk may go on with the last unit.
+        goes_on = end < len(units) and bool(units[end] == identities[-1])
+        complete = int((identities != identities[-1]).sum()) if goes_on else len(joined)
         yield GradientChunk(joined[:complete], identities[:complete])
-        start, held = start + complete, joined[complete:]
-    if held is not None:
-        yield GradientChunk(held, units[start:])
+        start, held = start + complete, joined[complete:] if goes_on else None

@@ -2,10 +2,14 @@
 
 Records never mix: every chunk has the same shape, the last one padded, and layers that look across a batch are
 refused. A row is then a function of its own record and of the weights, to the last bit on a given machine.
+
+The gradient of a linear layer's weights is an outer product, of the gradient at its outputs and of its inputs
+(`LinearTaps`). It is written to its place in a row once, and by nothing else.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -18,6 +22,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from datalens_service.errors import InvalidSpec
 from datalens_service.models.chunk_threads import map_in_threads
+from datalens_service.models.linear_taps import LinearTaps
 
 _CHUNK_BYTES: Final = 2**25
 """Of the rows of a chunk. Larger blocks are handed back to the operating system after each chunk, and their pages
@@ -45,7 +50,6 @@ class PerRecordGradients:
         self._network = network
         self._loss = loss
         self._chunk_size = chunk_size or _chunk_size(self.dimensions)
-        self._differentiate = vmap(grad(self._loss_of_one), in_dims=(None, None, 0))
 
     @property
     def dimensions(self) -> int:
@@ -58,26 +62,50 @@ class PerRecordGradients:
         Args:
             inputs: Tensors whose first axis counts records, on the network's device.
         """
-        trainable = self._trainable()
-        fixed = {name: value.detach() for name, value in self._network.named_buffers()}
+        weights, taps = self._trainable(), LinearTaps(self._network, inputs[0][:1])
         size = self._chunk_size
         parts = ([values[start : start + size] for values in inputs] for start in range(0, len(inputs[0]), size))
-        yield from map_in_threads(partial(self._rows, trainable, fixed), parts, inputs[0].device)
+        yield from map_in_threads(partial(self._rows, weights, taps), parts, inputs[0].device)
 
-    def _rows(self, trainable: Parameters, fixed: Parameters, part: list[Tensor]) -> Tensor:
-        """(records, dimensions) of one chunk."""
-        gradients = self._differentiate(trainable, fixed, [_padded(values, self._chunk_size) for values in part])
-        rows = [gradients[name].flatten(start_dim=1) for name in trainable]
-        return torch.cat(rows, dim=1)[: len(part[0])]
+    def _rows(self, weights: Parameters, taps: LinearTaps, part: list[Tensor]) -> Tensor:
+        """(records, dimensions) of one chunk, each weight's columns written once."""
+        others = {name: weight for name, weight in weights.items() if name not in taps.names}
+        # A call puts weights into a network and hooks on its layers: threads that share one would mix their records.
+        loss = partial(self._loss_of_one, _copy_of_layers(self._network), taps)
+        differentiate = vmap(grad(loss, argnums=(0, 1), has_aux=True), in_dims=(None, None, None, 0))
+        records = [_padded(values, self._chunk_size) for values in part]
+        (gradients, at_outputs), at_inputs = differentiate(others, taps.probes(), self._fixed(weights, taps), records)
+        sizes = [weight.numel() for weight in weights.values()]
+        rows = next(iter(weights.values())).new_empty((self._chunk_size, sum(sizes)))
+        for name, columns in zip(weights, torch.split(rows, sizes, dim=1), strict=True):
+            if name in taps.names:
+                taps.write(name, at_outputs, at_inputs, columns)
+            else:
+                columns.copy_(gradients[name].flatten(start_dim=1))
+        return rows[: len(part[0])]
 
     def _trainable(self) -> Parameters:
         parameters = self._network.named_parameters()
         return {name: weight.detach() for name, weight in parameters if weight.requires_grad}
 
-    def _loss_of_one(self, trainable: Parameters, fixed: Parameters, record: list[Tensor]) -> Tensor:
+    def _fixed(self, weights: Parameters, taps: LinearTaps) -> Parameters:
+        """What the network is called with and is not differentiated by."""
+        buffers = {name: value.detach() for name, value in self._network.named_buffers()}
+        return buffers | {name: weights[name] for name in taps.names}
+
+    def _loss_of_one(
+        self,
+        network: nn.Module,
+        taps: LinearTaps,
+        trainable: Parameters,
+        probes: Parameters,
+        fixed: Parameters,
+        record: list[Tensor],
+    ) -> tuple[Tensor, Parameters]:
         batch = [values.unsqueeze(0) for values in record]
-        output = functional_call(self._network, {**fixed, **trainable}, (batch[0],))
-        return self._loss(output, *batch)
+        with taps.tapped(network, probes) as inputs:
+            output = functional_call(network, {**fixed, **trainable}, (batch[0],))
+        return self._loss(output, *batch), inputs
 
 
 class BytesToNumbers(nn.Module):
@@ -90,6 +118,12 @@ class BytesToNumbers(nn.Module):
 
 def _chunk_size(dimensions: int) -> int:
     return 2 ** min(9, (_CHUNK_BYTES // (4 * dimensions)).bit_length() - 1) if 4 * dimensions < _CHUNK_BYTES else 1
+
+
+def _copy_of_layers(network: nn.Module) -> nn.Module:
+    """Modules of its own, with the same weights and buffers."""
+    tensors = {id(tensor): tensor for tensor in (*network.parameters(), *network.buffers())}
+    return copy.deepcopy(network, tensors)
 
 
 def _padded(values: Tensor, size: int) -> Tensor:

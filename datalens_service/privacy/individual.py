@@ -7,6 +7,7 @@ guarantee of every unit is the ε of the job. Claim and proof: docs/mechanisms/i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final, Protocol
@@ -47,7 +48,7 @@ class IndividualAccountant(Protocol):
         """
 
     def epsilons(self, counts: Integers, delta: float) -> Floats:
-        """(units,) realised ε of many units, faster and at most a little larger.
+        """(units,) realised ε of many units, at most a little larger.
 
         Args:
             counts: (units, levels + 1) steps of each unit at each level; every unit has as many steps.
@@ -112,26 +113,22 @@ class SampledAccountant:
 
     def epsilon(self, counts: Mapping[int, int], delta: float) -> float:
         """Rounded as dp_accounting does, at most the ε of the job."""
-        return self._converted(self._other_divergences() + self._sum(counts), delta)
+        row = np.zeros((1, self._levels + 1), dtype=np.int64)
+        for level, count in counts.items():
+            row[0, level] = count
+        return float(self.epsilons(row, delta)[0])
 
     def epsilons(self, counts: Integers, delta: float) -> Floats:
-        """As `epsilon`, from divergences of each level that are computed once."""
-        occurring = np.flatnonzero(counts.any(axis=0))
-        by_level = np.array([self._sum({int(level): 1}) for level in occurring])
-        divergences = self._other_divergences() + counts[:, occurring] @ by_level.reshape(len(occurring), len(_ORDERS))
+        """As `epsilon`.
+
+        All levels are added, one after the other: which of them occur, and how a library would order a product, depends
+        on who else is there.
+        """
+        divergences = np.tile(self._other_divergences(), (len(counts), 1))
+        by_level = _divergences_by_level(self._probability, self._noise_multiplier, self._levels)
+        for level, of_one_step in enumerate(by_level):
+            divergences += counts[:, level, None] * of_one_step
         return np.array([self._converted(row, delta) for row in divergences], dtype=np.float64)
-
-    def _sum(self, counts: Mapping[int, int]) -> Floats:
-        """(orders,) Rényi divergences of all steps together."""
-        import dp_accounting
-        from dp_accounting.rdp import RdpAccountant
-
-        accountant = RdpAccountant(_ORDERS, dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
-        for level, count in counts.items():
-            if level and count:
-                noise = dp_accounting.GaussianDpEvent(self._noise_multiplier * self._levels / level)
-                accountant.compose(dp_accounting.PoissonSampledDpEvent(self._probability, noise), count)
-        return np.asarray(accountant.rdp, dtype=np.float64)
 
     def _other_divergences(self) -> Floats:
         """(orders,) of a Gaussian with this μ²: α·μ²/2."""
@@ -141,6 +138,24 @@ class SampledAccountant:
         from dp_accounting.rdp import compute_epsilon
 
         return min(self._worst_epsilon, float(compute_epsilon(_ORDERS, divergences.tolist(), delta)[0]))
+
+
+@functools.lru_cache(maxsize=8)
+def _divergences_by_level(probability: float, noise_multiplier: float, levels: int) -> Floats:
+    """(levels + 1, orders) Rényi divergences of one sampled step at each level; takes some seconds."""
+    multipliers = [noise_multiplier * levels / level for level in range(1, levels + 1)]
+    rows = [_sampled_divergences(probability, multiplier) for multiplier in multipliers]
+    return np.stack([np.zeros(len(_ORDERS)), *rows])
+
+
+def _sampled_divergences(probability: float, noise_multiplier: float) -> Floats:
+    import dp_accounting
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant(_ORDERS, dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
+    noise = dp_accounting.GaussianDpEvent(noise_multiplier)
+    accountant.compose(dp_accounting.PoissonSampledDpEvent(probability, noise))
+    return np.asarray(accountant.rdp, dtype=np.float64)
 
 
 def norm_levels(squared_norms: Integers, radius: int, levels: int = DEFAULT_LEVELS) -> Integers:
@@ -165,7 +180,8 @@ def with_margin(squared_norms: Integers, radius: int) -> Integers:
     """Squared norms that cover those of the same gradients when they are computed in chunks of another size.
 
     Floats then differ in their last bits, and with them the rounding to the grid: a norm is raised by a thousandth
-    and by four grid steps, to the radius at most.
+    and by four grid steps, to the radius at most. That is enough for norms that move with the last bits of a gradient,
+    and for nothing that a last bit switches on and off: compressed gradients have no individual ε.
     """
     norms = np.ceil(np.sqrt(squared_norms.astype(np.float64)))
     raised = np.minimum(np.ceil(norms * (1 + 1 / _RELATIVE_MARGIN)) + _GRID_MARGIN, radius)

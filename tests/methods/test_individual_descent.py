@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from pydantic import ValidationError
 
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
@@ -14,6 +15,7 @@ from datalens_service.methods import DpSgd, ExecutionOptions, Plan
 from datalens_service.methods.dp_sgd_run import DpSgdRun
 from datalens_service.methods.individual_norms import accountant_of, squared_norms
 from datalens_service.methods.iterates import read_iterates
+from datalens_service.models.compression import keep_energy
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.individual import norm_levels, realised_epsilons
@@ -151,6 +153,19 @@ def test_parts_of_individual_accounting_need_each_other() -> None:
         DpSgd(histogram_noise=100)
     with pytest.raises(ValidationError, match="histogram_noise"):
         DpSgd(accounting="per_instance", histogram_every=3)
+
+
+@pytest.mark.parametrize("compression", ["topk", "normtopk"])
+def test_compressed_gradients_have_no_individual_epsilon(compression: str) -> None:
+    with pytest.raises(ValidationError, match="whole gradients"):
+        DpSgd(accounting="per_instance", compression=compression, keep=0.5)
+
+
+def test_a_last_bit_decides_what_a_compression_keeps() -> None:
+    """Why no margin on a norm covers compressed gradients: 10^-7 of one coordinate moves a third of the norm."""
+    row, other = torch.tensor([[1.0, 1.0, 0.5]]), torch.tensor([[1.0, 1.0 - 2**-24, 0.5]])
+    norms = [float(keep_energy(each, 0.6).norm()) for each in (row, other)]
+    assert abs(norms[0] - norms[1]) > 0.3
 
 
 def test_uniform_accounting_releases_nothing_beside_the_classifier() -> None:

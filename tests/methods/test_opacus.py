@@ -10,14 +10,31 @@ import torch
 from torch.nn import functional
 
 from datalens_service.data.dataset import Schema
+from datalens_service.methods import DpSgd
 from datalens_service.models.classifiers.architectures import ARCHITECTURES, build_network
 from datalens_service.models.per_record import PerRecordGradients
+from datalens_service.privacy.accounting import epsilon_of_charge
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from opacus import GradSampleModule
+    from opacus.accountants import PRVAccountant
 
 SCHEMA = Schema(channels=1, height=28, width=28, class_names=("a", "b", "c"), num_units=100)
+LARGE = SCHEMA.model_copy(update={"num_units": 60_000})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_epsilon_of_sampled_gradients_is_that_of_opacus() -> None:
+    """Its PRV accountant shares no code with dp_accounting; its neighbours differ by one record more or less."""
+    method = DpSgd(architecture="linear", sampling="poisson", batch=512, steps=150, noise_multiplier=0.9)
+    (release,) = method.plan_within(LARGE, 2.0, 1e-5).releases
+    block = release.mechanism.block()
+    accountant = PRVAccountant()
+    accountant.history = [(release.mechanism.noise_multiplier(), block.probability, block.draws)]
+    theirs = accountant.get_epsilon(1e-5, eps_error=2e-3)
+    assert block.epsilon_alone(release.mechanism.noise_multiplier(), 1e-5) == pytest.approx(theirs, rel=0.01)
+    assert theirs * 0.99 <= epsilon_of_charge(block.charge(), 1e-5) <= 1.15 * theirs
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

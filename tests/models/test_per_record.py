@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
+from datalens_service.models.classifiers.architectures import ARCHITECTURES, build_network
 from datalens_service.models.per_record import PerRecordGradients
 
 RECORDS, CLASSES = 11, 3
@@ -65,6 +69,28 @@ def test_a_row_is_the_same_when_another_record_is_missing(emptied: int) -> None:
     assert torch.equal(rows(gradients, (images, labels))[others], rows(gradients, (images[others], labels[others])))
 
 
+def images_of(count: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    return torch.rand(count, 1, 28, 28, generator=generator), torch.randint(CLASSES, (count,), generator=generator)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("chunk_size", [8, None], ids=["small chunks", "one chunk"])
+def test_rows_of_every_architecture_are_functions_of_their_own_record(architecture: str, chunk_size: int) -> None:
+    """To the last bit, wherever in a chunk they stand: a record is replaced, or is missing and others move up."""
+    count, changed = 20, 5
+    images, labels = images_of(count)
+    schema = Schema(channels=1, height=28, width=28, class_names=("a", "b", "c"), num_units=count)
+    gradients = PerRecordGradients(build_network({"architecture": architecture}, schema), loss, chunk_size)
+    before = rows(gradients, (images, labels))
+    others = [record for record in range(count) if record != changed]
+    replaced = images.clone()
+    replaced[changed] = 1e3
+    assert torch.equal(rows(gradients, (replaced, labels))[others], before[others])
+    assert torch.equal(rows(gradients, (images[others], labels[others])), before[others])
+    assert len(before.unique(dim=0)) == count
+
+
 def test_weights_that_are_not_trained_have_no_column() -> None:
     trained = network()
     for weight in trained[0].parameters():
@@ -109,3 +135,41 @@ def test_threads_change_no_bit_and_keep_the_order() -> None:
     finally:
         torch.set_num_threads(before)
     assert torch.equal(rows[0], rows[1])
+
+
+class Meeting(torch.nn.Module):
+    """Goes on when two threads are here, so that their calls surely overlap."""
+
+    def __init__(self, meet: threading.Barrier) -> None:
+        super().__init__()
+        self.meet = [meet]
+
+    def __deepcopy__(self, _memo: object) -> Meeting:
+        return Meeting(self.meet[0])
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        if threading.current_thread() is not threading.main_thread():
+            self.meet[0].wait(timeout=60)
+        return values
+
+
+def test_calls_that_overlap_share_neither_weights_nor_inputs() -> None:
+    meeting = Meeting(threading.Barrier(2))
+    together = torch.nn.Sequential(
+        meeting, torch.nn.Conv2d(1, 2, 3), meeting, torch.nn.Flatten(), torch.nn.Linear(32, 3), meeting
+    )
+    alone = torch.nn.Sequential(*(layer for layer in together if layer is not meeting))
+    images = torch.randn(16, 1, 6, 6, generator=torch.Generator().manual_seed(1))
+
+    def squares(output: torch.Tensor, _image: torch.Tensor) -> torch.Tensor:
+        return output.square().sum()
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        rows = torch.cat(list(PerRecordGradients(together, squares, chunk_size=4).chunks([images])))
+    finally:
+        torch.set_num_threads(before)
+    expected = [torch.autograd.grad(squares(alone(image[None]), image), alone.parameters()) for image in images]
+    expected_rows = torch.stack([torch.cat([gradient.flatten() for gradient in row]) for row in expected])
+    torch.testing.assert_close(rows, expected_rows)

@@ -98,6 +98,17 @@ def test_many_units_at_once_have_no_smaller_epsilon_and_hardly_a_larger_one():
         assert (all_at_once <= each * 1.01 + 1e-9).all()
 
 
+def test_the_company_of_a_unit_changes_no_bit_of_its_epsilon():
+    """Neither which levels others are at nor how many they are."""
+    pytest.importorskip("dp_accounting")
+    rng = np.random.default_rng(6)
+    table = level_table(rng.integers(0, LEVELS + 1, (STEPS, 40)), np.ones(STEPS, dtype=np.int64), LEVELS)
+    sampled = SampledAccountant(1 / 15, 2.0, worst_epsilon=np.inf, levels=LEVELS)
+    together = sampled.epsilons(table, DELTA)
+    for units in (slice(3, 6), slice(0, 39), *(slice(unit, unit + 1) for unit in range(40))):
+        assert sampled.epsilons(table[units], DELTA).tobytes() == together[units].tobytes()
+
+
 def test_an_iterate_stands_for_as_many_steps_as_it_is_said_to():
     table = level_table(np.array([[3, 0], [5, 0]]), np.array([4, 2]), LEVELS)
     assert (table[0, 3], table[0, 5], table[1, 0]) == (4, 2, 6)

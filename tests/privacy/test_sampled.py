@@ -26,6 +26,18 @@ def test_known_figures(batch: int, noise_multiplier: float, epochs: int, expecte
     assert found == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("batch", "steps", "noise_multiplier"), [(512, 1172, 1.3321), (1024, 586, 1.7559), (2048, 300, 2.4045)]
+)
+def test_known_noise_of_one_epsilon(batch: int, steps: int, noise_multiplier: float) -> None:
+    """Golden numbers have four digits: half a unit of the last one more or less is on either side of ε = 1."""
+    below, above = (
+        poisson_sampled_epsilon(noise_multiplier + change, batch / UNITS, steps, 1e-5, ZERO_OUT)
+        for change in (6e-5, -6e-5)
+    )
+    assert below < 1 < above < below + 5e-4
+
+
 @pytest.mark.parametrize(("relation", "shift"), [(ZERO_OUT, 1), (REPLACE_ONE, 2)])
 def test_without_sampling_it_is_the_closed_form(relation: NeighboringRelation, shift: int) -> None:
     """Also shows that replacing one unit counts as a move of twice the norm."""

@@ -204,7 +204,8 @@ def one_long_gradient(
         rows = torch.zeros(1 + records_per_unit, dimensions)
         rows[1:, 0] = 7.0
         units = torch.arange(len(rows)).clamp(max=1)
-        return [GradientChunk(rows, units)], [GradientChunk(rows[:1], units[:1])]
+        first, second = (GradientChunk(rows[part], units[part]) for part in (slice(0, 1), slice(1, None)))
+        return [first, second], [first]
 
     return build
 

@@ -15,6 +15,7 @@ from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation import EvaluationSettings
 from datalens_service.evaluation.metrics import downstream
 from datalens_service.mechanisms import VoteMechanism
+from datalens_service.methods import DpSgd
 from datalens_service.privacy import randomness
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.budget import UnchargedAccount
@@ -33,6 +34,13 @@ def contributions_of_others_stay_as_they_are(rng: np.random.Generator) -> None:
     """R1, R6: over the same noisy sums, another unit changes its own contribution alone, within what was charged."""
     for case in CASES:
         _compare_neighbors(case, rng)
+
+
+def compressed_contributions_stay_as_they_are(rng: np.random.Generator) -> None:
+    """R1, R6: the same for gradients that are compressed, which are looked at first."""
+    for case in CASES:
+        if isinstance(case.method, DpSgd) and case.method.compression != "none":
+            _compare_neighbors(case, rng)
 
 
 def contributions_stay_beyond_a_chunk_of_noise(rng: np.random.Generator) -> None:

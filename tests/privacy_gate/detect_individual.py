@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
 
+import dp_accounting
 import numpy as np
+from dp_accounting.rdp import RdpAccountant
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.individual_epsilon import Descent
@@ -20,6 +23,7 @@ from datalens_service.privacy import individual
 from datalens_service.privacy.accounting import cost_units, epsilon_of_units, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.privacy.sampled import poisson_sampled_epsilon
 
 from .alarm import expect
 from .cases import REPLACE_ONE, ZERO_OUT, distances_squared
@@ -40,6 +44,18 @@ def units_that_are_always_clipped_have_the_epsilon_of_the_job(_rng: np.random.Ge
     levels = individual.norm_levels(np.full((40, 1), _RADIUS**2), _RADIUS)
     units = individual.FullBatchAccountant(_RADIUS, _STDDEV).units(individual.level_counts(levels[:, 0]))
     expect(units == 40 * cost_units(_RADIUS**2, _STDDEV), "a unit that is always clipped loses what the job costs")
+    shown = individual.SampledAccountant(1 / 15, 2.0, math.inf, levels=1).epsilon({1: 40}, _DELTA)
+    alone, expected = poisson_sampled_epsilon(2.0, 1 / 15, 40, _DELTA, ZERO_OUT), _epsilon_of_orders(1 / 15, 2.0, 40)
+    expect(alone <= shown <= 1.3 * alone, "in sampled batches it loses no less than the run costs alone")
+    expect(math.isclose(shown, expected, rel_tol=1e-9), "and its divergences are those of their orders")
+
+
+def _epsilon_of_orders(probability: float, multiplier: float, steps: int) -> float:
+    """By an accountant of dp_accounting that does both, divergences and their conversion."""
+    accountant = RdpAccountant(individual._ORDERS, dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
+    noise = dp_accounting.GaussianDpEvent(multiplier)
+    accountant.compose(dp_accounting.PoissonSampledDpEvent(probability, noise), steps)
+    return float(accountant.get_epsilon(_DELTA))
 
 
 def histograms_move_with_one_unit_alone(rng: np.random.Generator) -> None:

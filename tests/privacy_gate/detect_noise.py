@@ -22,6 +22,7 @@ from datalens_service.mechanisms import (
     OuterProductSum,
     TopAgg,
     VectorSum,
+    VonMisesFisherSum,
 )
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.privacy.accounting import mu_of_units
@@ -29,13 +30,15 @@ from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
 
 from .alarm import expect
-from .cases import vote
+from .cases import CASES, vote
+from .sampled_audit import declared_and_found
 
 # A false alarm of one comparison has a probability of about 2e-9.
 _DEVIATIONS = 6.0
 _IMAGES, _PIXELS = 30, 784
 _SAMPLES, _BATCH, _WEIGHTS = 60_000, 1500, 300
 _NEVER = 10**30
+_DRAWS = 600
 
 
 def noise_has_its_scale_on_every_coordinate(_rng: np.random.Generator) -> None:
@@ -49,6 +52,22 @@ def noise_has_its_scale_on_every_coordinate(_rng: np.random.Generator) -> None:
     without_votes = noise[:, :, _PIXELS // 2 :]
     ratio = without_votes.var() / noise.var()
     expect(abs(ratio - 1) < 10 * np.sqrt(2 / without_votes.size), "coordinates without votes get the same noise")
+
+
+def noise_of_every_mechanism_has_its_scale(_rng: np.random.Generator) -> None:
+    """R7: the noise of whole releases, also where a sum is 0, by the exact sum that is taken off again."""
+    for case in CASES:
+        if isinstance(case.mechanism, VonMisesFisherSum):
+            continue  # Has no noise on the sum; its law is looked at by itself.
+        data, account = case.worst()[0], MemoryAccount(_NEVER)
+        exact = case.mechanism.exact_sum(data)
+        releases = max(3, -(-_DRAWS // exact.size))
+        for step in range(releases):
+            case.mechanism.release(lambda *_batch, data=data: data, step=step, account=account, noise=NoiseSource())
+        noise = np.array([account.replay(step) - exact for step in range(releases)]) / case.mechanism.noise_stddev
+        expect(not (noise == 0).all(axis=0).any(), f"{case.name}: every coordinate gets noise")
+        deviation = (noise.var() - 1) / np.sqrt(2 / noise.size)
+        expect(abs(deviation) < _DEVIATIONS, f"{case.name}: the noise has the stated standard deviation")
 
 
 def noise_is_fresh_everywhere(_rng: np.random.Generator) -> None:
@@ -104,6 +123,13 @@ def audits_find_no_more_than_was_charged(_rng: np.random.Generator) -> None:
         found = gdp_lower_bound(high, low)
         expect(found <= declared, f"{mechanism.label()}: the audit finds {found:.3f}, charged were {declared:.3f}")
         expect(found >= 0.9 * declared, f"{mechanism.label()}: the audit has power ({found:.3f} of {declared:.3f})")
+
+
+def audits_of_sampled_sums_find_no_more_than_was_charged(_rng: np.random.Generator) -> None:
+    """R34: the same for one step on a sampled batch, in ε at a large δ."""
+    declared, found = declared_and_found(steps=1, runs=20_000)
+    expect(found <= declared, f"sampled sums: the audit finds {found:.3f}, charged were {declared:.3f}")
+    expect(found >= 0.6 * declared, f"sampled sums: the audit has power ({found:.3f} of {declared:.3f})")
 
 
 def gdp_lower_bound(first: np.ndarray, second: np.ndarray, mistake: float = 1e-6) -> float:

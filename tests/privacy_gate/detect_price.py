@@ -32,6 +32,9 @@ GOLDEN_IMAGES = (
 )
 
 
+_EMPTIED = accounting.NeighboringRelation.ZERO_OUT
+
+
 def exact_delta(mu: float, epsilon: float) -> mpmath.mpf:
     """Balle & Wang 2018, Theorem 8, with 40 digits; shares no code with the product."""
     with mpmath.workdps(40):
@@ -59,6 +62,8 @@ def costs_are_those_of_the_proof(_rng: np.random.Generator) -> None:
             # The price of passes is rounded once more, by less than a part in 10^12.
             most = least * (1 + Fraction(1, 10**12)) + queries
             expect(least <= found <= most, f"{case.name}: costs Δ²/(σ² − 9) per query")
+        continuous = Fraction(case.mechanism.noise_multiplier()) ** 2 * case.mechanism.sensitivity_squared(_EMPTIED)
+        expect(continuous <= case.mechanism.noise_stddev**2 - 9, f"{case.name}: the continuous noise has σ² − 9")
 
 
 def plans_price_whole_units(_rng: np.random.Generator) -> None:

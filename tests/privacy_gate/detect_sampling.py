@@ -51,11 +51,28 @@ def sampled_runs_cost_the_golden_numbers(_rng: np.random.Generator) -> None:
     expect(block.slack == 5 * 10**11, "a slack is its share of δ")
     stated = accounting.epsilon_of_charge(block.charge(), 1e-5)
     expect(0.95265 < stated < 0.95280, "a block costs the golden number")
-    alone = poisson_sampled_epsilon(2.5, 2048 / 60_000, 300, 1e-5, NeighboringRelation.ZERO_OUT)
-    expect(alone <= stated, "an account states no less than the run costs alone")
+    replaced = accounting.epsilon_of_charge(block.charge(NeighboringRelation.REPLACE_ONE), 1e-5)
+    expect(1.87433 < replaced < 1.88, "and the golden number for units that are replaced")
     held = accounting.units_held_for_slack(slack, 1.0, 1e-5)
     beside = accounting.limit_units(1.0, 1e-5 * (1 - 0.05))
     expect(accounting.limit_units(1.0, 1e-5) - held <= beside + 1000, "a budget holds less beside a slack")
+
+
+def sampled_plans_pay_for_their_steps(_rng: np.random.Generator) -> None:
+    """R10: q, σ and T are those of the coins, the noise and the releases; ε by dp_accounting from these alone."""
+    steps, batch, units, delta = 40, 2000, 60_000, 1e-5
+    method = DpSgd(architecture="linear", sampling="poisson", steps=steps, batch=batch, noise_multiplier=1.5)
+    schema = Schema(channels=1, height=_SIDE, width=_SIDE, class_names=("a", "b"), num_units=units)
+    (release,) = method.plan_within(schema, 20.0, delta).releases
+    block, mechanism = release.mechanism.block(), release.mechanism
+    expect(block.draws >= release.count == steps, "every step is a draw that is paid for")
+    block.check_price(mechanism.noise_multiplier())
+    sigma = math.sqrt((mechanism.noise_stddev**2 - 9) / mechanism.sensitivity_squared(NeighboringRelation.ZERO_OUT))
+    for relation in NeighboringRelation:
+        alone = poisson_sampled_epsilon(sigma, block.numerator / 2**53, steps, delta, relation)
+        stated = accounting.epsilon_of_charge(block.charge(relation), delta)
+        expect(alone <= stated <= 1.2 * alone, "a plan states no less than its steps cost alone")
+    expect(block.numerator == (batch << 53) // units, "the probability of a coin is the batch over all units")
 
 
 def coins_fall_after_the_charge(_rng: np.random.Generator) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from . import (
+    detect_audits,
     detect_contributions,
     detect_directions,
     detect_individual,
@@ -67,6 +68,7 @@ DETECTORS: tuple[Detector, ...] = (
     detect_ledger.altered_journals_are_noticed,
     detect_ledger.accounts_add_up_exactly,
     detect_sampling.sampled_runs_cost_the_golden_numbers,
+    detect_sampling.sampled_plans_pay_for_their_steps,
     detect_sampling.blocks_are_charged_once_and_whole,
     detect_sampling.coins_fall_after_the_charge,
     detect_sampling.lost_draws_have_new_coins,
@@ -84,11 +86,16 @@ DETECTORS: tuple[Detector, ...] = (
     detect_noise.noise_is_exactly_the_discrete_gaussian,
     detect_noise.forked_processes_do_not_repeat_noise,
     detect_noise.noise_has_its_scale_on_every_coordinate,
+    detect_noise.noise_of_every_mechanism_has_its_scale,
     detect_noise.noise_is_fresh_everywhere,
+    detect_audits.references_learn_from_no_candidate,
     detect_logs.logs_say_nothing_of_records,
+    detect_audits.what_attacks_found_stays_with_the_owner,
     detect_release.runs_release_what_they_charged_for,
     detect_contributions.answers_of_others_stay_as_they_are,
+    detect_contributions.compressed_contributions_stay_as_they_are,
     detect_contributions.contributions_of_others_stay_as_they_are,
     detect_contributions.contributions_stay_beyond_a_chunk_of_noise,
     detect_noise.audits_find_no_more_than_was_charged,
+    detect_noise.audits_of_sampled_sums_find_no_more_than_was_charged,
 )

@@ -14,6 +14,8 @@ from sqlalchemy.exc import IntegrityError
 from datalens_service.errors import DatalensError, StoreUnavailable
 
 from . import (
+    plants_audits,
+    plants_blocks,
     plants_contributions,
     plants_directions,
     plants_gradients,
@@ -42,6 +44,8 @@ PLANTS: tuple[Plant, ...] = (
     *plants_individual.PLANTS,
     *plants_rivals.PLANTS,
     *plants_public.PLANTS,
+    *plants_blocks.PLANTS,
+    *plants_audits.PLANTS,
 )
 
 CLEAN_RUNS = 20

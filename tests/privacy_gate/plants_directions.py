@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,16 @@ def noise_is_on_the_mean(patch: pytest.MonkeyPatch) -> None:
         return np.rint(drawn * length * 2**16).astype(np.int64)
 
     patch.setattr(VonMisesFisherSum, "noisy_sum", once)
+
+
+def every_unit_is_priced_as_part_of_a_mean(patch: pytest.MonkeyPatch) -> None:
+    """Noise is on each unit's direction, and the price is that of noise on the mean, which one unit hardly moves."""
+    sensitivity_squared = VonMisesFisherSum.sensitivity_squared
+
+    def of_mean(self: VonMisesFisherSum, relation: NeighboringRelation) -> Fraction:
+        return sensitivity_squared(self, relation) / round(self.partition.batch) ** 2
+
+    patch.setattr(VonMisesFisherSum, "sensitivity_squared", of_mean)
 
 
 def units_without_records_add_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -140,6 +151,7 @@ PLANTS = (
     Plant("a replaced direction priced like an emptied one", "R10", replacing_a_unit_costs_as_much_as_emptying_it),
     Plant("pure ε of directions without the passes", "R10", pure_epsilon_forgets_the_passes),
     Plant("directional noise on the mean, priced for each unit", "R7", noise_is_on_the_mean),
+    Plant("directional noise on each unit, priced for the mean", "R10", every_unit_is_priced_as_part_of_a_mean),
     Plant("units without records leave their noise out", "R7", units_without_records_add_nothing),
     Plant("units without a direction point somewhere", "R7", units_without_a_direction_point_at_the_pole),
     Plant("cosines of directions at their mean", "R7", cosines_are_not_drawn),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from datalens_service.mechanisms import GradientChunk, GradientSum, gradient_sum
+from datalens_service.mechanisms import GradientChunk, GradientSum, Mechanism, gradient_sum
 from datalens_service.methods import dp_sgd_run as dp_sgd
 from datalens_service.models import per_record
-from datalens_service.privacy.randomness import Booleans, Integers
+from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
 
 from .plant import Plant
 
@@ -104,6 +105,74 @@ def gradients_are_divided_by_the_private_count(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(dp_sgd.DpSgdRun, "_apply_gradient", applied)
 
 
+def coordinates_are_those_of_the_sum(patch: pytest.MonkeyPatch) -> None:
+    """Every row keeps the places where the sum of its chunk is largest: what a unit adds depends on all others."""
+    compressed = dp_sgd.DpSgdRun._compressed
+
+    def by_sum(self: dp_sgd.DpSgdRun, chunk: GradientChunk) -> GradientChunk:
+        if self._parameters.compression != "topk":
+            return compressed(self, chunk)
+        total = chunk.gradients.nan_to_num().sum(dim=0).abs()
+        places = total.topk(max(1, math.floor(self._parameters.keep * len(total)))).indices
+        chosen = torch.zeros_like(total).index_fill_(0, places, 1.0)
+        return GradientChunk(gradient_sum.unit_means(chunk) * chosen, torch.unique_consecutive(chunk.units))
+
+    patch.setattr(dp_sgd.DpSgdRun, "_compressed", by_sum)
+
+
+def rows_are_longer_than_noise_and_price(patch: pytest.MonkeyPatch) -> None:
+    """Noise and price are those of √k·C, and rows go in at length C: √k is in the noise and not in the selection."""
+    on_grid = GradientSum.on_grid
+
+    def at_full_length(self: GradientSum, gradients: torch.Tensor) -> torch.Tensor:
+        return on_grid(self.model_copy(update={"grid": math.isqrt(self.grid**2 * 10 // 6)}), gradients)
+
+    patch.setattr(GradientSum, "on_grid", at_full_length)
+
+
+def _adds(
+    patch: pytest.MonkeyPatch, noisy: Callable[[GradientSum, list[GradientChunk], NoiseSource], Integers]
+) -> None:
+    """Replace sum and noise of gradients, on all records and on batches."""
+    charge_and_draw, noisy_sum = Mechanism._charge_and_draw, Mechanism.noisy_sum
+
+    def of_all(self: Mechanism, contributions: Any, step: int, account: Any, noise: NoiseSource) -> Integers:
+        if not isinstance(self, GradientSum) or self.block() is not None:
+            return charge_and_draw(self, contributions, step, account, noise)
+        chunks = list(contributions())
+        account.charge(step, self.label(), self.cost())
+        return noisy(self, chunks, noise)
+
+    def of_batch(self: Mechanism, contributions: Any, batch: Booleans, noise: NoiseSource) -> Integers:
+        if not isinstance(self, GradientSum):
+            return noisy_sum(self, contributions, batch, noise)
+        return noisy(self, list(contributions), noise)
+
+    patch.setattr(Mechanism, "_charge_and_draw", of_all)
+    patch.setattr(Mechanism, "noisy_sum", of_batch)
+
+
+def chunks_get_noise_of_their_share(patch: pytest.MonkeyPatch) -> None:
+    """Every chunk gets noise of its own, at the part of σ that the chunk is of the sum."""
+
+    def by_chunk(self: GradientSum, chunks: list[GradientChunk], noise: NoiseSource) -> Integers:
+        share = max(1, self.noise_stddev // max(1, len(chunks)))
+        noises = noise.discrete_gaussian((max(1, len(chunks)), self.dimensions), share)
+        return np.asarray(self.exact_sum(chunks) + noises.sum(axis=0))
+
+    _adds(patch, by_chunk)
+
+
+def dropped_coordinates_get_no_noise(patch: pytest.MonkeyPatch) -> None:
+    """A sparse sum gets sparse noise: which places a unit kept shows."""
+
+    def sparse(self: GradientSum, chunks: list[GradientChunk], noise: NoiseSource) -> Integers:
+        exact = self.exact_sum(chunks)
+        return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev) * (exact != 0)
+
+    _adds(patch, sparse)
+
+
 PLANTS = (
     Plant("gradients divided by the realised batch", "R6", gradients_are_divided_by_the_realised_batch),
     Plant("pixels standardised over the private batch", "R6", records_are_normalised_together),
@@ -112,5 +181,9 @@ PLANTS = (
     Plant("the sum of gradients clipped instead of each", "R1", the_sum_is_clipped),
     Plant("gradients that are not finite count", "R1", rows_that_are_not_finite_stay),
     Plant("layers clipped one by one to the whole norm", "R1", layers_are_clipped_one_by_one),
+    Plant("coordinates kept by the sum of a chunk", "R6", coordinates_are_those_of_the_sum),
+    Plant("rows longer than noise and price by √k", "R1", rows_are_longer_than_noise_and_price),
+    Plant("gradients with noise of each chunk's share", "R7", chunks_get_noise_of_their_share),
+    Plant("gradients with noise on kept coordinates only", "R7", dropped_coordinates_get_no_noise),
     Plant("a released gradient divided by the private count", "R4", gradients_are_divided_by_the_private_count),
 )

@@ -112,9 +112,23 @@ def a_record_that_is_sent_is_charged_for_one_step(patch: pytest.MonkeyPatch) -> 
     )
 
 
+def orders_are_shifted_by_one(patch: pytest.MonkeyPatch) -> None:
+    """An order is missing from one of two lists: every divergence is taken for that of the next order."""
+
+    def shifted(self: individual.SampledAccountant, divergences: individual.Floats, delta: float) -> float:
+        from dp_accounting.rdp import compute_epsilon
+
+        return min(
+            self._worst_epsilon, float(compute_epsilon(individual._ORDERS[1:], divergences[:-1].tolist(), delta)[0])
+        )
+
+    patch.setattr(individual.SampledAccountant, "_converted", shifted)
+
+
 PLANTS = (
     Plant("levels of norms are rounded down", "R12", levels_are_rounded_down),
     Plant("steps at the same level count once", "R12", every_level_counts_once),
+    Plant("Rényi divergences at the next order", "R10", orders_are_shifted_by_one),
     Plant("bins end at the largest individual epsilon", "R6", bins_end_at_the_largest_unit),
     Plant("a replaced unit moves one bin", "R6", replaced_units_move_one_bin),
     Plant("a histogram of individual epsilon without a charge", "R17", histograms_are_free),

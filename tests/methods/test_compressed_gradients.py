@@ -1,0 +1,106 @@
+"""Compressed gradients as a run of `dp_sgd` contributes them: their length on the grid, and the noise on all places."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.mechanisms import GradientChunk
+from datalens_service.methods import DpSgd, ExecutionOptions
+from datalens_service.methods.dp_sgd_run import DpSgdRun
+from datalens_service.privacy.accounting import limit_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+
+SIDE = 10
+COUNT = 2_500
+"""Of each of four clipping norms: ten thousand rows together."""
+
+DIMENSIONS = 2 * (SIDE**2 + 1)
+KEEP = 0.6
+
+
+def started(keep: float, clip_norm: float) -> DpSgdRun:
+    method = DpSgd(architecture="linear", steps=1, clip_norm=clip_norm, compression="normtopk", keep=keep)
+    schema = Schema(channels=1, height=SIDE, width=SIDE, class_names=("a", "b"), num_units=2)
+    images = Split(np.zeros((2, SIDE, SIDE, 1), dtype=np.uint8), np.zeros(2, dtype=np.int64))
+    data = Dataset(schema, images, None, b"k" * 32)
+    plan = method.plan(schema, limit_units(8.0, 1e-4))
+    return method.create_run(plan, data, TrainingRandomness(0), ExecutionOptions())
+
+
+def contributed(training_run: DpSgdRun, rows: torch.Tensor) -> np.ndarray:
+    """int64 rows on the grid, one for each gradient."""
+    compressed = training_run._compressed(GradientChunk(rows, torch.arange(len(rows))))
+    return training_run.mechanism.on_grid(compressed.gradients).numpy().astype(np.int64)
+
+
+def adversarial_rows() -> torch.Tensor:
+    """Huge, tiny, subnormal, along one axis, all coordinates alike, not finite."""
+    rng = np.random.default_rng(0)
+    rows = torch.tensor(rng.standard_normal((COUNT, DIMENSIONS)), dtype=torch.float32)
+    rows *= torch.tensor(rng.choice([1e-44, 1e-38, 1e-6, 1.0, 1e6, 1e37], size=(COUNT, 1)), dtype=torch.float32)
+    rows[1::9] = 0
+    rows[1::9, 3] = 1e30
+    rows[2::9] = torch.tensor(rng.choice([1e-6, 1.0, 1e6], size=(len(rows[2::9]), 1)), dtype=torch.float32)
+    rows[4::9, 0] = float("nan")
+    rows[5::9, 1] = float("-inf")
+    return rows
+
+
+@pytest.mark.parametrize("clip_norm", [0.01, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("keep", [KEEP, 1.0])
+def test_no_contribution_is_longer_than_the_radius(keep: float, clip_norm: float) -> None:
+    training_run = started(keep, clip_norm)
+    rows = contributed(training_run, adversarial_rows())
+    squares = (rows**2).sum(axis=1)
+    assert squares.max() <= training_run.mechanism.radius**2
+    assert not rows[4::9].any()
+    assert not rows[5::9].any()
+    assert training_run.mechanism.clip_norm == pytest.approx(math.sqrt(keep) * clip_norm)
+
+
+def test_a_contribution_reaches_the_radius() -> None:
+    """Along one axis where all is kept; with equal coordinates that hold the share, and equal smaller ones."""
+    one_axis = torch.zeros(1, DIMENSIONS)
+    one_axis[0, 5] = -3.0
+    whole = started(1.0, 0.5)
+    assert math.sqrt((contributed(whole, one_axis) ** 2).sum()) >= 0.999 * whole.mechanism.radius
+    half = DIMENSIONS // 2
+    two_sizes = torch.full((1, DIMENSIONS), math.sqrt(1 - 0.999 * KEEP))
+    two_sizes[0, :half] = math.sqrt(0.999 * KEEP)
+    compressed = started(KEEP, 0.5)
+    row = contributed(compressed, two_sizes)
+    assert np.count_nonzero(row) == half
+    assert math.sqrt((row**2).sum()) >= 0.98 * compressed.mechanism.radius
+
+
+def test_coordinates_that_are_all_equal_stay_or_go_together() -> None:
+    equal = torch.ones(1, DIMENSIONS)
+    assert not contributed(started(KEEP, 1.0), equal).any()
+    assert contributed(started(1.0, 1.0), equal).all()
+
+
+def test_noise_is_the_same_on_coordinates_that_are_kept_and_that_never_are() -> None:
+    """Two thousand draws each: the released sum does not tell which places a unit kept."""
+    training_run, half = started(KEEP, 1.0), DIMENSIONS // 2
+    row = torch.full((1, DIMENSIONS), math.sqrt(0.45 / half))
+    row[0, :half] = math.sqrt(0.55 / half)
+    exact = contributed(training_run, row)[0]
+    assert exact[:half].all()
+    assert not exact[half:].any()
+    mechanism, account = training_run.mechanism, MemoryAccount(10**30)
+    compressed = training_run._compressed(GradientChunk(row, torch.arange(1)))
+    draws = 2000 // half + 1
+    for step in range(draws):
+        mechanism.release(lambda: [compressed], step=step, account=account, noise=NoiseSource())
+    noise = np.array([account.replay(step) - exact for step in range(draws)]) / mechanism.noise_stddev
+    for part in (noise[:, :half], noise[:, half:]):
+        assert part.size >= 2000
+        tail = stats.chi2.cdf((part**2).sum(), part.size)
+        assert 1e-9 < tail < 1 - 1e-9

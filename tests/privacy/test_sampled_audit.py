@@ -1,0 +1,10 @@
+"""An adversary who knows the worst neighbours, on the sums of whole sampled runs (the gate looks at single steps)."""
+
+from __future__ import annotations
+
+from tests.privacy_gate.sampled_audit import declared_and_found
+
+
+def test_fifty_sampled_steps_show_most_of_what_is_charged_and_no_more() -> None:
+    declared, found = declared_and_found(steps=50, runs=20_000)
+    assert 0.6 * declared <= found <= declared

@@ -1,0 +1,83 @@
+"""Changes that look like bugs of section 8.4 and cost no privacy here: what makes them harmless, one by one.
+
+Each is planted, and the detectors it might concern must stay silent: a sensitivity that is enforced by the mechanism
+itself does not depend on what hands it rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from datalens_service.methods.dp_sgd_parameters import DpSgdParameters
+from datalens_service.models import compression
+from datalens_service.privacy import individual
+
+from . import detect_contributions, detect_individual, detect_price
+from .detectors import Detector
+
+
+@dataclass(frozen=True)
+class NeutralChange:
+    """What is changed, why no unit loses anything by it, and who looks.
+
+    Attributes:
+        name: What is done otherwise.
+        reason: What keeps the guarantee.
+        apply: Puts it into the product.
+        detectors: That stay silent.
+    """
+
+    name: str
+    reason: str
+    apply: Callable[[pytest.MonkeyPatch], None]
+    detectors: tuple[Detector, ...]
+
+
+def squares_are_compared_with_the_norm(patch: pytest.MonkeyPatch) -> None:
+    """The line of the published listing: squares add up to at most k times the norm, not its square."""
+    keep_energy = compression.keep_energy
+
+    def unsquared(rows: torch.Tensor, share: float) -> torch.Tensor:
+        norms = rows.norm(dim=1).clamp(min=1e-12)
+        shares = [min(1.0, share / float(norm)) for norm in norms]
+        return torch.cat([keep_energy(row[None], part) for row, part in zip(rows, shares, strict=True)])
+
+    patch.setattr(compression, "keep_energy", unsquared)
+
+
+def largest_places_are_priced_at_root_k(patch: pytest.MonkeyPatch) -> None:
+    """`topk` declares √k·C, although its rows may have length C."""
+    patch.setattr(DpSgdParameters, "longest_row", property(lambda self: self.clip_norm * math.sqrt(self.keep)))
+
+
+def orders_are_missing(patch: pytest.MonkeyPatch) -> None:
+    """Half of the orders of Rényi divergences are left out."""
+    patch.setattr(individual, "_ORDERS", individual._ORDERS[::2])
+    individual._divergences_by_level.cache_clear()
+
+
+NEUTRAL: tuple[NeutralChange, ...] = (
+    NeutralChange(
+        "NormTopK with the unsquared norm",
+        "rows are clipped to √k·C when they are put on the grid, and dropped beyond the radius",
+        squares_are_compared_with_the_norm,
+        (detect_contributions.compressed_contributions_stay_as_they_are, detect_price.costs_are_those_of_the_proof),
+    ),
+    NeutralChange(
+        "top-k priced with √k",
+        "one number, `clip_norm` of the mechanism, is the price and what rows are clipped to",
+        largest_places_are_priced_at_root_k,
+        (detect_contributions.compressed_contributions_stay_as_they_are, detect_price.costs_are_those_of_the_proof),
+    ),
+    NeutralChange(
+        "orders of Rényi divergences missing",
+        "ε is the least over all orders: fewer of them can only raise it",
+        orders_are_missing,
+        (detect_individual.units_that_are_always_clipped_have_the_epsilon_of_the_job,),
+    ),
+)
