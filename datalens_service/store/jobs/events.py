@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import cast
 
-from sqlalchemy import func, insert, or_, select
+from sqlalchemy import Table, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import entry_time, to_second, utc_now
@@ -20,7 +21,7 @@ from datalens_service.store.paging import MAXIMUM_LIMIT, check_limit
 from datalens_service.store.service_tables import JobEventRow
 from datalens_service.store.tables import JobRow
 
-_ADD_EVENT = insert(JobEventRow.__table__)
+_ADD_EVENT = insert(cast(Table, JobEventRow.__table__))
 
 
 class EventType(StrEnum):

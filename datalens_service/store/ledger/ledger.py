@@ -16,9 +16,10 @@ batches lowers the limit (docs/mechanisms/poisson_sampling.md); charging them is
 from __future__ import annotations
 
 from operator import index
+from typing import cast
 from uuid import uuid4
 
-from sqlalchemy import insert, select
+from sqlalchemy import Table, insert, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import entry_time, utc_now
@@ -45,7 +46,7 @@ from datalens_service.store.tables import (
     ReservationRow,
 )
 
-_ADD_ENTRY = insert(LedgerEntryRow.__table__)
+_ADD_ENTRY = insert(cast(Table, LedgerEntryRow.__table__))
 NO_ROOM = (
     "its ledger log knows charges that its budget has no room for; cancel queued jobs or raise the budget, "
     "then restart."
