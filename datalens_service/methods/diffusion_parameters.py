@@ -45,10 +45,9 @@ class DiffusionParameters(Method):
     )
     pretraining_samples: Integer = Field(default=30_000, ge=100, le=1_000_000, description="Samples to choose from.")
     start_stddev: Number | None = Field(
-        default=None,
+        default=2.5,
         gt=0,
         le=10,
-        description="Noise on samples of the warm start, from which images are drawn; left out, they are drawn from "
-        "noise alone.",
+        description="Noise on samples of the warm start, from which images are drawn; null draws them from noise alone.",
     )
     path: Integer = Field(default=12, ge=2, le=1000, description="Steps from noise to an image, two evaluations each.")
