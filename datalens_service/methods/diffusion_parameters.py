@@ -48,6 +48,6 @@ class DiffusionParameters(Method):
         default=2.5,
         gt=0,
         le=10,
-        description="Noise on samples of the warm start, from which images are drawn; null draws them from noise alone.",
+        description="Noise on the samples of the warm start that images begin at; null: they begin at noise alone.",
     )
     path: Integer = Field(default=12, ge=2, le=1000, description="Steps from noise to an image, two evaluations each.")
