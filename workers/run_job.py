@@ -44,7 +44,7 @@ from workers.job.observer import ShutdownRequested
 from workers.job.ranks import MetRanks, Ranks
 from workers.process.heartbeat import Heartbeat
 from workers.process.job_process import Exit, announce
-from workers.process.recover_jobs import upkeep
+from workers.process.recover_jobs import run_maintenance
 from workers.process.request_watch import RequestWatch
 from workers.process.started_ranks import StartedRanks
 
@@ -100,7 +100,7 @@ def _take_next(database: Database, settings: Settings, owner: str, stopping: thr
     """The next job of the queue; waits for two leases, so that it sees the job of a worker that was just lost."""
     until = time.monotonic() + 2 * settings.lease_seconds
     while not stopping.is_set():
-        upkeep(database, settings)
+        run_maintenance(database, settings)
         lease = leases.claim_next(database, owner, settings.lease_seconds, queue=settings.queue)
         if lease is not None or time.monotonic() >= until:
             return lease

@@ -49,19 +49,19 @@ class FoundByAttacks(NamedTuple):
     picture: Markup | None
 
 
-def found_on_dataset(services: Services, who: Visitor, dataset_id: str) -> FoundByAttacks | None:
+def found_on_dataset(services: Services, visitor: Visitor, dataset_id: str) -> FoundByAttacks | None:
     """Audits on a dataset; None for visitors who may not see their figures."""
-    if Scope.REPORTS_READ not in who.key.scopes:
+    if Scope.REPORTS_READ not in visitor.key.scopes:
         return None
-    page = audits.list_audits(services.database, who.tenant_id, limit=MOST_AUDITS, dataset_id=dataset_id)
-    return _section(services, who, dataset_id, page.items)
+    page = audits.list_audits(services.database, visitor.tenant_id, limit=MOST_AUDITS, dataset_id=dataset_id)
+    return _section(services, visitor, dataset_id, page.items)
 
 
-def found_on_job(services: Services, who: Visitor, job: Job) -> FoundByAttacks | None:
+def found_on_job(services: Services, visitor: Visitor, job: Job) -> FoundByAttacks | None:
     """Audits that say something about a job; None for visitors who may not see their figures."""
-    if Scope.REPORTS_READ not in who.key.scopes or job.released_at is None:
+    if Scope.REPORTS_READ not in visitor.key.scopes or job.released_at is None:
         return None
-    return _section(services, who, job.id, services_audits.about_job(services.database, job)[::-1][:MOST_AUDITS])
+    return _section(services, visitor, job.id, services_audits.about_job(services.database, job)[::-1][:MOST_AUDITS])
 
 
 def row_of(audit: StoredAudit) -> AuditRow:
@@ -77,16 +77,16 @@ def draw(result: AttackResult, name: str) -> Markup:
     return Markup(roc_curve(name, result.attack, points))  # noqa: S704
 
 
-def note(services: Services, who: Visitor, object_id: str) -> None:
+def note(services: Services, visitor: Visitor, object_id: str) -> None:
     """That somebody saw figures of attacks, before they see them."""
     access_log.note(
-        services.database, who.tenant_id, actor=who.key.id, action="seeAudits", object_id=object_id, outcome=200
+        services.database, visitor.tenant_id, actor=visitor.key.id, action="seeAudits", object_id=object_id, outcome=200
     )
 
 
-def _section(services: Services, who: Visitor, object_id: str, listed: Sequence[StoredAudit]) -> FoundByAttacks:
+def _section(services: Services, visitor: Visitor, object_id: str, listed: Sequence[StoredAudit]) -> FoundByAttacks:
     rows = tuple(row_of(audit) for audit in listed)
     newest = next((row.strongest for row in rows if row.strongest is not None), None)
     if any(row.audit.result is not None for row in rows):
-        note(services, who, object_id)
+        note(services, visitor, object_id)
     return FoundByAttacks(rows, None if newest is None else draw(newest, "attacks-curve"))

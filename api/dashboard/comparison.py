@@ -49,11 +49,11 @@ class Row(NamedTuple):
     private: bool = False
 
 
-def side_of(services: Services, who: Visitor, job_id: str) -> Side:
+def side_of(services: Services, visitor: Visitor, job_id: str) -> Side:
     """A job with its figures; that private ones were seen is noted."""
     job = jobs.get(services.database, job_id)
     dataset = datasets.get(services.database, job.dataset_id)
-    quality = quality_of_job(services, who, job, dataset.schema)
+    quality = quality_of_job(services, visitor, job, dataset.schema)
     figures = {figure.title: figure for figure in quality.figures} if quality else {}
     return Side(JobRead.of(job), dataset.name, TrainingSpec.model_validate(job.spec).method.result, figures)
 

@@ -54,36 +54,36 @@ class Quality(NamedTuple):
     private: bool
 
 
-def quality_of_job(services: Services, who: Visitor, job: Job, schema: Schema) -> Quality | None:
+def quality_of_job(services: Services, visitor: Visitor, job: Job, schema: Schema) -> Quality | None:
     """Figures of a job that has ended; None where there are none."""
-    figures = tuple(_figure(measure) for measure in _measures(services, who, job))
+    figures = tuple(_figure(measure) for measure in _measures(services, visitor, job))
     if not figures:
         return None
     private = any(figure.private for figure in figures)
     if private:
-        _note(services, who, job.id)
+        _note(services, visitor, job.id)
     return Quality(figures, expect(TrainingSpec.model_validate(job.spec), schema), private)
 
 
-def accuracies_of_jobs(services: Services, who: Visitor, listed: Sequence[Job]) -> dict[str, Figure]:
+def accuracies_of_jobs(services: Services, visitor: Visitor, listed: Sequence[Job]) -> dict[str, Figure]:
     """The first figure of each job of a list, by the id of the job."""
     accuracies = {}
     for job in listed:
-        measures = _measures(services, who, job)
+        measures = _measures(services, visitor, job)
         headline = next((measure for measure in measures if measure["name"] in _HEADLINES), None)
         if headline is not None:
             accuracies[job.id] = _figure(headline)
     for job_id, figure in accuracies.items():
         if figure.private:
-            _note(services, who, job_id)
+            _note(services, visitor, job_id)
     return accuracies
 
 
-def _measures(services: Services, who: Visitor, job: Job) -> list[dict[str, Any]]:
+def _measures(services: Services, visitor: Visitor, job: Job) -> list[dict[str, Any]]:
     """As the report that this visitor may read states them; none before the job has ended, or without its report."""
     if job.released_at is None or job.finished_at is None:
         return []
-    name = "report.json" if Scope.REPORTS_READ in who.key.scopes else "report-releasable.json"
+    name = "report.json" if Scope.REPORTS_READ in visitor.key.scopes else "report-releasable.json"
     try:
         report = json.loads(services.artifacts.get(job.id, name).path.read_bytes())
     except (NotFound, FileNotFoundError):
@@ -106,8 +106,8 @@ def _with_unit(value: float, unit: str) -> str:
     return f"{value:.1f} %" if unit == "percent" else f"{value:.3g}"
 
 
-def _note(services: Services, who: Visitor, job_id: str) -> None:
+def _note(services: Services, visitor: Visitor, job_id: str) -> None:
     """That somebody saw private figures, before they see them."""
     access_log.note(
-        services.database, who.tenant_id, actor=who.key.id, action="seeQuality", object_id=job_id, outcome=200
+        services.database, visitor.tenant_id, actor=visitor.key.id, action="seeQuality", object_id=job_id, outcome=200
     )

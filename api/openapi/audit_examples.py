@@ -58,8 +58,10 @@ REQUESTS: Final[dict[str, Any]] = {
 def _result() -> dict[str, Any]:
     scores = np.linspace(0, 1, 100)
     mu = mu_for_epsilon(_EPSILON, _DELTA)
-    found = AttackResult(attack="loss_threshold", source="Yeom et al. 2018", figures=measure(scores, scores, mu))
-    result = AuditResult(result="generator", mu=mu, units_per_model=15_000, references=0, attacks=(found,), classes=())
+    example = AttackResult(attack="loss_threshold", source="Yeom et al. 2018", figures=measure(scores, scores, mu))
+    result = AuditResult(
+        result="generator", mu=mu, units_per_model=15_000, references=0, attacks=(example,), classes=()
+    )
     return result.model_dump(mode="json")
 
 

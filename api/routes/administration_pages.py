@@ -20,33 +20,33 @@ _SENT: Final = tuple(event for event in EventType if event is not EventType.PROG
 
 
 @router.get("/webhooks", operation_id="showWebhooks")
-def webhooks_page(who: VisitorDep, services: ServicesDep) -> Response:
+def webhooks_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     """All webhooks, and a form for a new one."""
-    return who.page("webhooks", webhooks=webhooks.list_webhooks(services.database, who.tenant_id), events=_SENT)
+    return visitor.page("webhooks", webhooks=webhooks.list_webhooks(services.database, visitor.tenant_id), events=_SENT)
 
 
 @router.get("/webhooks/{webhook_id}", operation_id="showWebhook")
-def webhook_page(webhook_id: ObjectId, who: VisitorDep, services: ServicesDep, after: After = None) -> Response:
+def webhook_page(webhook_id: ObjectId, visitor: VisitorDep, services: ServicesDep, after: After = None) -> Response:
     """A webhook and what was sent to it."""
     hook = webhooks.get(services.database, webhook_id)
     deliveries = webhooks.list_deliveries(services.database, webhook_id, limit=_PAGE_SIZE, cursor=after)
-    return who.page("webhook", webhook=hook, deliveries=deliveries.items, next_cursor=deliveries.next_cursor)
+    return visitor.page("webhook", webhook=hook, deliveries=deliveries.items, next_cursor=deliveries.next_cursor)
 
 
 @router.get("/journal", operation_id="showAuditEntries")
 def journal_page(
-    who: VisitorDep,
+    visitor: VisitorDep,
     services: ServicesDep,
     before: Annotated[int | None, Query(ge=1, le=_LARGEST), DIGITS] = None,
 ) -> Response:
     """Who did what, newest first."""
-    entries = access_log.list_latest(services.database, who.tenant_id, before=before, limit=_PAGE_SIZE)
-    names = {key.id: key.name for key in keys.list_keys(services.database, who.tenant_id)}
+    entries = access_log.list_latest(services.database, visitor.tenant_id, before=before, limit=_PAGE_SIZE)
+    names = {key.id: key.name for key in keys.list_keys(services.database, visitor.tenant_id)}
     last = entries[-1].seq if entries else 1
-    return who.page("journal", entries=entries, names=names, older=last if last > 1 else None)
+    return visitor.page("journal", entries=entries, names=names, older=last if last > 1 else None)
 
 
 @router.get("/usage", operation_id="showUsage")
-def usage_page(who: VisitorDep, services: ServicesDep) -> Response:
+def usage_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     """What was used, all in all."""
-    return who.page("usage", usage=usage.of_tenant(services.database, who.tenant_id))
+    return visitor.page("usage", usage=usage.of_tenant(services.database, visitor.tenant_id))

@@ -15,13 +15,13 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/audits/{audit_id}", operation_id="showAudit")
-def audit_page(audit_id: ObjectId, who: VisitorDep, services: ServicesDep) -> Response:
+def audit_page(audit_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
     """An audit: what was attacked, and what was found."""
     row = attacks.row_of(audits.get(services.database, audit_id))
     result = row.audit.result
     if result is not None:
-        attacks.note(services, who, audit_id)
-    return who.page(
+        attacks.note(services, visitor, audit_id)
+    return visitor.page(
         "audit",
         audit=row.audit,
         target=row.target,

@@ -24,7 +24,7 @@ Chosen = Annotated[list[JobId], Query(max_length=100, default_factory=list)]
 
 
 @router.get("/jobs/compare", operation_id="showJobComparison")
-def comparison_page(who: VisitorDep, services: ServicesDep, job: Chosen) -> Response:
+def comparison_page(visitor: VisitorDep, services: ServicesDep, job: Chosen) -> Response:
     """Samples, figures and parameters of two jobs.
 
     Raises:
@@ -35,9 +35,9 @@ def comparison_page(who: VisitorDep, services: ServicesDep, job: Chosen) -> Resp
         raise InvalidInput("Choose exactly two jobs of the list, then compare them.")
     with services.database.connection() as connection:
         for job_id in job:
-            tenants.check_owned(connection, who.tenant_id, {"job_id": job_id})
-    first, second = (side_of(services, who, job_id) for job_id in dict.fromkeys(job))
-    return who.page(
+            tenants.check_owned(connection, visitor.tenant_id, {"job_id": job_id})
+    first, second = (side_of(services, visitor, job_id) for job_id in dict.fromkeys(job))
+    return visitor.page(
         "comparison",
         sides=(first, second),
         figures=compare_figures(first, second),

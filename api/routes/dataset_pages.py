@@ -36,7 +36,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get("/", operation_id="showDatasets")
 def overview(
-    who: VisitorDep,
+    visitor: VisitorDep,
     services: ServicesDep,
     after: After = None,
     search: Annotated[str, Query(max_length=200)] = "",
@@ -45,16 +45,16 @@ def overview(
     """All datasets, or those that the filters leave, and the newest jobs."""
     datasets_page = views.list_views(
         services.database,
-        who.tenant_id,
+        visitor.tenant_id,
         limit=_PAGE_SIZE,
         cursor=after,
         search=search.strip() or None,
         state=DatasetState(state) if state else None,
     )
-    recent = jobs.list_jobs(services.database, limit=_RECENT, tenant_id=who.tenant_id).items
-    return who.page(
+    recent = jobs.list_jobs(services.database, limit=_RECENT, tenant_id=visitor.tenant_id).items
+    return visitor.page(
         "overview",
-        datasets=_cards(services, who, datasets_page.items),
+        datasets=_cards(services, visitor, datasets_page.items),
         next_cursor=datasets_page.next_cursor,
         first_page=after is None,
         filtered=bool(search or state),
@@ -65,11 +65,11 @@ def overview(
 
 
 @router.get("/datasets/new", operation_id="showUploadForm")
-def upload_page(who: VisitorDep, services: ServicesDep) -> Response:
+def upload_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     """The form of an upload."""
-    newest = datasets.list_datasets(services.database, limit=_PAYERS, tenant_id=who.tenant_id).items
+    newest = datasets.list_datasets(services.database, limit=_PAYERS, tenant_id=visitor.tenant_id).items
     formats, suffixes = list(READERS.values()), usual_suffixes()
-    return who.page(
+    return visitor.page(
         "upload", limit=services.settings.max_upload_bytes, payers=newest, formats=formats, suffixes=suffixes
     )
 
@@ -77,7 +77,7 @@ def upload_page(who: VisitorDep, services: ServicesDep) -> Response:
 @router.get("/datasets/{dataset_id}", operation_id="showDataset")
 def dataset_page(
     dataset_id: ObjectId,
-    who: VisitorDep,
+    visitor: VisitorDep,
     services: ServicesDep,
     before: Annotated[int | None, Query(ge=1, le=LARGEST_UNITS)] = None,
 ) -> Response:
@@ -85,37 +85,39 @@ def dataset_page(
     try:
         dataset = datasets.get(services.database, dataset_id)
     except NotFound:
-        return _validation_page(who, services, dataset_id)
+        return _validation_page(visitor, services, dataset_id)
     with services.database.session() as session:
         portion = journal_pages.read_slice(session, dataset_id, before, journal.MOST_ENTRIES)
         deletion = journal_pages.read_deletion(session, dataset_id)
     shown = dataset_facts(services, dataset)
-    return who.page(
+    return visitor.page(
         "dataset",
         **shown,
         jobs=job_rows(services, jobs.list_jobs(services.database, dataset_id=dataset_id, limit=_PAGE_SIZE).items),
         ledger=journal.build_table(portion, shown["dataset"].privacy.delta),
         deletion=deletion,
-        attacks=found_on_dataset(services, who, dataset_id),
+        attacks=found_on_dataset(services, visitor, dataset_id),
         linked=datasets.linked(services.database, dataset_id),
-        joined=validations.joined(services.database, dataset_id) if Scope.DATASETS_WRITE in who.key.scopes else None,
+        joined=validations.joined(services.database, dataset_id)
+        if Scope.DATASETS_WRITE in visitor.key.scopes
+        else None,
     )
 
 
-def _validation_page(who: Visitor, services: Services, dataset_id: str) -> Response:
+def _validation_page(visitor: Visitor, services: Services, dataset_id: str) -> Response:
     """An upload that is being read, or of which nothing became."""
-    check_scope(who.key, Scope.DATASETS_WRITE)
+    check_scope(visitor.key, Scope.DATASETS_WRITE)
     validation = validations.get(services.database, dataset_id)
     if validation.report is not None:
-        _note(services, who, dataset_id)
+        _note(services, visitor, dataset_id)
     shown = ValidationRead.of(validation)
-    return who.page("validation", validation=shown, name=DatasetView.from_validation(validation).name)
+    return visitor.page("validation", validation=shown, name=DatasetView.from_validation(validation).name)
 
 
-def _cards(services: Services, who: Visitor, uploads: Sequence[DatasetView]) -> list[dict[str, Any]]:
+def _cards(services: Services, visitor: Visitor, uploads: Sequence[DatasetView]) -> list[dict[str, Any]]:
     """A budget that several data sets share is shown once, to those who may know that they share it."""
     payers: dict[str, DatasetView] = {}
-    may_know = Scope.DATASETS_WRITE in who.key.scopes
+    may_know = Scope.DATASETS_WRITE in visitor.key.scopes
     cards = []
     for upload in uploads:
         payer = upload
@@ -131,8 +133,13 @@ def _card(services: Services, upload: DatasetView) -> dict[str, Any]:
     return dataset_facts(services, upload.contents)
 
 
-def _note(services: Services, who: Visitor, dataset_id: str) -> None:
+def _note(services: Services, visitor: Visitor, dataset_id: str) -> None:
     """That somebody saw what depends on the records, before they see it."""
     access_log.note(
-        services.database, who.tenant_id, actor=who.key.id, action="seeDataset", object_id=dataset_id, outcome=200
+        services.database,
+        visitor.tenant_id,
+        actor=visitor.key.id,
+        action="seeDataset",
+        object_id=dataset_id,
+        outcome=200,
     )

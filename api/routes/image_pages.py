@@ -34,7 +34,7 @@ Place = Annotated[
 @router.get("/jobs/{job_id}/images", operation_id="showJobImages")
 def images_page(
     job_id: ObjectId,
-    who: VisitorDep,
+    visitor: VisitorDep,
     services: ServicesDep,
     label: Label = 0,
     page: PageNumber = 0,
@@ -45,7 +45,7 @@ def images_page(
 
     With a seed, they are drawn anew.
     """
-    check_scope(who.key, Scope.RELEASES_READ)
+    check_scope(visitor.key, Scope.RELEASES_READ)
     job, dataset, packed = _released(services, job_id)
     pages = image_viewer.pages_of_class(dataset.schema, packed) if seed is None else 1
     drawn = packed if seed is None else image_viewer.IMAGES_PER_PAGE * dataset.schema.num_classes
@@ -53,14 +53,14 @@ def images_page(
     if label >= dataset.schema.num_classes or page >= pages or (image or 0) > count:
         raise InvalidInput("The job has packed no such images.")
     shown = {"label": label, "page": page, "pages": pages, "seed": seed, "image": image, "count": count}
-    return who.page("images", job=JobRead.of(job), dataset=dataset, **shown)
+    return visitor.page("images", job=JobRead.of(job), dataset=dataset, **shown)
 
 
 @router.get("/jobs/{job_id}/images.png", operation_id="showJobImagesPicture")
 def images_picture(
     job_id: ObjectId,
     request: Request,
-    who: VisitorDep,
+    visitor: VisitorDep,
     services: ServicesDep,
     label: Label = 0,
     page: PageNumber = 0,
@@ -68,7 +68,7 @@ def images_picture(
     image: Place = None,
 ) -> Response:
     """The same as a picture; a single image if one is named."""
-    check_scope(who.key, Scope.RELEASES_READ)
+    check_scope(visitor.key, Scope.RELEASES_READ)
     job, dataset, _ = _released(services, job_id)
     if seed is None:
         path = services.artifacts.releasable(job.id, PREGENERATED).path

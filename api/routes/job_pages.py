@@ -39,7 +39,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get("/jobs", operation_id="showJobs")
 def jobs_page(
-    who: VisitorDep,
+    visitor: VisitorDep,
     services: ServicesDep,
     after: After = None,
     state: JobState | Literal[""] = "",
@@ -56,13 +56,13 @@ def jobs_page(
         method=method or None,
         dataset_id=dataset or None,
         search=search.strip() or None,
-        tenant_id=who.tenant_id,
+        tenant_id=visitor.tenant_id,
     )
-    offered = datasets.list_datasets(services.database, limit=_DATASETS_OFFERED, tenant_id=who.tenant_id)
-    return who.page(
+    offered = datasets.list_datasets(services.database, limit=_DATASETS_OFFERED, tenant_id=visitor.tenant_id)
+    return visitor.page(
         "jobs",
         jobs=job_rows(services, jobs_page.items),
-        accuracies=accuracies_of_jobs(services, who, jobs_page.items),
+        accuracies=accuracies_of_jobs(services, visitor, jobs_page.items),
         next_cursor=jobs_page.next_cursor,
         first_page=after is None,
         filtered=bool(state or method or dataset or search),
@@ -76,24 +76,24 @@ def jobs_page(
 
 
 @router.get("/jobs/{job_id}", operation_id="showJob")
-def job_page(job_id: ObjectId, who: VisitorDep, services: ServicesDep) -> Response:
+def job_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Response:
     """A job: where it stands, what it spent, what it made."""
     job = jobs.get(services.database, job_id)
     shown = _job_facts(services, job)
-    return who.page(
+    return visitor.page(
         "job",
         **shown,
         events=_events(services, job),
-        quality=quality_of_job(services, who, job, shown["dataset"].schema),
-        confusion=_confusion(services, who, job),
-        attacks=found_on_job(services, who, job),
+        quality=quality_of_job(services, visitor, job, shown["dataset"].schema),
+        confusion=_confusion(services, visitor, job),
+        attacks=found_on_job(services, visitor, job),
     )
 
 
 @router.get("/jobs/{job_id}/samples.png", operation_id="showJobSamples")
-def samples_so_far(job_id: ObjectId, request: Request, who: VisitorDep, services: ServicesDep) -> Response:
+def samples_so_far(job_id: ObjectId, request: Request, visitor: VisitorDep, services: ServicesDep) -> Response:
     """The sample grid of a job that may still run."""
-    check_scope(who.key, Scope.RELEASES_READ)
+    check_scope(visitor.key, Scope.RELEASES_READ)
     artifact = services.artifacts.releasable(job_id, "samples.png")
     return file_response(
         request, artifact.path, artifact.sha256, media_type=artifact.media_type, name=artifact.name, inline=True
@@ -103,7 +103,7 @@ def samples_so_far(job_id: ObjectId, request: Request, who: VisitorDep, services
 @router.get("/jobs/{job_id}/report", operation_id="showJobReport")
 def report_page(
     job_id: ObjectId,
-    who: VisitorDep,
+    visitor: VisitorDep,
     services: ServicesDep,
     audience: Annotated[str, Query(pattern="^(owner|releasable)$")] = "releasable",
 ) -> Response:
@@ -112,7 +112,7 @@ def report_page(
     if job.released_at is None:
         raise StateConflict(f"There is no report: the job is {job.state} and its images are not ready.")
     dataset = datasets.get(services.database, job.dataset_id)
-    return who.page("report", job=JobRead.of(job), dataset=dataset, audience=audience)
+    return visitor.page("report", job=JobRead.of(job), dataset=dataset, audience=audience)
 
 
 def _events(services: Services, job: Job) -> list[EventRead]:
@@ -120,16 +120,21 @@ def _events(services: Services, job: Job) -> list[EventRead]:
     return [EventRead.of(event, delta, slack) for event in events.list_milestones(services.database, job.id)]
 
 
-def _confusion(services: Services, who: Visitor, job: Job) -> Confusion | None:
+def _confusion(services: Services, visitor: Visitor, job: Job) -> Confusion | None:
     """The table of a classifier, for the owner alone."""
-    if job.released_at is None or Scope.REPORTS_READ not in who.key.scopes:
+    if job.released_at is None or Scope.REPORTS_READ not in visitor.key.scopes:
         return None
     if TrainingSpec.model_validate(job.spec).method.result != CLASSIFIER:
         return None
     table = read_confusion(services.artifacts, job.id)
     if table is not None:
         access_log.note(
-            services.database, who.tenant_id, actor=who.key.id, action="seeConfusion", object_id=job.id, outcome=200
+            services.database,
+            visitor.tenant_id,
+            actor=visitor.key.id,
+            action="seeConfusion",
+            object_id=job.id,
+            outcome=200,
         )
     return table
 

@@ -11,6 +11,6 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/keys", operation_id="showApiKeys")
-def keys_page(who: VisitorDep) -> Response:
+def keys_page(visitor: VisitorDep) -> Response:
     """Keys; the page fetches them itself, as it also makes and revokes them."""
-    return who.page("keys")
+    return visitor.page("keys")

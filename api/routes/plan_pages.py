@@ -30,7 +30,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 @router.get("/datasets/{dataset_id}/new-job", operation_id="showPlanForm")
 def plan_page(
     dataset_id: ObjectId,
-    who: VisitorDep,
+    visitor: VisitorDep,
     services: ServicesDep,
     like: Annotated[str | None, Query(max_length=64)] = None,
 ) -> Response:
@@ -39,26 +39,26 @@ def plan_page(
     form = PlanForm.first(shown["dataset"].privacy)
     if like is not None:
         with services.database.connection() as connection:
-            tenants.check_owned(connection, who.tenant_id, {"job_id": like})
+            tenants.check_owned(connection, visitor.tenant_id, {"job_id": like})
         form = PlanForm.repeating(TrainingSpec.model_validate(jobs.get(services.database, like).spec))
-    public = _public_sets(services, who, dataset_id)
+    public = _public_sets(services, visitor, dataset_id)
     choices = timed_choices(shown["dataset"].schema_, form.epsilon, services.calibration_seconds)
-    return who.page("plan", **shown, form=form, like=like, choices=choices, public_sets=public)
+    return visitor.page("plan", **shown, form=form, like=like, choices=choices, public_sets=public)
 
 
 @router.post("/datasets/{dataset_id}/plan", operation_id="showPlan")
 def plan_part(
-    dataset_id: ObjectId, filled: Annotated[dict[str, Any], Body()], who: VisitorDep, services: ServicesDep
+    dataset_id: ObjectId, filled: Annotated[dict[str, Any], Body()], visitor: VisitorDep, services: ServicesDep
 ) -> Response:
     """What the form costs, as a part of its page, with the very request that the button sends."""
     dataset = _ready(services, dataset_id)
     try:
         training_request = PlanForm.filled(filled).request(dataset_id, dataset.schema)
-        quote = pricing.quote(services.database, who.tenant_id, dataset_id, training_request.spec)
+        quote = pricing.quote(services.database, visitor.tenant_id, dataset_id, training_request.spec)
     except DatalensError as error:
-        return who.page("parts/plan_refused", detail=error.detail)
+        return visitor.page("parts/plan_refused", detail=error.detail)
     plan = PlanRead.from_quote(quote, services.calibration_seconds)
-    return who.page(
+    return visitor.page(
         "parts/plan_cost",
         plan=plan,
         gauge=budget_breakdown.of_budget(plan.budget, plan.cost.units),
@@ -68,9 +68,9 @@ def plan_part(
     )
 
 
-def _public_sets(services: Services, who: Visitor, dataset_id: str) -> list[StoredDataset]:
+def _public_sets(services: Services, visitor: Visitor, dataset_id: str) -> list[StoredDataset]:
     """Newest data sets that a job may start from."""
-    newest = datasets.list_datasets(services.database, limit=_NEWEST, tenant_id=who.tenant_id).items
+    newest = datasets.list_datasets(services.database, limit=_NEWEST, tenant_id=visitor.tenant_id).items
     return [
         one
         for one in newest

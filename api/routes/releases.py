@@ -69,10 +69,10 @@ class Release:
 
 
 @router.get(RELEASES, operation_id="showReleases")
-def releases_page(who: VisitorDep, services: ServicesDep, after: After = None) -> Response:
+def releases_page(visitor: VisitorDep, services: ServicesDep, after: After = None) -> Response:
     """Released models of the tenant with what hangs on each, newest first."""
-    page = released_models.list_models(services.database, who.tenant_id, limit=_PAGE_SIZE, cursor=after)
-    return who.page(
+    page = released_models.list_models(services.database, visitor.tenant_id, limit=_PAGE_SIZE, cursor=after)
+    return visitor.page(
         "releases",
         releases=[Release.of(services, one) for one in page.items],
         next_cursor=page.next_cursor,

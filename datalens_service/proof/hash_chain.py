@@ -237,8 +237,8 @@ def budget_label(epsilon: float, delta: float) -> str:
 
 def _budget(label: str) -> tuple[float, float]:
     """ε and δ of a label; what is none holds nothing."""
-    found = _LABEL.fullmatch(label)
+    match = _LABEL.fullmatch(label)
     try:
-        return (float(found[1]), float(found[2])) if found else (0.0, 0.0)
+        return (float(match[1]), float(match[2])) if match else (0.0, 0.0)
     except ValueError:
         return 0.0, 0.0

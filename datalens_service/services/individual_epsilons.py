@@ -59,7 +59,7 @@ class IndividualEpsilons:
         labels, out = folder / "labels.npy", folder / "epsilon.json"
         np.save(labels, np.array([label]))
         module = "datalens_service.individual_epsilon"
-        with self._requests.slot():
+        with self._requests.acquire():
             predictions.run_process(
                 [sys.executable, "-P", "-m", module, str(iterates), str(images), str(labels), str(out)]
             )

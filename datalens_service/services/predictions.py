@@ -113,7 +113,7 @@ class Predictions:
             yield Path(folder)
 
     @contextmanager
-    def slot(self) -> Iterator[None]:
+    def acquire(self) -> Iterator[None]:
         """One of the processes that may run at once.
 
         Raises:
@@ -128,7 +128,7 @@ class Predictions:
 
     def _predicted(self, classifier: Path, schema: Schema, images: Path, folder: Path) -> NDArray[np.float32]:
         check_size(np.load(images, mmap_mode="r", allow_pickle=False), schema)
-        with self.slot():
+        with self.acquire():
             out = folder / "probabilities.npy"
             run_process(
                 [sys.executable, "-P", "-m", "datalens_service.prediction", str(classifier), str(images), str(out)]

@@ -151,10 +151,10 @@ class Database:
         # Of connections that write, and without waiting for whoever writes now.
         looking = self._engine.execution_options(**{_BEGIN: "BEGIN"})
         with _translated(), looking.connect() as connection:
-            for setting, found, accepted in _durability(connection):
-                if found not in accepted:
+            for setting, actual, accepted in _durability(connection):
+                if actual not in accepted:
                     raise StoreUnavailable(
-                        f"The database setting {setting} is {found!r} and can lose charges; set it to {accepted[0]!r}."
+                        f"The database setting {setting} is {actual!r} and can lose charges; set it to {accepted[0]!r}."
                     )
             _check_revision(connection)
             _check_triggers(connection)
@@ -285,15 +285,15 @@ def _begin_sqlite(begin: str, connection: Connection) -> None:
 def _durability(connection: Connection) -> list[tuple[str, str, tuple[str, ...]]]:
     """(setting, value found, values accepted) of everything durability rests on."""
     if connection.dialect.name == "sqlite":
-        wanted = {"journal_mode": ("wal",), "synchronous": ("2", "3"), "foreign_keys": ("1",)}
-        return [(name, str(connection.scalar(text(f"PRAGMA {name}"))), values) for name, values in wanted.items()]
-    wanted = {
+        expected = {"journal_mode": ("wal",), "synchronous": ("2", "3"), "foreign_keys": ("1",)}
+        return [(name, str(connection.scalar(text(f"PRAGMA {name}"))), values) for name, values in expected.items()]
+    expected = {
         "synchronous_commit": ("on", "remote_apply"),
         "fsync": ("on",),
         "full_page_writes": ("on",),
         "session_replication_role": ("origin",),
     }
-    return [(name, str(connection.scalar(text(f"SHOW {name}"))), values) for name, values in wanted.items()]
+    return [(name, str(connection.scalar(text(f"SHOW {name}"))), values) for name, values in expected.items()]
 
 
 def _alembic_config(connection: Connection) -> alembic.config.Config:
@@ -305,9 +305,9 @@ def _alembic_config(connection: Connection) -> alembic.config.Config:
 
 def _check_revision(connection: Connection) -> None:
     head = ScriptDirectory.from_config(_alembic_config(connection)).get_current_head()
-    found = MigrationContext.configure(connection).get_current_revision()
-    if found != head:
-        raise StoreUnavailable(f"The database schema is at revision {found}, this version needs {head}; migrate it.")
+    actual = MigrationContext.configure(connection).get_current_revision()
+    if actual != head:
+        raise StoreUnavailable(f"The database schema is at revision {actual}, this version needs {head}; migrate it.")
 
 
 def _check_triggers(connection: Connection) -> None:

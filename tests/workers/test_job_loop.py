@@ -44,7 +44,7 @@ class Processes:
         self.moments: list[float] = []
         self.outcome: Callable[[Database, Lease], bool] = self.succeed
 
-    def attend(self, database: Database, lease: Lease, _stopping: threading.Event) -> bool:
+    def supervise(self, database: Database, lease: Lease, _stopping: threading.Event) -> bool:
         self.started.append(lease.job_id)
         self.moments.append(time.monotonic())
         return self.outcome(database, lease)
@@ -63,7 +63,7 @@ class Processes:
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
     made = Processes()
-    monkeypatch.setattr(job_loop, "attend", made.attend)
+    monkeypatch.setattr(job_loop, "supervise", made.supervise)
     return made
 
 
@@ -160,7 +160,7 @@ def test_loop_turns_while_the_database_is_away_and_goes_on_when_it_is_back(
 
     job = local.submit(MOMENTS)
     with monkeypatch.context() as broken:
-        broken.setattr(job_loop, "upkeep", away)
+        broken.setattr(job_loop, "run_maintenance", away)
         start(Watched)
         local.wait(lambda: len(turns) > 3)
         assert health.main([]) == 0

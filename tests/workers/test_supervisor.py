@@ -12,7 +12,7 @@ from datalens_service.store.jobs import jobs, pausing
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import PATIENCE, QUICK, VOTES, Deployment, lamps, stop_between_transactions
 from processes import alive
-from workers.process.recover_jobs import upkeep
+from workers.process.recover_jobs import run_maintenance
 
 SUPERVISOR = "workers.process.supervisor"
 
@@ -172,6 +172,6 @@ def test_private_files_of_ended_jobs_are_swept_and_of_others_kept(local: Deploym
         left.write_bytes(b"teachers")
     jobs.request_cancel(local.database, ended.id)
 
-    upkeep(local.database, local.settings)
+    run_maintenance(local.database, local.settings)
 
     assert {folder.name for folder in local.private_folders()} == {waiting.id, "1"}

@@ -152,7 +152,7 @@ def _attack(
     job = jobs.get(database, lease.job_id)
     stored, records = _fetch_records(database, settings, private, job.dataset_id)
     dataset, request = load_dataset(records, _partition_key(stored)), AuditRequest.model_validate(job.spec)
-    ranks.dismiss()
+    ranks.shutdown()
     options = ExecutionOptions(training_device(device_for(request.device, settings.device)), private.path)
     run_audit(database, artifacts, lease, request, dataset, observe, options)
 

@@ -128,10 +128,10 @@ def _replayed(database: Database, lease: Lease, dataset_id: str, mechanism: Accu
 
 def _released(database: Database, lease: Lease, dataset_id: str, mechanism: AccuracyCount, answers: Answers) -> float:
     measured = jobs.get(database, lease.job_id)
-    own = measurements.begin(database, measured, dataset_id, mechanism.cost(), lease)
-    account = JobAccount(database, own.job_id, own.token)
+    measurement = measurements.begin(database, measured, dataset_id, mechanism.cost(), lease)
+    account = JobAccount(database, measurement.job_id, measurement.token)
     value = mechanism.release(lambda: answers, step=0, account=account, noise=NoiseSource())
-    leases.finish(database, own, JobState.SUCCEEDED)
+    leases.finish(database, measurement, JobState.SUCCEEDED)
     return value
 
 

@@ -2,7 +2,7 @@
 
 Every lease has a folder of its own, so a worker that lost the job and does not know it yet cannot write into,
 or remove, the files of its successor. The successor takes the last checkpoint along. Nothing private outlives
-its job: the worker that ends it removes the files, and `sweep` removes what a crash left.
+its job: the worker that ends it removes the files, and `remove_leftovers` removes what a crash left.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class PrivateFolder:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep(database: Database, data_dir: Path) -> None:
+def remove_leftovers(database: Database, data_dir: Path) -> None:
     """Remove private files of jobs that have ended, whoever ended them."""
     root = _root(data_dir)
     for folder in root.iterdir() if root.exists() else ():

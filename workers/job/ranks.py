@@ -45,7 +45,7 @@ class Ranks(Protocol):
     def share(self, work: SharedWork) -> AbstractContextManager[ProcessGroup]:
         """The group that computes the teachers of a job; its other ranks end with the block."""
 
-    def dismiss(self) -> None:
+    def shutdown(self) -> None:
         """End the other ranks, if there are any: nothing is shared."""
 
 
@@ -74,16 +74,16 @@ class MetRanks:
 
         if self._group.world_size > work.max_ranks:
             log.warning("job is too small for its ranks, one runs it", job_id=work.job_id, max_ranks=work.max_ranks)
-            self.dismiss()
+            self.shutdown()
             yield SINGLE_PROCESS
             return
         size = self._group.world_size
         log.info("ranks of the job", job_id=work.job_id, ranks=size, allowed=size)
         self._group.broadcast(ReadRecords(work.stored_at, torch.get_num_threads()))
         yield self._group
-        self.dismiss()
+        self.shutdown()
 
-    def dismiss(self) -> None:
+    def shutdown(self) -> None:
         """End them."""
         self._group.shutdown()
 
@@ -99,9 +99,9 @@ class ReadyRanks:
     def share(self, work: SharedWork) -> Iterator[ProcessGroup]:
         """They are ready."""
         yield self._group
-        self.dismiss()
+        self.shutdown()
 
-    def dismiss(self) -> None:
+    def shutdown(self) -> None:
         """End them."""
         self._group.shutdown()
 

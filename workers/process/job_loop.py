@@ -23,8 +23,8 @@ from datalens_service.services.startup import check_disks
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
-from workers.process.recover_jobs import upkeep
-from workers.process.supervise_job import attend
+from workers.process.recover_jobs import run_maintenance
+from workers.process.supervise_job import supervise
 
 log = structlog.get_logger()
 
@@ -72,7 +72,7 @@ class JobLoop:
 
     def run(self) -> None:
         """Take turns until told to stop; then wait for the processes."""
-        with ThreadPoolExecutor(self._slots, thread_name_prefix="attend") as threads:
+        with ThreadPoolExecutor(self._slots, thread_name_prefix="supervise") as threads:
             while not self._stopping.is_set():
                 self._try_turn(threads)
                 self.turned()
@@ -89,7 +89,7 @@ class JobLoop:
     def _try_turn(self, threads: ThreadPoolExecutor) -> None:
         try:
             self._forget_ended()
-            upkeep(self._database, self._settings)
+            run_maintenance(self._database, self._settings)
             self._start_jobs(threads)
         except StoreUnavailable as error:
             log.error("database or disk unavailable, no job is started", detail=error.detail)
@@ -123,6 +123,6 @@ class JobLoop:
             lease = leases.claim_next(self._database, self._owner, seconds, queue=self._queue)
             if lease is None:
                 return
-            future = threads.submit(attend, self._database, lease, self._stopping)
+            future = threads.submit(supervise, self._database, lease, self._stopping)
             self._attended[lease.job_id] = future
             future.add_done_callback(lambda _: self.wake())

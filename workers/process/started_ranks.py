@@ -51,7 +51,7 @@ class StartedRanks:
             group.broadcast(ReadRecords(str(work.records.absolute()), threads))
             yield group
 
-    def dismiss(self) -> None:
+    def shutdown(self) -> None:
         """None was started yet."""
 
 

@@ -31,7 +31,7 @@ _CHECK_SECONDS = 2.0
 _PATIENCE_SECONDS = 5.0
 
 
-def attend(database: Database, lease: Lease, stopping: threading.Event) -> bool:
+def supervise(database: Database, lease: Lease, stopping: threading.Event) -> bool:
     """Run one process of a job, and give its lease up when it was lost.
 
     Args:

@@ -108,7 +108,7 @@ class KeyRequest:
     expires_at: datetime | None = None
 
 
-def create(database: Database, wanted: KeyRequest | str) -> tuple[ApiKey, str]:
+def create(database: Database, requested: KeyRequest | str) -> tuple[ApiKey, str]:
     """A new key: its record, and the plain text that is never shown again.
 
     Args:
@@ -118,7 +118,7 @@ def create(database: Database, wanted: KeyRequest | str) -> tuple[ApiKey, str]:
     Raises:
         InvalidInput: The role does not hold a scope that is named.
     """
-    request = KeyRequest(wanted) if isinstance(wanted, str) else wanted
+    request = KeyRequest(requested) if isinstance(requested, str) else requested
     checked_scopes(request.role, request.scopes)
     with database.transaction() as session:
         return _added(session, request)
@@ -255,23 +255,23 @@ def _any_usable(session: Session) -> bool:
     return bool(session.scalar(select(exists().where(ApiKeyRow.revoked_at.is_(None), unexpired, keyed))))
 
 
-def _added(session: Session, wanted: KeyRequest) -> tuple[ApiKey, str]:
-    if session.get(TenantRow, wanted.tenant_id) is None:
+def _added(session: Session, requested: KeyRequest) -> tuple[ApiKey, str]:
+    if session.get(TenantRow, requested.tenant_id) is None:
         raise NotFound("There is no such tenant.")
     body = "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
     plain = f"dlk_{body}_{_checksum(body)}"
     row = ApiKeyRow(
         id=f"key_{uuid4().hex}",
-        tenant_id=wanted.tenant_id,
-        name=wanted.name,
+        tenant_id=requested.tenant_id,
+        name=requested.name,
         prefix=body[:_PREFIX_LENGTH],
         sha256=_digest(plain),
-        role=wanted.role,
-        scopes=None if wanted.scopes is None else " ".join(sorted(wanted.scopes)),
-        requests_per_minute=wanted.requests_per_minute,
-        concurrent_requests=wanted.concurrent_requests,
+        role=requested.role,
+        scopes=None if requested.scopes is None else " ".join(sorted(requested.scopes)),
+        requests_per_minute=requested.requests_per_minute,
+        concurrent_requests=requested.concurrent_requests,
         created_at=utc_now(),
-        expires_at=wanted.expires_at,
+        expires_at=requested.expires_at,
     )
     session.add(row)
     session.flush()

@@ -138,8 +138,8 @@ class _Objects:
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".sealed-") as sealed:
             with _answering():
                 self._files.get_file(f"{self._root}/{name}", sealed.name)
-            with Path(sealed.name).open("rb") as file, target.open("xb") as opened:
-                unseal(file, opened, self._key, name)
+            with Path(sealed.name).open("rb") as file, target.open("xb") as plain:
+                unseal(file, plain, self._key, name)
 
     def list_names(self, folder: str) -> list[str]:
         return [f"{folder}/{name}" for name in self._list(f"{self._root}/{folder}")]

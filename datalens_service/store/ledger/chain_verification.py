@@ -53,10 +53,10 @@ def _check_totals(account: AccountRow, balance: Balance) -> None:
         "charged slack": (account.charged_slack, sum(balance.charged_slack.values())),
         "held for slack": (account.held_for_slack, balance.held_for_slack),
     }
-    for name, (found, expected) in pairs.items():
-        if found != expected:
+    for name, (actual, expected) in pairs.items():
+        if actual != expected:
             raise LedgerCorrupt(
-                f"Account {account.id} says {found} units are its {name}, its journal adds up to {expected}.",
+                f"Account {account.id} says {actual} units are its {name}, its journal adds up to {expected}.",
                 extra={"account_id": account.id, "total": name},
             )
 
