@@ -80,9 +80,11 @@ def test_rows_are_gradients_whichever_layers_are_tapped(name: str) -> None:
         torch.testing.assert_close(rows[record], torch.cat([part.flatten() for part in alone]))
 
 
-@pytest.mark.parametrize(("architecture", "count"), [("small_cnn", 2), ("lenet", 3), ("mlp", 2), ("linear", 1)])
+@pytest.mark.parametrize(
+    ("architecture", "count"), [("small_cnn", 2), ("lenet", 3), ("lenet_relu", 3), ("mlp", 2), ("linear", 1)]
+)
 def test_all_linear_layers_of_the_architectures_are_tapped(architecture: str, count: int) -> None:
-    assert set(ARCHITECTURES) == {"small_cnn", "lenet", "mlp", "linear"}
+    assert set(ARCHITECTURES) == {"small_cnn", "lenet", "lenet_relu", "mlp", "linear"}
     schema = Schema(channels=1, height=28, width=28, class_names=("a", "b"), num_units=9)
     network = nn.Sequential(nn.Identity(), build_network({"architecture": architecture}, schema))
     assert len(layers(network, torch.zeros(1, 1, 28, 28))) == count

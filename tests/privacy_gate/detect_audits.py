@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 
 from datalens_service.audits import audit
-from datalens_service.audits.attacks import ATTACKS
+from datalens_service.audits.attacks import MEMBERSHIP
 from datalens_service.audits.audit import AttackResult, AuditResult, AuditSettings
 from datalens_service.audits.membership import measure
 from datalens_service.audits.rehearsal import rehearse
@@ -35,7 +35,7 @@ _CANARY = 918_273_645
 
 def references_learn_from_no_candidate(_rng: np.random.Generator) -> None:
     """R54: a reference that knows a candidate says nothing about the audited model, and figures come out too low."""
-    settings = AuditSettings(references=3, candidates=50, attacks=tuple(ATTACKS))
+    settings = AuditSettings(references=3, candidates=50, attacks=tuple(MEMBERSHIP))
     for attack in (
         lambda data, train: rehearse(data, train, None, settings),
         lambda data, train: attack_released_model(train(data, 0), data, train, None, settings),

@@ -100,7 +100,7 @@ def list_records(database: Database, which: JobFilter, *, limit: int, cursor: st
         return list_columns(connection, query, (JobRow.created_at, JobRow.id), lambda record: record, limit, cursor)
 
 
-def decode(record: JobRecord) -> dict[str, Any]:
+def parse_columns(record: JobRecord) -> dict[str, Any]:
     """Columns by name, JSON as values."""
     columns = record._asdict()
     return columns | {name: json.loads(columns[name]) for name in _JSON if columns[name] is not None}

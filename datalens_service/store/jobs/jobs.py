@@ -44,7 +44,7 @@ from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs import events, released_models
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
-from datalens_service.store.jobs.job_records import JobFilter, JobRecord, decode, get_record, list_records
+from datalens_service.store.jobs.job_records import JobFilter, JobRecord, get_record, list_records, parse_columns
 from datalens_service.store.ledger import ledger, released_iterates
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
 from datalens_service.store.paging import Page
@@ -266,7 +266,7 @@ def list_jobs(
 
 def read_record(record: JobRecord) -> Job:
     """The job of a plain row."""
-    return Job.of(SimpleNamespace(**decode(record)))
+    return Job.of(SimpleNamespace(**parse_columns(record)))
 
 
 def request_cancel(database: Database, job_id: str) -> Job:
