@@ -28,6 +28,7 @@ BUDGETS: Final = (0.2, 1.0, 10.0)
 COLUMNS: Final = ["data set", "method", "ε", "accuracy", "FID", "seeds", "images × epochs", "seconds", "commit"]
 ORDER: Final = (
     "auto",
+    "diffusion",
     "teach",
     "shapes",
     "mixture",
