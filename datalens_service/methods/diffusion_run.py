@@ -91,7 +91,7 @@ class DiffusionRun(StatelessRun):
         if step < self._warm.steps:
             self._warm.step(step, account, noise)
             return
-        if step == self._warm.steps:
+        if self._first_step < step == self._warm.steps:
             self._learn_from_samples()
             account.advance(step, self._released_state())
         contributions = partial(self._gradients, step)

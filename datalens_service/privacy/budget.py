@@ -92,7 +92,13 @@ class MemoryAccount:
         self._stored[step] = noisy
 
     def advance(self, step: int, state: dict[str, NDArray[Any]], iterates: NDArray[np.float32] | None = None) -> None:
-        """Keep `state` and `iterates` in the place of the sums before `step`."""
+        """Keep `state` and `iterates` in the place of the sums before `step`.
+
+        Raises:
+            StateConflict: It is not behind the state before it.
+        """
+        if self._latest is not None and step <= self._latest[0]:
+            raise StateConflict(f"The state before step {step} does not follow what is stored.")
         self._latest = step, state
         self._iterates += [] if iterates is None else [iterates]
         self._stored = {number: noisy for number, noisy in self._stored.items() if number >= step}

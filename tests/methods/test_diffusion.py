@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import Diffusion, ExecutionOptions
+from datalens_service.methods import Diffusion, ExecutionOptions, diffusion_run
 from datalens_service.methods.diffusion_run import DiffusionRun
 from datalens_service.methods.record_noise import NoiseBank, hash_images
 from datalens_service.models.generators.generator import Generator
@@ -92,6 +93,16 @@ def test_a_run_goes_on_from_its_state_without_a_second_charge() -> None:
     np.testing.assert_array_equal(again.result().sample(6)[0], interrupted.result().sample(6)[0])
     train(again, books)
     assert len(books.charges) == steps
+
+
+def test_a_run_killed_after_its_first_gradient_is_not_pretrained_again() -> None:
+    books = account()
+    killed = start(bars())
+    train(killed, books, killed.steps - SMALL["steps"] + 1)
+    resumed = start(bars())
+    with mock.patch.object(diffusion_run, "fit_denoiser", side_effect=AssertionError("pretrained again")):
+        train(resumed, books)
+    assert len(books.charges) == resumed.steps
 
 
 def test_what_is_released_is_a_function_of_noisy_sums() -> None:
