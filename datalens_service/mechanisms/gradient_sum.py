@@ -27,7 +27,7 @@ from datalens_service.privacy.randomness import Integers
 if TYPE_CHECKING:
     import torch
 
-# With at most 2^30 coordinates the radius stays below 2^17: float32 adds up this many rows without rounding (2^24).
+# Few enough that a block stays small. The radius stays below 2^17, so float64 adds up far more rows without rounding.
 _ROWS_PER_BLOCK: Final = 2**7
 _COORDINATES_PER_BLOCK: Final = 2**20
 """What is clipped together stays in the cache of a processor: less than half the time that whole chunks take."""
@@ -119,7 +119,7 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         return np.asarray(noisy * (self.clip_norm / self.grid))
 
     def on_grid(self, gradients: torch.Tensor) -> torch.Tensor:
-        """(units, dimensions) whole numbers, held in float32, of rows clipped to `clip_norm`; norm at most `radius`."""
+        """(units, dimensions) whole numbers, held in float64, of rows clipped to `clip_norm`; norm at most `radius`."""
         import torch
 
         norms = torch.linalg.vector_norm(gradients, dim=1, dtype=torch.float64)

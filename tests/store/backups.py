@@ -12,6 +12,10 @@ from uuid import uuid4
 from sqlalchemy import create_engine, make_url
 
 from datalens_service.store.database import Database
+from datalens_service.store.datasets.datasets import StoredDataset
+from datalens_service.store.jobs.leases import Lease
+
+from .books import account_of, claimed, new_dataset, new_job, state_of
 
 
 class Backup(ABC):
@@ -27,6 +31,21 @@ class Backup(ABC):
 
 def back_up(database: Database) -> Backup:
     return _SqliteBackup(database) if database.dialect == "sqlite" else _PostgresqlBackup(database)
+
+
+def spend_all_and_restore(database: Database) -> tuple[StoredDataset, int, Lease]:
+    """A restored database whose log alone knows that a job spent the whole budget.
+
+    Returns:
+        The data set, its limit in units, and the lease of the forgotten job.
+    """
+    dataset = new_dataset(database)
+    limit = state_of(database, dataset.id).limit_units
+    backup = back_up(database)
+    lease = claimed(database, new_job(database, dataset.id, limit).id)
+    account_of(database, lease).charge(0, "votes", limit)
+    backup.restore()
+    return dataset, limit, lease
 
 
 def remove(database: Database) -> None:

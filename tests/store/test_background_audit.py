@@ -11,17 +11,12 @@ from datalens_service.services.budgets import raise_budget
 from datalens_service.store.database import Database
 from datalens_service.store.ledger.recovery import begin_audit, finish_audit
 
-from .backups import back_up
-from .books import account_of, by_hand, claimed, images, new_dataset, new_job, running_job, state_of, without_guards
+from .backups import spend_all_and_restore
+from .books import by_hand, images, new_dataset, new_job, running_job, state_of, without_guards
 
 
 def test_a_restored_budget_cannot_be_reserved_before_the_audit(database: Database) -> None:
-    dataset = new_dataset(database)
-    limit = state_of(database, dataset.id).limit_units
-    backup = back_up(database)
-    lease = claimed(database, new_job(database, dataset.id, limit).id)
-    account_of(database, lease).charge(0, "votes", limit)
-    backup.restore()
+    dataset, limit, _ = spend_all_and_restore(database)
     begin_audit(database)
     with pytest.raises(BudgetExceeded):
         new_job(database, dataset.id, 1)

@@ -14,7 +14,7 @@ from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.recovery import check_against_log
 
-from .backups import back_up
+from .backups import back_up, spend_all_and_restore
 from .books import (
     account_of,
     by_hand,
@@ -87,12 +87,7 @@ def test_spends_of_jobs_that_the_backup_does_not_know_are_recovered(database: Da
 
 
 def test_a_restored_budget_can_not_be_spent_a_second_time(database: Database) -> None:
-    dataset = new_dataset(database)
-    limit = state_of(database, dataset.id).limit_units
-    backup = back_up(database)
-    lease = claimed(database, new_job(database, dataset.id, limit).id)
-    account_of(database, lease).charge(0, "votes", limit)
-    backup.restore()
+    dataset, _, _ = spend_all_and_restore(database)
     check_against_log(database)
     with pytest.raises(BudgetExceeded):
         new_job(database, dataset.id, 1)

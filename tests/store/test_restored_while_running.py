@@ -19,7 +19,7 @@ from datalens_service.store.jobs import jobs, leases, measurements
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.recovery import check_against_log
 
-from .backups import back_up
+from .backups import back_up, spend_all_and_restore
 from .books import (
     account_of,
     by_hand,
@@ -63,12 +63,7 @@ def test_a_running_job_spends_no_budget_twice(database: Database) -> None:
 
 def test_a_new_job_finds_what_is_left(database: Database) -> None:
     """Nothing is charged on the old connections; the submission is the first to look at the log."""
-    dataset = new_dataset(database)
-    limit = state_of(database, dataset.id).limit_units
-    backup = back_up(database)
-    lease = claimed(database, new_job(database, dataset.id, limit).id)
-    account_of(database, lease).charge(0, "votes", limit)
-    backup.restore()
+    dataset, limit, lease = spend_all_and_restore(database)
     with pytest.raises(BudgetExceeded) as refused:
         new_job(database, dataset.id, limit)
     assert refused.value.extra["spent"] >= refused.value.extra["limit"]
