@@ -33,6 +33,17 @@ def adversarial_rows(count: int, rng: np.random.Generator) -> torch.Tensor:
     return rows
 
 
+def test_the_bound_holds_in_whole_numbers_even_if_lengths_are_computed_wrong(monkeypatch):
+    """One unit above the squared radius is less than float32 tells apart."""
+    mechanism = gradient_sum()
+    lengths = torch.ones(3, dtype=torch.float64)
+    monkeypatch.setattr(torch.linalg, "vector_norm", lambda *_, **__: lengths)
+    rows = torch.zeros(3, DIMENSIONS, dtype=torch.float64)
+    rows[:, 0] = torch.tensor([mechanism.radius, mechanism.radius, mechanism.radius + 1]) / mechanism.grid
+    rows[1, 1] = 1 / mechanism.grid
+    assert mechanism.on_grid(rows)[:, 0].tolist() == [mechanism.radius, 0, 0]
+
+
 @pytest.mark.parametrize("clip_norm", [0.01, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 def test_no_row_is_longer_than_the_radius(clip_norm, dtype):
