@@ -149,6 +149,8 @@ def _invert(dataset: Dataset, spec: TrainingSpec) -> Reconstruction:
 def _write(path: Path | None, picture: bytes) -> None:
     if path is not None:
         path.touch(0o600)
+        # A file that was there before keeps its mode otherwise.
+        path.chmod(0o600)
         path.write_bytes(picture)
 
 

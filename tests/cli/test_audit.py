@@ -40,6 +40,8 @@ def test_an_audit_says_what_attacks_reached_and_leaves_nothing_behind(
 
 def test_gradients_are_inverted_and_the_picture_is_written_for_its_owner_alone(digits: Path, tmp_path: Path) -> None:
     picture = tmp_path / "inversion.png"
+    picture.touch()
+    picture.chmod(0o644)
     arguments = [
         "--method",
         "dp_sgd",
