@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 # Few enough that a block stays small. The radius stays below 2^17, so float64 adds up far more rows without rounding.
 _ROWS_PER_BLOCK: Final = 2**7
-_COORDINATES_PER_BLOCK: Final = 2**20
-"""What is clipped together stays in the cache of a processor: less than half the time that whole chunks take."""
+_COORDINATES_PER_BLOCK: Final = 2**19
+"""What is clipped together stays in the cache of a processor: a fifth of the time that whole chunks take."""
 
 
 class GradientChunk(NamedTuple):
@@ -122,20 +122,29 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         """(units, dimensions) whole numbers, held in float64, of rows clipped to `clip_norm`; norm at most `radius`."""
         import torch
 
-        norms = torch.linalg.vector_norm(gradients, dim=1, dtype=torch.float64)
+        rows = gradients.to(torch.float64, copy=True)
+        norms = row_norms(rows)
         finite = torch.isfinite(norms)
         scale = torch.where(finite, self.grid / norms.clamp(min=self.clip_norm), 0.0)
-        rows = (gradients * scale[:, None]).round_()
-        rows[~finite] = 0.0
+        rows.mul_(scale[:, None]).round_()
         # The proof of the bound does not trust floating point: rows that break it in exact integers vanish. Squares
-        # of whole numbers below 2^17 add up exactly in float64.
-        inside = torch.linalg.vecdot(rows, rows) <= self.radius**2
+        # of whole numbers below 2^17 add up exactly in float64, in any order.
+        inside = finite & (torch.linalg.vecdot(rows, rows) <= self.radius**2)
         rows[~inside] = 0.0
         return rows
 
     @property
     def _rows_per_block(self) -> int:
         return min(_ROWS_PER_BLOCK, max(1, _COORDINATES_PER_BLOCK // self.dimensions))
+
+
+def row_norms(rows: torch.Tensor) -> torch.Tensor:
+    """(rows,) L2 norms, each a function of its own row to the last bit."""
+    import torch
+
+    # vecdot splits a single row over threads and adds up in another order then.
+    norms: torch.Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return norms
 
 
 def check_chunk(chunk: GradientChunk, dimensions: int, last_unit: int | None) -> int | None:

@@ -10,7 +10,7 @@ import torch
 
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms import GradientChunk, GradientSum
-from datalens_service.mechanisms.gradient_sum import unit_means
+from datalens_service.mechanisms.gradient_sum import row_norms, unit_means
 from datalens_service.privacy.accounting import NeighboringRelation
 
 DIMENSIONS = 40
@@ -83,13 +83,29 @@ def test_sums_are_exact_whatever_the_chunks(sizes):
     np.testing.assert_array_equal(mechanism.exact_sum(chunks), expected)
 
 
-@pytest.mark.parametrize(("dimensions", "count", "largest"), [(DIMENSIONS, 130, 128), (20_000, 60, 52), (2**21, 2, 1)])
+@pytest.mark.parametrize(("dimensions", "count", "largest"), [(DIMENSIONS, 130, 128), (20_000, 60, 26), (2**21, 2, 1)])
 def test_what_is_clipped_together_stays_small(dimensions, count, largest, monkeypatch):
     sizes = []
     monkeypatch.setattr(GradientSum, "on_grid", lambda self, rows: sizes.append(len(rows)) or rows)
     gradient_sum(dimensions=dimensions).exact_sum([GradientChunk(torch.zeros(count, dimensions), torch.arange(count))])
     assert max(sizes) == largest
     assert sum(sizes) == count
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dimensions", [61_706, 101_770, 400_001])
+def test_the_norm_of_a_row_is_the_same_alone_and_beside_others(dimensions, two_threads):
+    rows = torch.tensor(np.random.default_rng(8).standard_normal((12, dimensions)))
+    together = row_norms(rows)
+    for count in (1, 2, 5):
+        assert torch.equal(row_norms(rows[:count]), together[:count])
 
 
 def test_a_unit_of_several_records_adds_the_clipped_mean_of_their_gradients():
