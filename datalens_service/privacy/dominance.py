@@ -19,6 +19,7 @@ from scipy.special import log_ndtr
 
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, NeighboringRelation
+from datalens_service.privacy.loss_curves import deltas_at_multiples
 from datalens_service.privacy.sampled import LOSS_INTERVAL, poisson_sampled_losses
 
 Floats = NDArray[np.float64]
@@ -70,7 +71,7 @@ def poisson_gaussian_curve(
         end *= 2
     # Losses are multiples of the interval, so H is linear in γ between these knots.
     knots: Floats = LOSS_INTERVAL * np.arange(round(end / LOSS_INTERVAL) + 1, dtype=np.float64)
-    return PrivacyCurve(knots, np.asarray(losses.get_delta_for_epsilon(knots), dtype=np.float64))
+    return PrivacyCurve(knots, deltas_at_multiples(losses, LOSS_INTERVAL, len(knots)))
 
 
 def dominating_units(curve: PrivacyCurve, slack: Fraction) -> int:
@@ -107,7 +108,9 @@ def dominates(mu: float, curve: PrivacyCurve, slack: Fraction) -> bool:
     """
     room = float(slack) * (1 - _CURVE_ERROR) - _NUMERICAL_ERROR - _largest_dip(mu, curve.knots)
     beyond = float(curve.deltas[-1]) <= room
-    return beyond and bool((curve.deltas <= gaussian_deltas(mu, curve.knots) + room).all())
+    # Where the curve lies below the slack there is nothing to cover.
+    high = curve.deltas > room
+    return beyond and bool((curve.deltas[high] <= gaussian_deltas(mu, curve.knots[high]) + room).all())
 
 
 def gaussian_deltas(mu: float, losses: Floats) -> Floats:
