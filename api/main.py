@@ -2,125 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from importlib.metadata import version
-from typing import Any, Final
+import gc
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import anyio.to_thread
-from fastapi import FastAPI
-from fastapi.telemetry import TelemetryConfig
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
-from api.dashboard import unknown_pages
-from api.deps import Services
-from api.http.middleware import BodyLimit, RequestLog
-from api.http.static_files import StaticFolder
-from api.openapi import audit_examples, document, examples, service_examples
-from api.problems import handlers
-from api.routes import (
-    administration_pages,
-    artifacts,
-    audit_pages,
-    audits,
-    classifier_downloads,
-    classifiers,
-    comparison_pages,
-    dataset_labels,
-    dataset_pages,
-    datasets,
-    downloads,
-    events,
-    generators,
-    health,
-    image_pages,
-    individual_epsilon,
-    job_pages,
-    jobs,
-    journals,
-    key_pages,
-    keys,
-    metrics,
-    plan_pages,
-    plans,
-    privacy,
-    reference,
-    releases,
-    signing_in,
-    signing_key_page,
-    signing_keys,
-    single_sign_on,
-    synthetic_downloads,
-    uploads,
-    webhooks,
-)
-from api.routes import problems as problem_types
-from api.security.access_logging import AuditTrail
-from api.security.note_writer import NoteWriter
-from api.security.rate_limits import RequestLimits
-from api.uploads import receiver
-from api.uploads.tus import TusHeaders
-from datalens_service import logs
-from datalens_service.calibration import measure_machine
-from datalens_service.services import ingestion
-from datalens_service.services.background_audit import BackgroundAudit
-from datalens_service.services.claims import parse_grants
-from datalens_service.services.dispatch import dispatcher_for
-from datalens_service.services.individual_epsilons import IndividualEpsilons
-from datalens_service.services.openid_provider import OpenIdProvider
-from datalens_service.services.predictions import Predictions
-from datalens_service.services.startup import prepare, warn_of_unknown_variables
-from datalens_service.services.synthetic_files import SyntheticFiles
-from datalens_service.services.validation_queue import Validator
-from datalens_service.services.webhook_sender import WebhookSender
-from datalens_service.settings import Settings
-from datalens_service.store.datasets.artifacts import ArtifactStore
-from datalens_service.store.datasets.signing_key import signing_key
-
-_ROUTES = (
-    uploads,
-    datasets,
-    dataset_labels,
-    privacy,
-    plans,
-    jobs,
-    audits,
-    events,
-    downloads,
-    synthetic_downloads,
-    classifier_downloads,
-    artifacts,
-    generators,
-    classifiers,
-    keys,
-    webhooks,
-    journals,
-    signing_keys,
-    health,
-    individual_epsilon,
-    metrics,
-    problem_types,
-    signing_in,
-    single_sign_on,
-    signing_key_page,
-    dataset_pages,
-    plan_pages,
-    comparison_pages,
-    image_pages,
-    job_pages,
-    audit_pages,
-    key_pages,
-    administration_pages,
-    releases,
-    reference,
-)
-
-_TELEMETRY: Final[TelemetryConfig] = {
-    # FastAPI would send messages and stacks of exceptions to OpenTelemetry; a message may quote what was uploaded.
-    "logs": False,
-    # A signed download address is a secret.
-    "exclude": lambda scope: b"signature=" in scope.get("query_string", b""),
-}
+    from datalens_service.settings import Settings
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -129,85 +19,19 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     Args:
         settings: Of the deployment; by default from the environment.
     """
-    settings = settings or Settings()
-    logs.configure(settings.log_level)
-    app = _Application(
-        title=document.TITLE,
-        version=version("datalens-service"),
-        lifespan=_lifespan,
-        telemetry=_TELEMETRY,
-        # The framework's own load scripts of a third party; `routes/reference.py` has ours.
-        docs_url=None,
-        redoc_url=None,
-    )
-    app.state.settings = settings
-    app.state.stopping = threading.Event()
-    for module in _ROUTES:
-        app.include_router(module.router)
-    app.mount("/static", StaticFolder(), name="static")
-    handlers.install(app)
-    unknown_pages.install(app)
-    app.add_middleware(BodyLimit, upload_bytes=settings.max_upload_bytes)
-    app.add_middleware(TusHeaders)
-    app.add_middleware(AuditTrail)
-    app.add_middleware(RequestLog)
-    return app
+    with _collector_paused():
+        from api import application
+    return application.create_app(settings)
 
 
-class _Application(FastAPI):
-    """FastAPI with our description."""
-
-    def openapi(self) -> dict[str, Any]:
-        if self.openapi_schema is None:
-            answers = {**examples.ANSWERS, **service_examples.ANSWERS, **audit_examples.answers()}
-            self.openapi_schema = document.describe(self, answers)
-        return self.openapi_schema
-
-
-@asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    services = await anyio.to_thread.run_sync(_open, app.state.settings, app.state.stopping)
-    app.state.services = services
-    sender = WebhookSender(services.database, services.settings, services.stopping)
-    sender.start()
-    services.audit.start()
+@contextmanager
+def _collector_paused() -> Generator[None]:
+    """Modules live until the end: looking for garbage among them takes a fifth of the time of a start."""
+    collecting = gc.isenabled()
+    gc.disable()
     try:
         yield
+        gc.freeze()
     finally:
-        services.stopping.set()
-        await anyio.to_thread.run_sync(services.audit.stop)
-        await anyio.to_thread.run_sync(services.validator.stop)
-        await anyio.to_thread.run_sync(sender.join)
-        await anyio.to_thread.run_sync(services.dispatcher.stop)
-        services.database.dispose()
-
-
-def _open(settings: Settings, stopping: threading.Event) -> Services:
-    """Migrate the database, begin its audit, remove what a crash left, and get everything else ready."""
-    warn_of_unknown_variables()
-    parse_grants(settings.oidc_scopes)
-    database = prepare(settings)
-    audit = BackgroundAudit(database)
-    artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
-    key = signing_key(database)
-    receiver.remove_leftovers(settings.data_dir)
-    ingestion.remove_leftovers(database, artifacts, settings)
-    predictions = Predictions(settings)
-    predictions.remove_leftovers()
-    return Services(
-        settings=settings,
-        database=database,
-        artifacts=artifacts,
-        dispatcher=dispatcher_for(settings),
-        synthetic=SyntheticFiles(artifacts, key, settings.data_dir),
-        predictions=predictions,
-        individual_epsilons=IndividualEpsilons(predictions),
-        signing_key=key.public,
-        limits=RequestLimits(settings),
-        notes=NoteWriter(database),
-        audit=audit,
-        stopping=stopping,
-        validator=Validator(database, settings),
-        calibration_seconds=measure_machine(),
-        openid_provider=OpenIdProvider(settings) if settings.oidc_issuer else None,
-    )
+        if collecting:
+            gc.enable()

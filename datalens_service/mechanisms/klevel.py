@@ -10,7 +10,6 @@ import math
 from typing import TYPE_CHECKING, ClassVar, Literal, final
 
 import numpy as np
-import scipy.fft
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
@@ -88,6 +87,8 @@ class KLevel(VoteMechanism):
 
     def decode(self, noisy: Integers) -> Directions:
         """Direction per image, rotated back: float32 array (images, dimensions)."""
+        import scipy.fft
+
         turned_back = scipy.fft.idct(noisy.astype(np.float64), norm="ortho", axis=-1) * self._signs()
         return self.direction(turned_back / (self.levels - 1))
 

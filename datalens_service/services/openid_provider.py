@@ -2,7 +2,7 @@
 
 Metadata is fetched when first needed and again after an hour; keys are fetched at each sign-in, so that a provider that
 has changed them is believed at once. Only asymmetric signatures are accepted: an ID token without one, or one made
-with the client secret, is refused.
+with the client secret, is refused. Authlib is loaded on the first sign-in: most services do without it.
 """
 
 from __future__ import annotations
@@ -11,20 +11,15 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
-from authlib.oauth2.auth import ClientAuth
-from authlib.oauth2.rfc6749.parameters import prepare_grant_uri, prepare_token_request
-from authlib.oauth2.rfc7636 import create_s256_code_challenge
-from authlib.oidc.core import CodeIDToken
-from authlib.oidc.discovery import OpenIDProviderMetadata, get_well_known_url
-from joserfc import jwt
-from joserfc.errors import JoseError
-from joserfc.jwk import KeySet
 
 from datalens_service.errors import Unauthorized
 from datalens_service.settings import Settings
+
+if TYPE_CHECKING:
+    from joserfc.jwk import KeySet
 
 SIGNATURES: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 CALLBACK: Final = "/sign-in/oidc/callback"
@@ -77,6 +72,9 @@ class OpenIdProvider:
         Raises:
             ProviderUnavailableError: The metadata cannot be read.
         """
+        from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
+        from authlib.oauth2.rfc7636 import create_s256_code_challenge
+
         return str(
             prepare_grant_uri(
                 self._discover()["authorization_endpoint"],
@@ -102,6 +100,9 @@ class OpenIdProvider:
             Unauthorized: The provider refuses the code, or the ID token does not stand every check.
             ProviderUnavailableError: It does not answer.
         """
+        from joserfc.errors import JoseError
+        from joserfc.jwk import KeySet
+
         metadata = self._discover()
         tokens = self._exchange(metadata, code, attempt.verifier)
         try:
@@ -117,6 +118,9 @@ class OpenIdProvider:
             return self._metadata[1]
 
     def _exchange(self, metadata: Mapping[str, Any], code: str, verifier: str) -> Mapping[str, Any]:
+        from authlib.oauth2.auth import ClientAuth
+        from authlib.oauth2.rfc6749.parameters import prepare_token_request
+
         secret = self._settings.oidc_client_secret.get_secret_value()
         offered = metadata.get("token_endpoint_auth_methods_supported") or _METHODS
         method = next((name for name in _METHODS if name in offered), _METHODS[0]) if secret else "none"
@@ -137,6 +141,10 @@ def check_id_token(
     Raises:
         Unauthorized: It is not; the sentence does not say which.
     """
+    from authlib.oidc.core import CodeIDToken
+    from joserfc import jwt
+    from joserfc.errors import JoseError
+
     expected = {
         "iss": {"essential": True, "value": issuer},
         "aud": {"essential": True, "value": client_id},
@@ -160,6 +168,8 @@ def _read_metadata(issuer: str) -> Mapping[str, Any]:
     Raises:
         ProviderUnavailableError: Not there, or of another issuer, or an endpoint is missing or not encrypted.
     """
+    from authlib.oidc.discovery import OpenIDProviderMetadata, get_well_known_url
+
     metadata: Mapping[str, Any] = OpenIDProviderMetadata(_fetch(get_well_known_url(issuer, external=True)))
     if metadata.get("issuer") != issuer:
         raise ProviderUnavailableError

@@ -8,59 +8,18 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from pathlib import Path
-from typing import Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data import DEFAULT_LIMITS
-from datalens_service.data.notices import Notice, NoticeCode
 from datalens_service.data.preparation.folders import prepare_folder
-from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.readers.npz import PREPARATION
 from datalens_service.data.sandbox.confinement import confine
 from datalens_service.data.sandbox.decode import OUT_OF_MEMORY, OUTCOME, Outcome
+from datalens_service.data.sandbox.prepare_request import CHANGES, PREPARED, Changes, PrepareRequest
 from datalens_service.data.untrusted.limits import PREPARE_LIMITS
 from datalens_service.data.untrusted.validation_errors import UnusableFiles
 from datalens_service.errors import InvalidDataset
-
-PREPARED: Final = "prepared.npz"
-CHANGES: Final = "changes.json"
-
-
-class PrepareRequest(BaseModel):
-    """What to prepare.
-
-    Attributes:
-        path: Folder of images.
-        folder: Where results go.
-        settings: The owner's choices.
-        patients: Whether each image belongs to a patient.
-        memory_bytes: Address space of the process.
-        cpu_seconds: Its processor time.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    path: Path
-    folder: Path
-    settings: PrepareSettings
-    patients: bool
-    memory_bytes: int
-    cpu_seconds: int
-
-
-class Changes(BaseModel):
-    """What was changed, for the owner: it depends on the images.
-
-    Attributes:
-        images: How many were prepared.
-        notices: What was changed.
-    """
-
-    images: int
-    notices: tuple[Notice, ...] = Field(default=(), max_length=len(NoticeCode))
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from datalens_service.data.privacy_units import UnitDeclaration
 from datalens_service.data.readers.base import check_class_names
 from datalens_service.data.sandbox.decode import OUT_OF_MEMORY, OUTCOME, RECORDS, Counts, Outcome, Request
 from datalens_service.data.sandbox.decode_images import IMAGES, ImagesRequest
-from datalens_service.data.sandbox.prepare import CHANGES, PREPARED, Changes, PrepareRequest
+from datalens_service.data.sandbox.prepare_request import CHANGES, PREPARED, Changes, PrepareRequest
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.errors import InsufficientStorage, InvalidDataset, StoreUnavailable

@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import gaussian_filter
 
 from datalens_service.data.dataset import Images
 from datalens_service.privacy.randomness import TrainingRandomness
@@ -50,6 +49,8 @@ def why_unknown(real: float, distances: Mapping[str, float]) -> str | None:
 
 def _blurred(images: Images) -> Images:
     side = min(images.shape[1:3])
+    from scipy.ndimage import gaussian_filter
+
     blurred = gaussian_filter(images.astype(np.float32), (0, _BLUR_PER_SIDE * side, _BLUR_PER_SIDE * side, 0))
     return _as_pixels(blurred)
 
