@@ -127,10 +127,10 @@ def audits_find_no_more_than_was_charged(_rng: np.random.Generator) -> None:
 
 def audits_of_sampled_sums_find_no_more_than_was_charged(_rng: np.random.Generator) -> None:
     """R34: the same for one step on a sampled batch, in ε at a large δ."""
-    declared, found = declared_and_found(steps=1, runs=20_000)
+    declared, found = declared_and_found(steps=1, runs=100_000)
     expect(found <= declared, f"sampled sums: the audit finds {found:.3f}, charged were {declared:.3f}")
-    # Of 80 simulated audits the weakest shows 0.60 of ε, the mean 0.74: a false alarm has to be rarer.
-    expect(found >= 0.35 * declared, f"sampled sums: the audit has power ({found:.3f} of {declared:.3f})")
+    # Simulated audits show 0.87 of ε, with a standard deviation of 0.02.
+    expect(found >= 0.6 * declared, f"sampled sums: the audit has power ({found:.3f} of {declared:.3f})")
 
 
 def gdp_lower_bound(first: np.ndarray, second: np.ndarray, mistake: float = 1e-6) -> float:

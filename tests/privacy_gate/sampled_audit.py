@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 _EXPERIMENTS: Final = 1000
 """Of one release: units, and coordinates."""
 
-_SETTINGS: Final = {1: (0.75, 0.6, 0.03), 50: (0.25, 2.0, 0.01)}
+_SETTINGS: Final = {1: (0.75, 0.6, 0.1), 50: (0.25, 1.5, 0.05)}
 """By number of steps: q, σ/C, and a δ that so many runs can resolve."""
 
 _MISTAKE: Final = 5e-4
