@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from datalens_service.settings import Settings
+
+_APPLICATION: Final = "api.application"
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -27,11 +30,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 @contextmanager
 def _collector_paused() -> Generator[None]:
     """Modules live until the end: looking for garbage among them takes a fifth of the time of a start."""
-    collecting = gc.isenabled()
+    collecting, loaded = gc.isenabled(), _APPLICATION in sys.modules
     gc.disable()
     try:
         yield
-        gc.freeze()
+        if not loaded:
+            gc.freeze()
     finally:
         if collecting:
             gc.enable()

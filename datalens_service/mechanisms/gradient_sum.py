@@ -122,7 +122,7 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         """(units, dimensions) whole numbers, held in float64, of rows clipped to `clip_norm`; norm at most `radius`."""
         import torch
 
-        rows = gradients.to(torch.float64, copy=True)
+        rows = gradients.to(torch.float64, copy=True, memory_format=torch.contiguous_format)
         norms = row_norms(rows)
         finite = torch.isfinite(norms)
         scale = torch.where(finite, self.grid / norms.clamp(min=self.clip_norm), 0.0)
@@ -141,7 +141,7 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
 
 
 def row_norms(rows: torch.Tensor) -> torch.Tensor:
-    """(rows,) L2 norms, each a function of its own row to the last bit."""
+    """(rows,) L2 norms, each a function of its own row to the last bit; the rows lie one behind the other."""
     import torch
 
     # vecdot splits a single row over threads and adds up in another order then.

@@ -108,8 +108,8 @@ def dominates(mu: float, curve: PrivacyCurve, slack: Fraction) -> bool:
     """
     room = float(slack) * (1 - _CURVE_ERROR) - _NUMERICAL_ERROR - _largest_dip(mu, curve.knots)
     beyond = float(curve.deltas[-1]) <= room
-    # Where the curve lies below the slack there is nothing to cover.
-    high = curve.deltas > room
+    # Where the curve lies below the slack there is nothing to cover. What is not a number counts as above.
+    high = ~(curve.deltas <= room)
     return beyond and bool((curve.deltas[high] <= gaussian_deltas(mu, curve.knots[high]) + room).all())
 
 

@@ -34,7 +34,8 @@ def deltas_at_multiples(distribution: Any, interval: float, count: int) -> Float
     epsilons = interval * np.arange(count, dtype=np.float64)
     deltas = np.maximum(*(_deltas(pmf, epsilons) for pmf in (distribution._pmf_remove, distribution._pmf_add)))
     for place in np.unique(np.linspace(0, count - 1, _COMPARED).astype(int)):
-        if abs(float(distribution.get_delta_for_epsilon(float(epsilons[place]))) - deltas[place]) > _TOLERANCE:
+        difference = abs(float(distribution.get_delta_for_epsilon(float(epsilons[place]))) - deltas[place])
+        if not difference <= _TOLERANCE:
             raise WorkerUnavailable("This version of dp_accounting is not supported: install the one that is pinned.")
     return np.asarray(deltas)
 

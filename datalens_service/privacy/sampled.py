@@ -61,7 +61,6 @@ def poisson_sampled_epsilon(
     return float(losses.get_epsilon_for_delta(delta))
 
 
-@functools.lru_cache(maxsize=4)
 def poisson_sampled_losses(
     noise_multiplier: float, sampling_probability: float, steps: int, relation: NeighboringRelation
 ) -> Any:

@@ -10,6 +10,7 @@ import torch
 
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms import GradientChunk, GradientSum
+from datalens_service.mechanisms import gradient_sum as gradient_sums
 from datalens_service.mechanisms.gradient_sum import row_norms, unit_means
 from datalens_service.privacy.accounting import NeighboringRelation
 
@@ -106,6 +107,20 @@ def test_the_norm_of_a_row_is_the_same_alone_and_beside_others(dimensions, two_t
     together = row_norms(rows)
     for count in (1, 2, 5):
         assert torch.equal(row_norms(rows[:count]), together[:count])
+
+
+def test_rows_in_columns_of_memory_are_the_same_alone_and_beside_others(two_threads):
+    rows = torch.tensor(np.random.default_rng(9).standard_normal((7_850, 12))).t()
+    mechanism, before = gradient_sum(dimensions=7_850), rows.clone()
+    norms = []
+    original = gradient_sums.row_norms
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gradient_sums, "row_norms", lambda values: norms.append(original(values)) or norms[-1])
+        for part in (rows, rows[:1], rows[:5]):
+            mechanism.on_grid(part)
+    assert all(torch.equal(some, norms[0][: len(some)]) for some in norms)
+    assert torch.equal(rows, before)
 
 
 def test_a_unit_of_several_records_adds_the_clipped_mean_of_their_gradients():

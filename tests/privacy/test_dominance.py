@@ -114,6 +114,21 @@ def test_the_gaussian_lies_above_the_curve_everywhere_up_to_the_slack(block: Blo
         assert height <= exact_delta(mu, mpmath.log(gamma)) + mpmath.mpf(float(SLACK))
 
 
+def test_a_curve_just_above_the_slack_is_covered() -> None:
+    knots = 1e-4 * np.arange(20_001)
+    curve = PrivacyCurve(knots, np.where(knots < 1, 1.5e-6, 5e-7))
+    mu = mpmath.sqrt(mpmath.mpf(dominating_units(curve, Fraction(1, 10**6))) / 10**15)
+    last_above = float(knots[np.flatnonzero(curve.deltas > 1e-6)[-1]])
+    assert exact_delta(mu, mpmath.mpf(last_above)) + mpmath.mpf(1e-6) >= mpmath.mpf(1.5e-6)
+
+
+def test_a_curve_that_is_no_number_is_not_covered() -> None:
+    deltas = np.full(100, 1e-9)
+    deltas[40] = np.nan
+    with pytest.raises(InfeasiblePlan):
+        dominating_units(PrivacyCurve(1e-4 * np.arange(100), deltas), Fraction(1, 10**6))
+
+
 def exact_delta(mu: mpmath.mpf, loss: mpmath.mpf) -> mpmath.mpf:
     with mpmath.workdps(50):
         return mpmath.ncdf(mu / 2 - loss / mu) - mpmath.exp(loss) * mpmath.ncdf(-mu / 2 - loss / mu)
