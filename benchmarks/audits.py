@@ -27,7 +27,7 @@ from PIL import Image
 from scipy import stats
 from sklearn.datasets import load_digits
 
-from benchmarks.directions import train_without_books
+from benchmarks.directions import directions, train_without_books
 from benchmarks.environment import dataset, provenance
 from datalens_service.audits.audit import AuditSettings, Train
 from datalens_service.audits.contributions import observe_directions, observe_gradients
@@ -38,7 +38,7 @@ from datalens_service.audits.unprotected import train_unprotected
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.methods import DpSgd
 from datalens_service.models.classifiers.architectures import build_network
-from datalens_service.privacy.accounting import mu_for_epsilon
+from datalens_service.privacy.accounting import mu_for_epsilon, mu_of_units
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.run import run
@@ -62,7 +62,8 @@ def membership(options: argparse.Namespace) -> dict[str, Any]:
         ways[f"{network}, no privacy"] = (_train_plainly(network), None)
         ways[f"{network}, dp_sgd, ε = 1"] = (_train_privately(1.0, network), mu_for_epsilon(1.0, DELTA))
         for kappa in CONCENTRATIONS:
-            ways[f"{network}, von Mises–Fisher, ε_V = {2 * kappa:g}"] = (_train_by_directions(kappa, network), None)
+            way = _train_by_directions(kappa, network), _mu_of_directions(kappa, network)
+            ways[f"{network}, von Mises–Fisher, ε_V = {2 * kappa:g}"] = way
     ways["moments, ε = 1"] = (_draw_privately(1.0), mu_for_epsilon(1.0, DELTA))
     names = [name for name in ways if options.only in name]
     return {"records_per_model": RECORDS_PER_MODEL, "rows": [_row(name, *ways[name], options) for name in names]}
@@ -142,16 +143,21 @@ def _train_privately(epsilon: float, network: str) -> Train:
 
 
 def _train_by_directions(kappa: float, network: str) -> Train:
-    """Three passes of the same network over noisy directions; what μ allows is beyond any use at such a kappa."""
+    """Three passes of the same network over noisy directions."""
+    return lambda data, seed: train_without_books(_by_directions(kappa, network), data, seed, NoiseSource())
 
-    def train(data: Dataset, seed: int) -> Any:
-        method = DpSgd(
-            architecture=network, steps=60, batch=100, sampling="partition", noise="von_mises_fisher", kappa=kappa,
-            optimizer="adam", learning_rate=0.001, averaging=0.0,
-        )  # fmt: skip
-        return train_without_books(method, data, seed, NoiseSource())
 
-    return train
+def _by_directions(kappa: float, network: str) -> DpSgd:
+    return DpSgd(
+        architecture=network, steps=60, batch=100, sampling="partition", noise="von_mises_fisher", kappa=kappa,
+        optimizer="adam", learning_rate=0.001, averaging=0.0,
+    )  # fmt: skip
+
+
+def _mu_of_directions(kappa: float, network: str) -> float:
+    """Of all passes, by the price of the product."""
+    schema = _part("fashion_mnist", RECORDS_PER_MODEL, 0).schema
+    return mu_of_units(directions(_by_directions(kappa, network), schema).partition.units_zero_out)
 
 
 def _draw_privately(epsilon: float) -> Train:

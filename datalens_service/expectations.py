@@ -52,6 +52,11 @@ class Measured(BaseModel):
         """What was run."""
         return self.dataset, self.preset, self.units, self.epsilon
 
+    def seconds_on(self, calibration_seconds: float | None) -> float:
+        """Training on a machine with that calibration; None: on the one that measured this row, as busy as it was."""
+        slower = calibration_seconds / self.calibration_seconds if calibration_seconds else 1.0
+        return self.training_seconds * slower
+
     @property
     def mean(self) -> float:
         """Accuracy in percent."""
@@ -102,7 +107,7 @@ def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None
     Args:
         spec: Of the job; its method must be that of a measured preset.
         schema: Of the data set.
-        calibration_seconds: Of this machine (`calibration.measure_machine`); None: as fast as that of the table.
+        calibration_seconds: Of this machine (`calibration.measure_machine`); None: as fast as those of the table.
     """
     at = schema.num_units, spec.epsilon
     # No job of the table started from public images.
@@ -112,13 +117,12 @@ def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None
         return None
     lows = [_interpolate(grid, *at, lambda row: row.mean - _WIDTH * row.spread) for grid in grids]
     highs = [_interpolate(grid, *at, lambda row: row.mean + _WIDTH * row.spread) for grid in grids]
-    seconds = max(_interpolate(grid, *at, lambda row: row.training_seconds) for grid in grids)
-    slower = calibration_seconds / grids[0][0].calibration_seconds if calibration_seconds else 1.0
+    seconds = max(_interpolate(grid, *at, lambda row: row.seconds_on(calibration_seconds)) for grid in grids)
     middle = statistics.mean(_interpolate(grid, *at, lambda row: row.mean) for grid in grids)
     return Expectation(
         accuracy_low=max(0.0, math.floor(10 * min(lows)) / 10),
         accuracy_high=min(100.0, math.ceil(10 * max(highs)) / 10),
-        training_seconds=round(seconds * slower, 1),
+        training_seconds=round(seconds, 1),
         basis=_BASIS,
         warning="" if middle * schema.num_classes >= 100 * _TIMES_CHANCE else _TOO_LITTLE,
     )

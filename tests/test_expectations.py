@@ -110,6 +110,16 @@ def test_a_slower_machine_takes_longer() -> None:
     assert slow.accuracy_low == usual.accuracy_low
 
 
+def test_every_row_counts_by_its_own_calibration(table: Path) -> None:
+    """A row that was measured on a machine half as fast says half the time."""
+    rows = [item.model_copy(update={"calibration_seconds": 0.004}) if item.units == 10_000 else item for item in ROWS]
+    table.write_text(json.dumps([item.model_dump(mode="json") for item in rows]))
+    schema = GREY.model_copy(update={"num_units": 10_000})
+    expected = expect(planned(schema, 10.0), schema, 0.002)
+    assert expected is not None
+    assert expected.training_seconds == 25.0
+
+
 @pytest.mark.usefixtures("table")
 @pytest.mark.parametrize(
     "changed",

@@ -13,6 +13,7 @@ from datalens_service.mechanisms import GradientChunk, GradientSum
 from datalens_service.mechanisms import gradient_sum as gradient_sums
 from datalens_service.mechanisms.gradient_sum import row_norms, unit_means
 from datalens_service.privacy.accounting import NeighboringRelation
+from tests.torch_threads import torch_threads
 
 DIMENSIONS = 40
 
@@ -95,10 +96,8 @@ def test_what_is_clipped_together_stays_small(dimensions, count, largest, monkey
 
 @pytest.fixture
 def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+    with torch_threads(2):
+        yield
 
 
 @pytest.mark.parametrize("dimensions", [61_706, 101_770, 400_001])

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from datalens_service.data.dataset import Schema
+from tests.torch_threads import torch_threads
 
 from .builders import Tensors, schema_of
 
@@ -14,10 +15,8 @@ from .builders import Tensors, schema_of
 @pytest.fixture(autouse=True, scope="package")
 def one_thread() -> Iterator[None]:
     """Small networks are slower, and busy machines much slower, with more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with torch_threads(1):
+        yield
 
 
 @pytest.fixture(

@@ -13,6 +13,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.models.classifiers.architectures import ARCHITECTURES, build_network
 from datalens_service.models.per_record import PerRecordGradients
+from tests.torch_threads import torch_threads
 
 RECORDS, CLASSES = 11, 3
 
@@ -126,14 +127,11 @@ def test_threads_change_no_bit_and_keep_the_order() -> None:
     def squares(output: torch.Tensor, _image: torch.Tensor) -> torch.Tensor:
         return output.square().sum()
 
-    before, rows = torch.get_num_threads(), []
-    try:
-        for threads in (1, 3):
-            torch.set_num_threads(threads)
+    rows = []
+    for threads in (1, 3):
+        with torch_threads(threads):
             rows.append(torch.cat(list(PerRecordGradients(network, squares, chunk_size=4).chunks([images]))))
             assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
     assert torch.equal(rows[0], rows[1])
 
 
@@ -164,12 +162,8 @@ def test_calls_that_overlap_share_neither_weights_nor_inputs() -> None:
     def squares(output: torch.Tensor, _image: torch.Tensor) -> torch.Tensor:
         return output.square().sum()
 
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
+    with torch_threads(2):
         rows = torch.cat(list(PerRecordGradients(together, squares, chunk_size=4).chunks([images])))
-    finally:
-        torch.set_num_threads(before)
     expected = [torch.autograd.grad(squares(alone(image[None]), image), alone.parameters()) for image in images]
     expected_rows = torch.stack([torch.cat([gradient.flatten() for gradient in row]) for row in expected])
     torch.testing.assert_close(rows, expected_rows)

@@ -7,12 +7,12 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-import torch
 
 from datalens_service.mechanisms import CrossProductSum, Mechanism
 from datalens_service.methods import AnyMethod, DataLens
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
+from tests.torch_threads import torch_threads
 
 from . import replay
 from .cases import CASES as MECHANISM_CASES
@@ -52,10 +52,8 @@ def test_kinds_of_contributions_that_cannot_be_compared_are_an_error(monkeypatch
 
 @pytest.fixture
 def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    with torch_threads(1):
+        yield
 
 
 @pytest.mark.usefixtures("one_thread")
