@@ -72,10 +72,14 @@ class HierarchicalFit:
         """
         shared = np.diag(self._variances)
         departures = scatters / self._counts[:, None, None] - shared
-        noise = float(np.mean((noise_stddev / self._counts) ** 2))
-        trust = _trust(departures, self._variances, noise)
-        values, vectors = np.linalg.eigh(shared + trust * departures)
-        self.factors = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        kept = shrink_departures(departures, self._variances, (noise_stddev / self._counts) ** 2)
+        self.factors = factor(shared + kept)
+
+
+def factor(covariances: Floats) -> Floats:
+    """Matrices (…, q, q) whose products with their own transposes are covariances, negative variances counting as 0."""
+    values, vectors = np.linalg.eigh(covariances)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
 
 
 def shrink_eigenvalues(values: Floats, edge: float) -> Floats:
@@ -92,19 +96,26 @@ def shrink_eigenvalues(values: Floats, edge: float) -> Floats:
     return before
 
 
-def _trust(departures: Floats, variances: Floats, noise: float) -> Floats:
-    """(q, q) weights in [0, 1]: share of the departures that is no noise, averaged over entries of like size.
+def shrink_departures(departures: Floats, variances: Floats, noise: Floats) -> Floats:
+    """Departures of covariances from one that others share, as far as they stand out from their noise.
 
-    An entry (i, j) is expected to depart by about √(vᵢ·vⱼ), so entries are averaged by octaves of that. Directions
-    without variance have no departures.
+    An entry (i, j) is expected to depart by about √(vᵢ·vⱼ), so entries are averaged by octaves of that, and groups as
+    their noise allows. Directions without variance have no departures.
+
+    Args:
+        departures: (groups, q, q), noisy.
+        variances: (q,) shared, in the same basis.
+        noise: (groups,) variance of one entry's noise.
     """
     scale = np.sqrt(np.outer(variances, variances))
     octaves = np.floor(np.log2(np.maximum(scale, _TINY)))
     diagonal = np.eye(len(variances), dtype=bool)
-    trust = np.zeros_like(scale)
+    weights = 1 / (1 + noise / (np.median(noise) + _TINY)) ** 2
+    kept = np.zeros_like(departures)
     for part in (diagonal, ~diagonal):
         for octave in np.unique(octaves[part & (scale > 0)]):
             entries = part & (scale > 0) & (octaves == octave)
-            signal = max(float((departures[:, entries] ** 2).mean()) - noise, 0.0)
-            trust[entries] = signal / (signal + noise + _TINY)
-    return trust
+            squared = (departures[:, entries] ** 2).mean(axis=1) - noise
+            signal = max(float(np.average(squared, weights=weights)), 0.0)
+            kept[:, entries] = departures[:, entries] * (signal / (signal + noise + _TINY))[:, None]
+    return kept
