@@ -15,20 +15,20 @@ from pydantic import Field
 
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms import Account, VectorSum
+from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.methods.base import ExecutionOptions, Method, Plan
+from datalens_service.methods.base import ExecutionOptions, Method, Plan, PlannedRelease
 from datalens_service.methods.moments import Moments, MomentsRun
 from datalens_service.methods.record_sums import (
+    COUNT_WEIGHT,
     GroupedSum,
     StatelessRun,
+    calibrated,
     list_sums,
-    planned_products,
-    planned_vectors,
     summed_dimensions,
 )
 from datalens_service.models.generators.mixture import MixtureFit, nearest
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
@@ -74,11 +74,11 @@ class Mixture(Method):
         rest, rank = 1 - self.start_share, self.rank(schema)
         return Plan(
             releases=(
-                planned_products(schema, 1, summed_dimensions(schema), self.subspace_share * units),
-                planned_vectors(schema, classes, rank, self.means_share * self.start_share * units),
-                planned_products(schema, classes, rank, covariances_share * self.start_share * units),
-                planned_vectors(schema, components, rank, self.means_share * rest * units, self.iterations),
-                planned_products(schema, components, rank, covariances_share * rest * units),
+                self._products(schema, 1, summed_dimensions(schema), self.subspace_share * units),
+                self._means(schema, classes, self.means_share * self.start_share * units),
+                self._products(schema, classes, rank, covariances_share * self.start_share * units),
+                self._means(schema, components, self.means_share * rest * units, self.iterations),
+                self._products(schema, components, rank, covariances_share * rest * units),
             )
         )
 
@@ -98,6 +98,25 @@ class Mixture(Method):
     def rank(self, schema: Schema) -> int:
         """Dimensions of the subspace."""
         return min(self.subspace_dimensions, schema.dimensions)
+
+    def _means(self, schema: Schema, groups: int, units: float, count: int = 1) -> PlannedRelease:
+        mechanism = VectorSum(
+            num_groups=groups,
+            dimensions=self.rank(schema),
+            count_weight=COUNT_WEIGHT,
+            records_per_unit=schema.records_per_unit,
+            noise_stddev=MAXIMUM_NOISE_STDDEV,
+        )
+        return calibrated(mechanism, units / count).model_copy(update={"count": count})
+
+    def _products(self, schema: Schema, groups: int, dimensions: int, units: float) -> PlannedRelease:
+        mechanism = OuterProductSum(
+            num_groups=groups,
+            dimensions=dimensions,
+            records_per_unit=schema.records_per_unit,
+            noise_stddev=MAXIMUM_NOISE_STDDEV,
+        )
+        return calibrated(mechanism, units)
 
 
 class MixtureRun(StatelessRun):

@@ -12,19 +12,19 @@ from pydantic import Field
 
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms import Account
+from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods.base import ExecutionOptions, Method, Plan
 from datalens_service.methods.record_sums import (
+    COUNT_WEIGHT,
     ClippedRecords,
     StatelessRun,
+    calibrated,
     list_sums,
-    planned_products,
-    planned_vectors,
     summed_dimensions,
 )
 from datalens_service.models.generators.gaussian import GaussianFit
-from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
 from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
@@ -58,12 +58,17 @@ class Moments(Method):
         if self.subspace_share + self.means_share >= 1:
             raise InvalidSpec("subspace_share and means_share must leave something for the covariances.")
         rank = min(self.subspace_dimensions, schema.dimensions)
+        loudest = MAXIMUM_NOISE_STDDEV
+        common = {"records_per_unit": schema.records_per_unit, "noise_stddev": loudest}
+        subspace = OuterProductSum(num_groups=1, dimensions=summed_dimensions(schema), **common)
+        means = VectorSum(num_groups=schema.num_classes, dimensions=rank, count_weight=COUNT_WEIGHT, **common)
+        covariances = OuterProductSum(num_groups=schema.num_classes, dimensions=rank, **common)
         covariances_share = 1 - self.subspace_share - self.means_share
         return Plan(
             releases=(
-                planned_products(schema, 1, summed_dimensions(schema), self.subspace_share * units),
-                planned_vectors(schema, schema.num_classes, rank, self.means_share * units),
-                planned_products(schema, schema.num_classes, rank, covariances_share * units),
+                calibrated(subspace, self.subspace_share * units),
+                calibrated(means, self.means_share * units),
+                calibrated(covariances, covariances_share * units),
             )
         )
 

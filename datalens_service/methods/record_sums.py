@@ -72,37 +72,6 @@ def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum, units: flo
     raise InfeasiblePlan("epsilon is too small for noisy sums of these images: raise epsilon.")
 
 
-def planned_vectors(schema: Schema, groups: int, dimensions: int, units: float, count: int = 1) -> PlannedRelease:
-    """Counts and sums of vectors per group, released `count` times for at most `units` together.
-
-    Raises:
-        InfeasiblePlan: The noise would be larger than the sampler can draw.
-    """
-    mechanism = VectorSum(
-        num_groups=groups,
-        dimensions=dimensions,
-        count_weight=COUNT_WEIGHT,
-        records_per_unit=schema.records_per_unit,
-        noise_stddev=MAXIMUM_NOISE_STDDEV,
-    )
-    return calibrated(mechanism, units / count).model_copy(update={"count": count})
-
-
-def planned_products(schema: Schema, groups: int, dimensions: int, units: float) -> PlannedRelease:
-    """Sums of outer products per group for at most `units`.
-
-    Raises:
-        InfeasiblePlan: The noise would be larger than the sampler can draw.
-    """
-    mechanism = OuterProductSum(
-        num_groups=groups,
-        dimensions=dimensions,
-        records_per_unit=schema.records_per_unit,
-        noise_stddev=MAXIMUM_NOISE_STDDEV,
-    )
-    return calibrated(mechanism, units)
-
-
 def list_sums(plan: Plan) -> list[GroupedSum]:
     """Its releases of sums of records, one by one; votes are left out."""
     mechanisms = [release.mechanism for release in plan.releases for _ in range(release.count)]

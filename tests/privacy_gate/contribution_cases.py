@@ -64,8 +64,6 @@ class ContributionCase:
         ]
         variants = [getattr(variant, "name", variant) for variant in variants]
         words = [self.method.name, *(str(variant) for variant in variants if variant)]
-        if getattr(self.method, "components", 1) > 1:
-            words.append(f"{self.method.components} components")
         return " ".join([*words, f"units of {self.records}", f"{self.side}x{self.side}"])
 
     @property
@@ -153,7 +151,6 @@ def _replaced(train: Split, unit: int, records: Records, rng: np.random.Generato
 
 _MOMENTS = Moments(subspace_dimensions=4)
 _SHAPES = Shapes(subspace_dimensions=4)
-_KINDS_OF_SHAPES = Shapes(content="objects", subspace_dimensions=4, components=2, iterations=2)
 _MIXTURE = Mixture(components=2, iterations=2, subspace_dimensions=4)
 _GUIDED: dict[str, Any] = {"steps": 3, "samples": 100, "epochs": 1, "hidden_units": 3}
 _SCATTERING: dict[str, Any] = {"steps": 2, "samples": 100, "dimensions": 9}
@@ -203,7 +200,6 @@ CASES: tuple[ContributionCase, ...] = (
     *(ContributionCase(_SHAPES, records) for records in (1, 3)),
     *(ContributionCase(Shapes(content="drawings", subspace_dimensions=4), records) for records in (1, 2, 3)),
     *(ContributionCase(Shapes(content="objects", subspace_dimensions=4), records) for records in (1, 3)),
-    *(ContributionCase(_KINDS_OF_SHAPES, records) for records in (1, 2, 3)),
     *(ContributionCase(Guided(warm_start=_MOMENTS, **_GUIDED), records) for records in (1, 2)),
     ContributionCase(Guided(warm_start=_MIXTURE, **_GUIDED), 3),
     *(ContributionCase(DataLens(teacher="kernel", **_VOTES), records) for records in (1, 2, 3)),

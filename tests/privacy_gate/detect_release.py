@@ -40,7 +40,6 @@ METHODS: tuple[AnyMethod, ...] = (
     Shapes(subspace_dimensions=4),
     Shapes(content="drawings", subspace_dimensions=4),
     Shapes(content="objects", subspace_dimensions=4),
-    Shapes(content="objects", subspace_dimensions=4, components=2, iterations=2),
     Guided(warm_start=Moments(subspace_dimensions=4), steps=3, samples=120, epochs=1, hidden_units=3),
     Rejection(warm_start=Shapes(subspace_dimensions=4), steps=3, samples=120, dimensions=6),
     DataLens(

@@ -129,32 +129,6 @@ def shapes_are_centred(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(shapes.ShapesRun, "_vectors", centred)
 
 
-def components_of_shapes_start_at_records(patch: pytest.MonkeyPatch) -> None:
-    """As k-means usually starts: the first centres lie at the last record."""
-    components = shapes.ShapesRun._components.fget
-
-    def at_records(self: shapes.ShapesRun) -> Any:
-        first, fit = self._mixture is None, components(self)
-        if first:
-            centres = fit.centres
-            centres.places = centres.places - centres.places.mean(axis=1, keepdims=True) + self._coordinates()[0][-1]
-        return fit
-
-    patch.setattr(shapes.ShapesRun, "_components", property(at_records))
-
-
-def shapes_lie_around_private_centres(patch: pytest.MonkeyPatch) -> None:
-    """Distances from the exact mean of the records next to a centre, instead of from the released centre."""
-    around = shapes.ShapesRun._around_centres
-
-    def from_means(self: shapes.ShapesRun) -> GroupedVectors:
-        rows = around(self)
-        means = np.stack([rows.values[rows.groups == group].mean(axis=0) for group in rows.groups])
-        return rows._replace(values=rows.values - means)
-
-    patch.setattr(shapes.ShapesRun, "_around_centres", from_means)
-
-
 def mean_features_are_centred(patch: pytest.MonkeyPatch) -> None:
     """What a tilt sees of records, less its private mean."""
     features = rejection.RejectionRun._redrawn_features
@@ -309,8 +283,6 @@ PLANTS = (
     Plant("components dealt evenly among the records of a class", "R6", components_are_dealt_evenly),
     Plant("residuals from exact private class means", "R6", residuals_from_private_means),
     Plant("shapes centred by their private mean", "R6", shapes_are_centred),
-    Plant("first centres of shapes lie at private records", "R4", components_of_shapes_start_at_records),
-    Plant("shapes vary around private centres", "R6", shapes_lie_around_private_centres),
     Plant("features of a tilt centred by their private mean", "R6", mean_features_are_centred),
     Plant("noise of a denoiser's records by their position", "R6", noise_of_records_follows_their_position),
     Plant("gradients divided by the private number of records", "R4", gradients_are_divided_by_the_private_count),

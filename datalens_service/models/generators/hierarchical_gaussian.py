@@ -72,14 +72,10 @@ class HierarchicalFit:
         """
         shared = np.diag(self._variances)
         departures = scatters / self._counts[:, None, None] - shared
-        kept = shrink_departures(departures, self._variances, (noise_stddev / self._counts) ** 2)
-        self.factors = factor(shared + kept)
-
-
-def factor(covariances: Floats) -> Floats:
-    """Matrices (…, q, q) whose products with their own transposes are covariances, negative variances counting as 0."""
-    values, vectors = np.linalg.eigh(covariances)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
+        noise = float(np.mean((noise_stddev / self._counts) ** 2))
+        trust = _trust(departures, self._variances, noise)
+        values, vectors = np.linalg.eigh(shared + trust * departures)
+        self.factors = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
 
 
 def shrink_eigenvalues(values: Floats, edge: float) -> Floats:
@@ -96,26 +92,19 @@ def shrink_eigenvalues(values: Floats, edge: float) -> Floats:
     return before
 
 
-def shrink_departures(departures: Floats, variances: Floats, noise: Floats) -> Floats:
-    """Departures of covariances from one that others share, as far as they stand out from their noise.
+def _trust(departures: Floats, variances: Floats, noise: float) -> Floats:
+    """(q, q) weights in [0, 1]: share of the departures that is no noise, averaged over entries of like size.
 
-    An entry (i, j) is expected to depart by about √(vᵢ·vⱼ), so entries are averaged by octaves of that, and groups as
-    their noise allows. Directions without variance have no departures.
-
-    Args:
-        departures: (groups, q, q), noisy.
-        variances: (q,) shared, in the same basis.
-        noise: (groups,) variance of one entry's noise.
+    An entry (i, j) is expected to depart by about √(vᵢ·vⱼ), so entries are averaged by octaves of that. Directions
+    without variance have no departures.
     """
     scale = np.sqrt(np.outer(variances, variances))
     octaves = np.floor(np.log2(np.maximum(scale, _TINY)))
     diagonal = np.eye(len(variances), dtype=bool)
-    weights = 1 / (1 + noise / (np.median(noise) + _TINY)) ** 2
-    kept = np.zeros_like(departures)
+    trust = np.zeros_like(scale)
     for part in (diagonal, ~diagonal):
         for octave in np.unique(octaves[part & (scale > 0)]):
             entries = part & (scale > 0) & (octaves == octave)
-            squared = (departures[:, entries] ** 2).mean(axis=1) - noise
-            signal = max(float(np.average(squared, weights=weights)), 0.0)
-            kept[:, entries] = departures[:, entries] * (signal / (signal + noise + _TINY))[:, None]
-    return kept
+            signal = max(float((departures[:, entries] ** 2).mean()) - noise, 0.0)
+            trust[entries] = signal / (signal + noise + _TINY)
+    return trust

@@ -43,20 +43,14 @@ def draw(
         float32 (n, d) with d in channel, height, width order.
     """
     basis, means, factors = tensors["basis"], tensors["means"], tensors["factors"]
-    chosen = choose_components(tensors["weights"], labels, rng)
+    thresholds = np.cumsum(tensors["weights"], axis=1)[labels]
+    chosen = (rng.random((len(labels), 1), dtype=np.float32) * thresholds[:, -1:] > thresholds[:, :-1]).sum(axis=1)
     points = rng.standard_normal((len(labels), basis.shape[1]), dtype=np.float32)
     for label, component in {*zip(labels.tolist(), chosen.tolist(), strict=True)}:
         rows = (labels == label) & (chosen == component)
         points[rows] = means[label, component] + points[rows] @ factors[label, component].T
     pixels: NDArray[np.float32] = points @ basis.T
     return pixels.clip(0.0, 1.0)
-
-
-def choose_components(weights: NDArray[np.float32], labels: Labels, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Components (n,) of samples of classes (n,), by chance in proportion to weights (classes, K)."""
-    thresholds = np.cumsum(weights, axis=1)[labels]
-    chosen = rng.random((len(labels), 1), dtype=np.float32) * thresholds[:, -1:] > thresholds[:, :-1]
-    return np.asarray(chosen.sum(axis=1))
 
 
 def nearest(points: Floats, labels: Labels, centres: Floats) -> NDArray[np.int64]:
@@ -75,49 +69,6 @@ def nearest(points: Floats, labels: Labels, centres: Floats) -> NDArray[np.int64
     return np.asarray(labels * components + distances.argmin(axis=1), dtype=np.int64)
 
 
-class Centres:
-    """Where the components of each class lie, by noisy counts and sums.
-
-    Args:
-        means: (classes, q) of the classes.
-        factors: (classes, q, q) of the classes: factor·factorᵀ is a covariance.
-        components: K, per class.
-        rng: Public; draws the first centres.
-
-    Attributes:
-        places: (classes, K, q), in the unit of the means.
-        counts: (classes, K), at least 1.
-        weights: (classes, K), shares of each class's samples.
-    """
-
-    def __init__(self, means: Floats, factors: Floats, components: int, rng: np.random.Generator) -> None:
-        self._means, self._widths = means, (factors**2).sum(axis=(1, 2))
-        classes, rank = means.shape
-        away = rng.standard_normal((classes, components, rank))
-        self.places = means[:, None] + _SPREAD * np.einsum("cij,ckj->cki", factors, away)
-        self.counts: Floats = np.ones((classes, components))
-        self.weights: Floats = self.counts / components
-
-    def move(self, counts_and_sums: Floats, count_stddev: float, sum_stddev: float) -> None:
-        """Move the centres to noisy means, shrunk towards the class as far as noise outweighs the class's width.
-
-        Args:
-            counts_and_sums: (classes·K, 1 + q).
-            count_stddev: Of a count's noise, in records.
-            sum_stddev: Of one coordinate of a sum's noise.
-        """
-        classes, components, rank = self.places.shape
-        table = counts_and_sums.reshape(classes, components, 1 + rank)
-        self.counts = np.maximum(table[..., 0], 1.0)
-        significant = np.where(self.counts > _DEVIATIONS * count_stddev, self.counts, 0.0)
-        significant = np.where(significant.any(axis=1, keepdims=True), significant, self.counts)
-        self.weights = significant / significant.sum(axis=1, keepdims=True)
-        width = self._widths[:, None]
-        trust = width / (width + rank * (sum_stddev / self.counts) ** 2 + np.finfo(float).tiny)
-        means = table[..., 1:] / self.counts[..., None]
-        self.places = trust[..., None] * means + (1 - trust[..., None]) * self._means[:, None]
-
-
 class MixtureFit:
     """Collects the noisy releases that follow a Gaussian per class.
 
@@ -126,27 +77,39 @@ class MixtureFit:
         components: K, per class.
         pooling: Records' worth of the class's covariance in that of each component.
         rng: Public; draws the first centres.
+
+    Attributes:
+        centres: (classes, K, q) in units of the clipping norm.
     """
 
     def __init__(self, start: GaussianFit, components: int, pooling: float, rng: np.random.Generator) -> None:
         self._start = start
         self._pooling = pooling
-        self._centres = Centres(start.means, start.factors, components, rng)
         classes, rank = start.means.shape
+        away = rng.standard_normal((classes, components, rank))
+        self.centres = start.means[:, None] + _SPREAD * np.einsum("cij,ckj->cki", start.factors, away)
+        self._counts: Floats = np.ones((classes, components))
+        self._weights: Floats = self._counts / components
         self._factors: Floats = np.zeros((classes, components, rank, rank))
 
-    @property
-    def centres(self) -> Floats:
-        """(classes, K, q) in units of the clipping norm."""
-        return self._centres.places
-
-    @centres.setter
-    def centres(self, places: Floats) -> None:
-        self._centres.places = places
-
     def estimate_centres(self, counts_and_sums: Floats, count_stddev: float, sum_stddev: float) -> None:
-        """See `Centres.move`."""
-        self._centres.move(counts_and_sums, count_stddev, sum_stddev)
+        """Move the centres to noisy means, shrunk towards the class as far as noise outweighs the class's width.
+
+        Args:
+            counts_and_sums: (classes·K, 1 + q).
+            count_stddev: Of a count's noise, in records.
+            sum_stddev: Of one coordinate of a sum's noise.
+        """
+        classes, components, rank = self.centres.shape
+        table = counts_and_sums.reshape(classes, components, 1 + rank)
+        self._counts = np.maximum(table[..., 0], 1.0)
+        significant = np.where(self._counts > _DEVIATIONS * count_stddev, self._counts, 0.0)
+        significant = np.where(significant.any(axis=1, keepdims=True), significant, self._counts)
+        self._weights = significant / significant.sum(axis=1, keepdims=True)
+        width = (self._start.factors**2).sum(axis=(1, 2))[:, None]
+        trust = width / (width + rank * (sum_stddev / self._counts) ** 2 + np.finfo(float).tiny)
+        means = table[..., 1:] / self._counts[..., None]
+        self.centres = trust[..., None] * means + (1 - trust[..., None]) * self._start.means[:, None]
 
     def estimate_covariances(self, scatter: Floats, noise_stddev: float) -> None:
         """Factor noisy scatter matrices, pooled within the class; directions below the noise level are dropped.
@@ -156,12 +119,11 @@ class MixtureFit:
             noise_stddev: Of one entry; the largest eigenvalue of such noise is about stddev·√q.
         """
         classes, components, rank = self.centres.shape
-        counts = self._centres.counts
         scatters = scatter.reshape(classes, components, rank, rank)
-        within = scatters.sum(axis=1, keepdims=True) / counts.sum(axis=1)[:, None, None, None]
+        within = scatters.sum(axis=1, keepdims=True) / self._counts.sum(axis=1)[:, None, None, None]
         values, vectors = np.linalg.eigh(scatters + self._pooling * within)
         bar = noise_stddev * math.sqrt(rank)
-        variances = np.where(values > bar, values, 0.0) / (counts + self._pooling)[..., None]
+        variances = np.where(values > bar, values, 0.0) / (self._counts + self._pooling)[..., None]
         self._factors = vectors * np.sqrt(variances)[..., None, :]
 
     def tensors(self, clip_norm: float) -> dict[str, NDArray[np.float32]]:
@@ -172,7 +134,7 @@ class MixtureFit:
         """
         parts = {
             "basis": self._start.basis,
-            "weights": self._centres.weights,
+            "weights": self._weights,
             "means": self.centres * clip_norm,
             "factors": self._factors * clip_norm,
         }

@@ -1,4 +1,4 @@
-"""Samples of Gaussians over signed distances; only those that are images are handed out.
+"""Samples of a Gaussian over signed distances; only those that are images are handed out.
 
 Not every vector is an image: it may describe a stroke that fades, or distances that are none. A sample is decoded and
 encoded again, and accepted where its field comes back nearly as it was. No private number is needed for that.
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Labels, Schema
 from datalens_service.models.generators.level_sets import LevelSets
-from datalens_service.models.generators.mixture import choose_components
 
 Floats = NDArray[np.float32]
 Tensors = dict[str, Floats]
@@ -30,8 +29,7 @@ def draw(
     """Images of accepted samples.
 
     Args:
-        tensors: `basis` (d, q), `means` (groups, d), `factors` (groups, q, q), `tolerances` (classes,). Groups are
-            classes, or with `weights` (classes, K) their components.
+        tensors: `basis` (d, q), `means` (classes, d), `factors` (classes, q, q), `tolerances` (classes,).
         settings: `content`; `spread`, how much wider samples lie than records.
         schema: Of the images.
         labels: (n,) classes.
@@ -76,7 +74,7 @@ def propose(
 
     Args:
         codec: Of the images.
-        tensors: `basis`, `means`, `factors` and `weights`, as for `draw`.
+        tensors: `basis`, `means`, `factors`, as for `draw`.
         spread: How much wider samples lie than records.
         labels: (n,) classes.
         rng: Of the samples.
@@ -85,21 +83,13 @@ def propose(
         float32 images (n, d), and squared distances (n,) by which their fields move when they are encoded again.
     """
     basis, means, factors = (tensors[name].astype(np.float64) for name in ("basis", "means", "factors"))
-    groups = _groups(tensors, labels, rng)
     points = rng.standard_normal((len(labels), basis.shape[1])) * spread
     vectors = np.empty((len(labels), codec.dimensions))
-    for group in np.unique(groups):
-        rows = groups == group
-        vectors[rows] = means[group] + points[rows] @ factors[group].T @ basis.T
+    for label in np.unique(labels):
+        rows = labels == label
+        vectors[rows] = means[label] + points[rows] @ factors[label].T @ basis.T
     images = codec.decode(vectors)
     schema, field = codec.schema, slice(codec.field_numbers)
     planes = np.rint(images * 255).astype(np.uint8).reshape(-1, schema.channels, schema.height, schema.width)
     moved = codec.encode(planes.transpose(0, 2, 3, 1))[:, field] - vectors[:, field]
     return images, np.einsum("ij,ij->i", moved, moved)
-
-
-def _groups(tensors: Tensors, labels: Labels, rng: np.random.Generator) -> Labels:
-    """(n,) the Gaussian that each sample is drawn from."""
-    if "weights" not in tensors:
-        return labels
-    return labels * tensors["weights"].shape[1] + choose_components(tensors["weights"], labels, rng)
