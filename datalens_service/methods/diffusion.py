@@ -45,9 +45,12 @@ class Diffusion(DiffusionParameters):
 
         Raises:
             InfeasiblePlan: ε does not pay for the gradients, or the noise would be larger than the sampler can draw.
-            InvalidSpec: The batch is larger than the data set, or the warm start does not fit the schema.
+            InvalidSpec: The batch is larger than the data set, the warm start does not fit the schema, or images would
+                end with more noise than they begin with.
             WorkerUnavailable: dp_accounting is not installed.
         """
+        if self.start_stddev is not None and self.end_stddev >= self.start_stddev:
+            raise InvalidSpec("end_stddev must be smaller than start_stddev.")
         limit = limit_units(epsilon, delta_beside(slack_for(delta, self.slack), delta))
         start = self.warm_start.plan(schema, math.floor(self.warm_start_share * limit))
         batch = self.batch or math.ceil(schema.num_units / _BATCHES_PER_PASS)

@@ -50,4 +50,10 @@ class DiffusionParameters(Method):
         le=10,
         description="Noise on the samples of the warm start that images begin at; null: they begin at noise alone.",
     )
+    end_stddev: Number = Field(
+        default=0.15,
+        gt=0,
+        lt=10,
+        description="Noise from which the last step goes to an image at once: with less, images are grainier.",
+    )
     path: Integer = Field(default=12, ge=2, le=1000, description="Steps from noise to an image, two evaluations each.")

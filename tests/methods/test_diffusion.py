@@ -133,12 +133,28 @@ def test_units_of_several_records_and_colours(changes: dict[str, int]) -> None:
 
 
 def test_samples_may_begin_at_the_warm_start() -> None:
-    model = train(start(bars(), steps=1, pretraining_steps=0, start_stddev=0.03), account())
+    model = train(start(bars(), steps=1, pretraining_steps=0, start_stddev=0.03, end_stddev=0.02), account())
     plain = train(start(bars(), steps=1, pretraining_steps=0), account())
     started = {**model.settings["start"]}
     assert started["kind"] == "gaussian"
-    assert model.settings["start_stddev"] == 0.03
+    assert (model.settings["start_stddev"], model.settings["end_stddev"]) == (0.03, 0.02)
     assert np.abs(model.sample(50)[0].astype(float) - plain.sample(50)[0]).mean() > 10
+
+
+def test_the_noise_at_which_the_path_ends_belongs_to_the_generator() -> None:
+    """The network was not trained, so what it leaves at the end is seen; files of earlier versions end at 0.02."""
+    model = train(start(bars(), steps=1, pretraining_steps=0), account())
+    assert model.settings["end_stddev"] == 0.15
+    settings = {name: value for name, value in model.settings.items() if name != "end_stddev"}
+    earlier = Generator(model.kind, model.schema, settings, model.tensors)
+    ended = Generator(model.kind, model.schema, settings | {"end_stddev": 0.02}, model.tensors)
+    np.testing.assert_array_equal(earlier.sample(8)[0], ended.sample(8)[0])
+    assert (model.sample(8)[0] != ended.sample(8)[0]).any()
+
+
+def test_images_cannot_end_with_more_noise_than_they_begin_with() -> None:
+    with pytest.raises(InvalidSpec, match="end_stddev"):
+        Diffusion(start_stddev=0.1).plan_within(bars().schema, 4.0, 1e-4)
 
 
 def test_noise_of_a_record_is_a_function_of_that_record() -> None:

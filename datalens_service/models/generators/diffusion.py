@@ -32,7 +32,9 @@ STARTS: Final = {
 """Released models that a denoiser starts from."""
 
 _DENOISER, _START = "denoiser.", "start."
-_LARGEST_STDDEV, _SMALLEST_STDDEV = 10.0, 0.02
+_LARGEST_STDDEV: Final = 10.0
+_DEFAULT_END: Final = 0.02
+"""Of generators whose settings do not name it."""
 _ROWS: Final = 250
 
 
@@ -59,7 +61,8 @@ def draw(
     Args:
         tensors: As `pack` returned them.
         settings: `width` and `blocks` of the denoiser; `start`, kind and settings of the released model; `path`, steps
-            of the sampler; `start_stddev`, noise on samples of the start, or None to begin with noise alone.
+            of the sampler; `start_stddev`, noise on samples of the start, or None to begin with noise alone;
+            `end_stddev`, noise from which the last step goes to an image at once.
         schema: Of the images.
         labels: (n,) requested classes.
         rng: Of the samples.
@@ -99,7 +102,7 @@ def _propose(
     noisy = torch.from_numpy(images + np.float32(largest) * noise)
     noisy = noisy.view(-1, schema.channels, schema.height, schema.width)
     one_hot = functional.one_hot(torch.from_numpy(labels), schema.num_classes).to(torch.float32)
-    schedule = noise_schedule(largest, _SMALLEST_STDDEV, settings["path"])
+    schedule = noise_schedule(largest, settings.get("end_stddev", _DEFAULT_END), settings["path"])
     parts = [
         follow_path(network, images, classes, schedule)
         for images, classes in zip(torch.split(noisy, _ROWS), torch.split(one_hot, _ROWS), strict=True)
