@@ -56,4 +56,4 @@ class DiffusionParameters(Method):
         lt=10,
         description="Noise from which the last step goes to an image at once: with less, images are grainier.",
     )
-    path: Integer = Field(default=12, ge=2, le=1000, description="Steps from noise to an image, two evaluations each.")
+    path: Integer = Field(default=8, ge=2, le=1000, description="Steps from noise to an image, two evaluations each.")
