@@ -49,7 +49,7 @@ class Diffusion(DiffusionParameters):
                 end with more noise than they begin with.
             WorkerUnavailable: dp_accounting is not installed.
         """
-        if self.start_stddev is not None and self.end_stddev >= self.start_stddev:
+        if self.start_stddev is not None and self.last_stddev() >= self.start_stddev:
             raise InvalidSpec("end_stddev must be smaller than start_stddev.")
         limit = limit_units(epsilon, delta_beside(slack_for(delta, self.slack), delta))
         start = self.warm_start.plan(schema, math.floor(self.warm_start_share * limit))

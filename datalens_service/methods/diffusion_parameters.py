@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import operator
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -12,6 +13,8 @@ from datalens_service.methods.mixture import Mixture
 from datalens_service.methods.moments import Moments
 from datalens_service.methods.rejection import Rejection
 from datalens_service.strict import Integer, Number
+
+_END_STDDEV: Final = 0.15
 
 
 class DiffusionParameters(Method):
@@ -50,10 +53,18 @@ class DiffusionParameters(Method):
         le=10,
         description="Noise on the samples of the warm start that images begin at; null: they begin at noise alone.",
     )
-    end_stddev: Number = Field(
-        default=0.15,
+    end_stddev: Number | None = Field(
+        default=None,
         gt=0,
         lt=10,
-        description="Noise from which the last step goes to an image at once: with less, images are grainier.",
+        exclude_if=operator.not_,
+        description="Noise from which the last step goes to an image at once: with less, images are grainier. Left "
+        "out: 0.15, or half of start_stddev where that is less.",
     )
     path: Integer = Field(default=8, ge=2, le=1000, description="Steps from noise to an image, two evaluations each.")
+
+    def last_stddev(self) -> float:
+        """Noise from which the last step goes to an image."""
+        if self.end_stddev is not None:
+            return self.end_stddev
+        return _END_STDDEV if self.start_stddev is None else min(_END_STDDEV, self.start_stddev / 2)

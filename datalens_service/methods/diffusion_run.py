@@ -108,7 +108,7 @@ class DiffusionRun(StatelessRun):
             **self._network.shape.settings(),
             "path": parameters.path,
             "start_stddev": parameters.start_stddev,
-            "end_stddev": parameters.end_stddev,
+            "end_stddev": parameters.last_stddev(),
             "start": {"kind": start.kind, "settings": start.settings},
         }
         return Generator("diffusion", self._schema, settings, pack(denoiser, start.tensors))

@@ -45,6 +45,17 @@ def test_most_of_the_share_is_used() -> None:
     assert float(used.min()) > 0.66
 
 
+@pytest.mark.parametrize("share", KEEP)
+def test_what_is_left_out_would_be_too_much(share: float) -> None:
+    """Together with all squares within a sixteenth of the largest one that is left out: they stay or go together."""
+    for before, after in zip(rows()[:80], keep_energy(rows()[:80], share), strict=True):
+        left_out = before[after == 0].square()
+        if left_out.any():
+            next_ones = left_out[left_out >= left_out.max() / 1.07]
+            added = energy(after) + sum(Fraction(float(square)) for square in next_ones)
+            assert added > Fraction(share) * energy(before) * Fraction(1 - 1e-6)
+
+
 def test_order_signs_and_other_rows_change_nothing() -> None:
     values = rows()
     order = torch.randperm(60, generator=torch.Generator().manual_seed(3))

@@ -33,8 +33,8 @@ STARTS: Final = {
 
 _DENOISER, _START = "denoiser.", "start."
 _LARGEST_STDDEV: Final = 10.0
-_DEFAULT_END: Final = 0.02
-"""Of generators whose settings do not name it."""
+_EARLIER_END_STDDEV: Final = 0.02
+"""Of files of earlier versions, whose settings do not name it."""
 _ROWS: Final = 250
 
 
@@ -102,7 +102,7 @@ def _propose(
     noisy = torch.from_numpy(images + np.float32(largest) * noise)
     noisy = noisy.view(-1, schema.channels, schema.height, schema.width)
     one_hot = functional.one_hot(torch.from_numpy(labels), schema.num_classes).to(torch.float32)
-    schedule = noise_schedule(largest, settings.get("end_stddev", _DEFAULT_END), settings["path"])
+    schedule = noise_schedule(largest, settings.get("end_stddev", _EARLIER_END_STDDEV), settings["path"])
     parts = [
         follow_path(network, images, classes, schedule)
         for images, classes in zip(torch.split(noisy, _ROWS), torch.split(one_hot, _ROWS), strict=True)
