@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms import GradientChunk, GradientSum
 from datalens_service.mechanisms import gradient_sum as gradient_sums
-from datalens_service.mechanisms.gradient_sum import row_norms, unit_means
+from datalens_service.mechanisms.gradient_sum import row_norms, unit_means, within_radius
 from datalens_service.privacy.accounting import NeighboringRelation
 from tests.torch_threads import torch_threads
 
@@ -38,12 +39,48 @@ def adversarial_rows(count: int, rng: np.random.Generator) -> torch.Tensor:
 def test_the_bound_holds_in_whole_numbers_even_if_lengths_are_computed_wrong(monkeypatch):
     """One unit above the squared radius is less than float32 tells apart."""
     mechanism = gradient_sum()
-    lengths = torch.ones(3, dtype=torch.float64)
-    monkeypatch.setattr(torch.linalg, "vector_norm", lambda *_, **__: lengths)
+    monkeypatch.setattr(gradient_sums, "row_norms", lambda rows: torch.ones(len(rows)))
     rows = torch.zeros(3, DIMENSIONS, dtype=torch.float64)
     rows[:, 0] = torch.tensor([mechanism.radius, mechanism.radius, mechanism.radius + 1]) / mechanism.grid
     rows[1, 1] = 1 / mechanism.grid
     assert mechanism.on_grid(rows)[:, 0].tolist() == [mechanism.radius, 0, 0]
+
+
+@pytest.mark.parametrize("dimensions", [1, 127, 128, 129, 1_000, 26_010])
+def test_whether_a_row_is_within_the_radius_is_decided_in_whole_numbers(dimensions):
+    """At, above and below the bound; the sum of squares is that of the radius to the last unit."""
+    radius = math.isqrt(dimensions * 181**2)
+    rng = np.random.default_rng(dimensions)
+    rows = np.full((60, dimensions), 181.0, dtype=np.float32) * rng.choice([-1, 1], size=(60, dimensions))
+    rows[20:40, rng.integers(dimensions)] += rng.integers(-3, 4, size=20)
+    rows[40:] = rng.integers(-300, 300, size=(20, dimensions))
+    expected = [sum(int(value) ** 2 for value in row) <= radius**2 for row in rows]
+    assert within_radius(torch.tensor(rows), radius).tolist() == expected
+    assert [bool(within_radius(torch.tensor(row[None]), radius)) for row in rows] == expected
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30, -3e38])
+def test_what_is_not_a_length_is_outside(value):
+    rows = torch.zeros(2, DIMENSIONS)
+    rows[1, 3] = value
+    assert within_radius(rows, 2**16).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("dimensions", [1, 128, 1_000, 101_770])
+def test_bounds_of_squares_are_above_them_and_close(dimensions):
+    rng = np.random.default_rng(dimensions)
+    sizes = rng.choice([1, 10, 1_000, 2**16], size=(40, 1))
+    rows = torch.tensor(np.rint(rng.standard_normal((40, dimensions)) * sizes), dtype=torch.float32)
+    exact = rows.to(torch.float64).square().sum(dim=1)
+    bounds = gradient_sums._squares_at_most(rows)
+    assert (bounds >= exact).all()
+    assert (bounds <= exact * (1 + 2**-15)).all()
+
+
+def test_a_mean_too_long_for_float32_adds_nothing():
+    rows = torch.zeros(3, DIMENSIONS, dtype=torch.float64)
+    rows[:, 0] = torch.tensor([1e18, 1e25, 1e300])
+    assert gradient_sum().on_grid(rows)[:, 0].tolist() == [2**16, 0, 0]
 
 
 @pytest.mark.parametrize("clip_norm", [0.01, 0.1, 1.0, 10.0])
@@ -101,8 +138,9 @@ def two_threads():
 
 
 @pytest.mark.parametrize("dimensions", [61_706, 101_770, 400_001])
-def test_the_norm_of_a_row_is_the_same_alone_and_beside_others(dimensions, two_threads):
-    rows = torch.tensor(np.random.default_rng(8).standard_normal((12, dimensions)))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_norm_of_a_row_is_the_same_alone_and_beside_others(dimensions, dtype, two_threads):
+    rows = torch.tensor(np.random.default_rng(8).standard_normal((12, dimensions)), dtype=dtype)
     together = row_norms(rows)
     for count in (1, 2, 5):
         assert torch.equal(row_norms(rows[:count]), together[:count])
