@@ -173,8 +173,9 @@ def _squares_at_most(rows: torch.Tensor) -> torch.Tensor:
     """(rows,) float64 bounds from above of the squared norms of whole numbers in float32, a little too large."""
     import torch
 
-    end = rows.shape[1] // _COORDINATES_PER_SQUARE * _COORDINATES_PER_SQUARE
-    blocks, rest = rows[:, :end].unflatten(1, (-1, _COORDINATES_PER_SQUARE)), rows[:, None, end:]
+    count = rows.shape[1] // _COORDINATES_PER_SQUARE
+    end = count * _COORDINATES_PER_SQUARE
+    blocks, rest = rows[:, :end].view(len(rows), count, _COORDINATES_PER_SQUARE), rows[:, None, end:]
     norms = torch.cat([torch.linalg.vector_norm(part, dim=2) for part in (blocks, rest)], dim=1)
     return norms.to(torch.float64).square().sum(dim=1) * (1 + _ROUNDING_OF_SQUARES)
 

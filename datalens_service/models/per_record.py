@@ -1,7 +1,8 @@
 """Gradients of a network, one for each record: the only place that differentiates per record.
 
 Records never mix: every chunk has the same shape, the last one padded, and layers that look across a batch are
-refused. A row is then a function of its own record and of the weights, to the last bit on a given machine.
+refused. A row is then a function of its own record and of the weights, to the last bit on a given machine, wherever in
+a chunk it stands. tests/models/test_per_record.py shows this for the machine that it runs on.
 
 The gradient of a linear layer's weights is an outer product, of the gradient at its outputs and of its inputs
 (`LinearTaps`). It is written to its place in a row once, and by nothing else.
@@ -28,6 +29,12 @@ _CHUNK_BYTES: Final = 2**25
 """Of the rows of a chunk. Larger blocks are handed back to the operating system after each chunk, and their pages
 have to be cleared anew: on a processor that costs more than the gradients."""
 
+_FEWEST_RECORDS: Final = 16
+"""Of a chunk, unless it is one record. For products of 2 to 8 rows MKL has kernels that round rows differently by their
+place, seen on an Intel Xeon with AVX-512 and layers of up to three outputs."""
+
+_LARGEST_CHUNK_BYTES: Final = 2**30
+
 Parameters = dict[str, Tensor]
 Loss = Callable[..., Tensor]
 """Takes what the network returns for a batch of one record, then that record's inputs; returns a scalar."""
@@ -39,10 +46,12 @@ class PerRecordGradients:
     Args:
         network: Called with the first input of a record; its weights are read at each call of `chunks`.
         loss: Of one record.
-        chunk_size: Records that are differentiated together; left out, the power of two whose rows fill 32 MiB.
+        chunk_size: Records that are differentiated together; left out, the power of two whose rows fill 32 MiB, but at
+            least 16, or one by one if 16 rows are longer than 1 GiB.
 
     Raises:
         InvalidSpec: A layer of the network looks across the records of a batch, or is random.
+        ValueError: The chunk size is 2 to 15.
     """
 
     def __init__(self, network: nn.Module, loss: Loss, chunk_size: int | None = None) -> None:
@@ -50,6 +59,8 @@ class PerRecordGradients:
         self._network = network
         self._loss = loss
         self._chunk_size = chunk_size or _chunk_size(self.dimensions)
+        if 1 < self._chunk_size < _FEWEST_RECORDS:
+            raise ValueError(f"a chunk holds one record, or at least {_FEWEST_RECORDS}")
 
     @property
     def dimensions(self) -> int:
@@ -117,7 +128,10 @@ class BytesToNumbers(nn.Module):
 
 
 def _chunk_size(dimensions: int) -> int:
-    return 2 ** min(9, (_CHUNK_BYTES // (4 * dimensions)).bit_length() - 1) if 4 * dimensions < _CHUNK_BYTES else 1
+    row = 4 * dimensions
+    if _FEWEST_RECORDS * row > _LARGEST_CHUNK_BYTES:
+        return 1
+    return min(512, max(_FEWEST_RECORDS, 1 << (_CHUNK_BYTES // row or 1).bit_length() - 1))
 
 
 def _copy_of_layers(network: nn.Module) -> nn.Module:

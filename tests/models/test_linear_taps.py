@@ -12,7 +12,7 @@ from datalens_service.models.classifiers.architectures import ARCHITECTURES, bui
 from datalens_service.models.linear_taps import LinearTaps
 from datalens_service.models.per_record import PerRecordGradients
 
-RECORDS, WIDTH, CLASSES = 5, 6, 3
+RECORDS, WIDTH, CLASSES = 21, 6, 3
 
 
 class Twice(nn.Module):
@@ -72,7 +72,7 @@ def test_rows_are_gradients_whichever_layers_are_tapped(name: str) -> None:
     build, tapped = NETWORKS[name]
     network, (values, labels) = build(), records()
     assert layers(network, values) == tapped
-    rows = torch.cat(list(PerRecordGradients(network, loss, 2).chunks((values, labels))))
+    rows = torch.cat(list(PerRecordGradients(network, loss, 16).chunks((values, labels))))
     weights = [weight for weight in network.parameters() if weight.requires_grad]
     for record in range(RECORDS):
         one = slice(record, record + 1)
@@ -93,7 +93,7 @@ def test_all_linear_layers_of_the_architectures_are_tapped(architecture: str, co
 def test_the_network_is_as_it_was_after_each_chunk_and_after_an_error() -> None:
     network, (values, labels) = sequences(), records()
     before = network(values)
-    chunks = PerRecordGradients(network, loss, 2).chunks((values, labels))
+    chunks = PerRecordGradients(network, loss, 16).chunks((values, labels))
     next(chunks)
     torch.testing.assert_close(network(values), before, rtol=0, atol=0)
     assert not any(module._forward_hooks for module in network.modules())
@@ -102,5 +102,5 @@ def test_the_network_is_as_it_was_after_each_chunk_and_after_an_error() -> None:
         raise ArithmeticError
 
     with pytest.raises(ArithmeticError):
-        next(PerRecordGradients(network, failing, 2).chunks((values, labels)))
+        next(PerRecordGradients(network, failing, 16).chunks((values, labels)))
     assert not any(module._forward_hooks for module in network.modules())

@@ -11,11 +11,14 @@ from torch.nn import functional
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
+from datalens_service.methods.diffusion_run import _error, _PackedDenoiser
 from datalens_service.models.classifiers.architectures import ARCHITECTURES, build_network
-from datalens_service.models.per_record import PerRecordGradients
+from datalens_service.models.generators.denoiser import Denoiser
+from datalens_service.models.generators.denoiser_shape import DenoiserShape
+from datalens_service.models.per_record import PerRecordGradients, _chunk_size
 from tests.torch_threads import torch_threads
 
-RECORDS, CLASSES = 11, 3
+RECORDS, CLASSES = 21, 3
 
 
 def network() -> nn.Module:
@@ -38,7 +41,7 @@ def rows(gradients: PerRecordGradients, inputs: tuple[Tensor, Tensor]) -> Tensor
     return torch.cat(list(gradients.chunks(inputs)))
 
 
-@pytest.mark.parametrize("chunk_size", [1, 4, 64])
+@pytest.mark.parametrize("chunk_size", [1, 16, 64])
 def test_rows_are_gradients_of_each_record_by_itself(chunk_size: int) -> None:
     trained, (images, labels) = network(), records()
     gradients = PerRecordGradients(trained, loss, chunk_size)
@@ -52,7 +55,7 @@ def test_rows_are_gradients_of_each_record_by_itself(chunk_size: int) -> None:
 
 def test_a_row_depends_on_its_own_record_to_the_last_bit() -> None:
     trained, (images, labels) = network(), records()
-    gradients = PerRecordGradients(trained, loss, 4)
+    gradients = PerRecordGradients(trained, loss, 16)
     before = rows(gradients, (images, labels))
     changed = images.clone()
     changed[2] = 1e6
@@ -65,7 +68,7 @@ def test_a_row_depends_on_its_own_record_to_the_last_bit() -> None:
 @pytest.mark.parametrize("emptied", range(RECORDS))
 def test_a_row_is_the_same_when_another_record_is_missing(emptied: int) -> None:
     trained, (images, labels) = network(), records()
-    gradients = PerRecordGradients(trained, loss, 4)
+    gradients = PerRecordGradients(trained, loss, 16)
     others = [record for record in range(RECORDS) if record != emptied]
     assert torch.equal(rows(gradients, (images, labels))[others], rows(gradients, (images[others], labels[others])))
 
@@ -75,13 +78,17 @@ def images_of(count: int) -> tuple[Tensor, Tensor]:
     return torch.rand(count, 1, 28, 28, generator=generator), torch.randint(CLASSES, (count,), generator=generator)
 
 
+@pytest.mark.parametrize("classes", [2, 3, 10])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("chunk_size", [8, None], ids=["small chunks", "one chunk"])
-def test_rows_of_every_architecture_are_functions_of_their_own_record(architecture: str, chunk_size: int) -> None:
-    """To the last bit, wherever in a chunk they stand: a record is replaced, or is missing and others move up."""
-    count, changed = 20, 5
-    images, labels = images_of(count)
-    schema = Schema(channels=1, height=28, width=28, class_names=("a", "b", "c"), num_units=count)
+@pytest.mark.parametrize("chunk_size", [16, None], ids=["small chunks", "one chunk"])
+def test_rows_of_every_architecture_are_functions_of_their_own_record(
+    architecture: str, chunk_size: int | None, classes: int
+) -> None:
+    """To the last bit, wherever in a chunk they stand: a record is replaced, is missing, or all change places."""
+    count, changed = 70, 5
+    images, _ = images_of(count)
+    labels = torch.arange(count) % classes
+    schema = Schema(channels=1, height=28, width=28, class_names=tuple(map(str, range(classes))), num_units=count)
     gradients = PerRecordGradients(build_network({"architecture": architecture}, schema), loss, chunk_size)
     before = rows(gradients, (images, labels))
     others = [record for record in range(count) if record != changed]
@@ -89,20 +96,55 @@ def test_rows_of_every_architecture_are_functions_of_their_own_record(architectu
     replaced[changed] = 1e3
     assert torch.equal(rows(gradients, (replaced, labels))[others], before[others])
     assert torch.equal(rows(gradients, (images[others], labels[others])), before[others])
+    places = torch.randperm(count, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(rows(gradients, (images[places], labels[places])), before[places])
     assert len(before.unique(dim=0)) == count
+
+
+@pytest.mark.parametrize("chunk_size", [16, None], ids=["small chunks", "one chunk"])
+def test_rows_of_a_denoiser_are_functions_of_their_own_record(chunk_size: int | None) -> None:
+    count, side = 40, 16
+    generator = torch.Generator().manual_seed(4)
+    schema = Schema(channels=1, height=side, width=side, class_names=("a", "b", "c"), num_units=count)
+    denoiser = Denoiser(DenoiserShape(schema, 8, 1))
+    with torch.no_grad():
+        for weight in denoiser.parameters():
+            weight.add_(0.05 * torch.randn(weight.shape, generator=generator))
+    clean, stddevs = torch.rand(count, side**2, generator=generator), torch.rand(count, 2, generator=generator) + 0.1
+    noisy = clean[:, None] + stddevs[:, :, None] * torch.randn(count, 2, side**2, generator=generator)
+    one_hot = functional.one_hot(torch.arange(count) % 3, 3).to(torch.float32)
+    packed = torch.cat([noisy.flatten(1), stddevs, one_hot], dim=1)
+    gradients = PerRecordGradients(_PackedDenoiser(denoiser, 2), _error, chunk_size)
+    before = rows(gradients, (packed, clean))
+    places = torch.randperm(count, generator=generator)[1:]
+    assert torch.equal(rows(gradients, (packed[places], clean[places])), before[places])
+    assert len(before.unique(dim=0)) == count
+
+
+@pytest.mark.parametrize("chunk_size", [2, 8, 15])
+def test_few_records_at_once_are_refused(chunk_size: int) -> None:
+    with pytest.raises(ValueError, match="at least 16"):
+        PerRecordGradients(network(), loss, chunk_size)
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "size"), [(1, 512), (26_010, 256), (101_770, 64), (10**6, 16), (2**24, 16), (2**24 + 1, 1)]
+)
+def test_chunks_fill_the_cache_but_are_never_a_few_records(dimensions: int, size: int) -> None:
+    assert _chunk_size(dimensions) == size
 
 
 def test_weights_that_are_not_trained_have_no_column() -> None:
     trained = network()
     for weight in trained[0].parameters():
         weight.requires_grad_(False)
-    gradients = PerRecordGradients(trained, loss, 4)
+    gradients = PerRecordGradients(trained, loss, 16)
     assert rows(gradients, records()).shape[1] == gradients.dimensions == 4 + 4 + 36 * CLASSES + CLASSES
 
 
 def test_rows_follow_the_weights() -> None:
     trained, inputs = network(), records()
-    gradients = PerRecordGradients(trained, loss, 4)
+    gradients = PerRecordGradients(trained, loss, 16)
     before = rows(gradients, inputs)
     with torch.no_grad():
         trained[4].weight.mul_(2)
@@ -111,7 +153,7 @@ def test_rows_follow_the_weights() -> None:
 
 def test_no_records_make_no_chunk() -> None:
     images, labels = records()
-    assert list(PerRecordGradients(network(), loss, 4).chunks((images[:0], labels[:0]))) == []
+    assert list(PerRecordGradients(network(), loss, 16).chunks((images[:0], labels[:0]))) == []
 
 
 @pytest.mark.parametrize("layer", [nn.BatchNorm2d(1), nn.Dropout(0.5), nn.SyncBatchNorm(1)])
@@ -130,7 +172,7 @@ def test_threads_change_no_bit_and_keep_the_order() -> None:
     rows = []
     for threads in (1, 3):
         with torch_threads(threads):
-            rows.append(torch.cat(list(PerRecordGradients(network, squares, chunk_size=4).chunks([images]))))
+            rows.append(torch.cat(list(PerRecordGradients(network, squares, chunk_size=16).chunks([images]))))
             assert torch.get_num_threads() == threads
     assert torch.equal(rows[0], rows[1])
 
@@ -157,13 +199,13 @@ def test_calls_that_overlap_share_neither_weights_nor_inputs() -> None:
         meeting, torch.nn.Conv2d(1, 2, 3), meeting, torch.nn.Flatten(), torch.nn.Linear(32, 3), meeting
     )
     alone = torch.nn.Sequential(*(layer for layer in together if layer is not meeting))
-    images = torch.randn(16, 1, 6, 6, generator=torch.Generator().manual_seed(1))
+    images = torch.randn(32, 1, 6, 6, generator=torch.Generator().manual_seed(1))
 
     def squares(output: torch.Tensor, _image: torch.Tensor) -> torch.Tensor:
         return output.square().sum()
 
     with torch_threads(2):
-        rows = torch.cat(list(PerRecordGradients(together, squares, chunk_size=4).chunks([images])))
+        rows = torch.cat(list(PerRecordGradients(together, squares, chunk_size=16).chunks([images])))
     expected = [torch.autograd.grad(squares(alone(image[None]), image), alone.parameters()) for image in images]
     expected_rows = torch.stack([torch.cat([gradient.flatten() for gradient in row]) for row in expected])
     torch.testing.assert_close(rows, expected_rows)
