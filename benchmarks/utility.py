@@ -10,6 +10,9 @@ its votes.
 
 `--held-out` is for choosing settings: 50,000 training images, judged by the other 10,000; no test image is read.
 
+`--models FOLDER` keeps the generators, by their specification, and takes those that are in the folder instead of
+training again, without seconds: to draw another number of images, or to train longer on them.
+
 For the samples of seed 0 the row also has the figures of `benchmarks.image_trials.metrics`: FID, precision, recall.
 
 `seconds` are those that processors gave to training, all threads together: other work on the machine leaves them alone.
@@ -30,13 +33,15 @@ import numpy as np
 from benchmarks.environment import dataset, provenance, without_test_images
 from benchmarks.grids import write
 from benchmarks.image_trials.metrics import Metrics
-from benchmarks.rows import ROWS
+from benchmarks.kept_models import KeptModels
+from benchmarks.rows import ROWS, Row
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.metrics.baselines import class_average_accuracy
 from datalens_service.evaluation.metrics.downstream import accuracy
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
+from datalens_service.spec import TrainingSpec
 
 FLOOR, CEILING = "floor", "ceiling"
 
@@ -64,20 +69,34 @@ def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]
     seconds: list[float] = []
     for seed in range(options.seeds):
         selection = chosen.options(options.epsilon, options.delta, seed, tuple(options.settings))
-        began = time.process_time()
-        result = run(selection.build_spec(data.schema), data, account=UnchargedAccount())
-        seconds.append(time.process_time() - began)
+        generators, spent = trained(chosen, selection.build_spec(data.schema), data, options)
+        seconds += [] if spent is None else [spent]
         if options.grids is not None and seed == 0:
-            write(result.generator, options.grids, options.dataset, options.row, options.epsilon)
-        named = {chosen.title: result.generator, chosen.start: result.initial_generator if chosen.start else None}
-        for title, generator in named.items():
-            if title is not None and generator is not None:
-                percent, fidelity = score(generator, data, options.images, options.epochs, seed)
-                scores.setdefault(title, []).append(percent)
-                fidelities[title] = fidelities.get(title, {}) | fidelity
-    return [
-        line(options, title, values, statistics.mean(seconds)) | fidelities[title] for title, values in scores.items()
-    ]
+            write(generators[chosen.title], options.grids, options.dataset, options.row, options.epsilon)
+        for title, generator in generators.items():
+            percent, fidelity = score(generator, data, options.images, options.epochs, seed)
+            scores.setdefault(title, []).append(percent)
+            fidelities[title] = fidelities.get(title, {}) | fidelity
+    spent = statistics.mean(seconds) if len(seconds) == options.seeds else None
+    return [line(options, title, values, spent) | fidelities[title] for title, values in scores.items()]
+
+
+def trained(
+    chosen: Row, spec: TrainingSpec, data: Dataset, options: argparse.Namespace
+) -> tuple[dict[str, Generator], float | None]:
+    """The released generator, and the warm start if the row has one, by title; processor seconds, if it was trained."""
+    images = f"{options.dataset}-held-out" if options.held_out else options.dataset
+    kept = KeptModels(options.models, images, spec)
+    generators = kept.load([title for title in (chosen.title, chosen.start) if title])
+    if generators is not None:
+        return generators, None
+    began = time.process_time()
+    result = run(spec, data, account=UnchargedAccount())
+    seconds = time.process_time() - began
+    named = {chosen.title: result.generator, chosen.start: result.initial_generator if chosen.start else None}
+    generators = {title: generator for title, generator in named.items() if title and generator is not None}
+    kept.save(generators)
+    return generators, seconds
 
 
 def floor(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
@@ -132,6 +151,7 @@ def main() -> None:
     parser.add_argument("--held-out", action="store_true", help="judge by training images that were left out")
     parser.add_argument("--out", type=Path, help="also write the JSON here")
     parser.add_argument("--grids", type=Path, metavar="FOLDER", help="also draw the first samples of seed 0")
+    parser.add_argument("--models", type=Path, metavar="FOLDER", help="keep generators, and use those kept")
     options = parser.parse_args()
     origin = provenance()
     data = dataset(options.dataset)
