@@ -33,7 +33,7 @@ _FEWEST_RECORDS: Final = 16
 """Of a chunk, unless it is one record. For products of 2 to 8 rows MKL has kernels that round rows differently by their
 place, seen on an Intel Xeon with AVX-512 and layers of up to three outputs."""
 
-_LARGEST_CHUNK_BYTES: Final = 2**30
+_LARGEST_CHUNK_BYTES: Final = 2**27
 
 Parameters = dict[str, Tensor]
 Loss = Callable[..., Tensor]
@@ -47,7 +47,7 @@ class PerRecordGradients:
         network: Called with the first input of a record; its weights are read at each call of `chunks`.
         loss: Of one record.
         chunk_size: Records that are differentiated together; left out, the power of two whose rows fill 32 MiB, but at
-            least 16, or one by one if 16 rows are longer than 1 GiB.
+            least 16, or one by one if 16 rows are longer than 128 MiB.
 
     Raises:
         InvalidSpec: A layer of the network looks across the records of a batch, or is random.

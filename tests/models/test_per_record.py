@@ -128,7 +128,7 @@ def test_few_records_at_once_are_refused(chunk_size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "size"), [(1, 512), (26_010, 256), (101_770, 64), (10**6, 16), (2**24, 16), (2**24 + 1, 1)]
+    ("dimensions", "size"), [(1, 512), (26_010, 256), (101_770, 64), (10**6, 16), (2**21, 16), (2**21 + 1, 1)]
 )
 def test_chunks_fill_the_cache_but_are_never_a_few_records(dimensions: int, size: int) -> None:
     assert _chunk_size(dimensions) == size
