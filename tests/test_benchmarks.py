@@ -17,7 +17,12 @@ import pytest
 
 from benchmarks import http_load, published
 from benchmarks.http_load import Request, Running
+from benchmarks.kept_models import KeptModels
 from benchmarks.table import rows
+from datalens_service.data.dataset import Schema
+from datalens_service.methods import Moments
+from datalens_service.models.generators.generator import Generator
+from datalens_service.spec import TrainingSpec
 from tests.data.hostile import CORPUS
 
 ROOT = Path(__file__).parents[1]
@@ -100,3 +105,16 @@ def test_every_rival_has_a_figure_of_its_own_in_every_cell() -> None:
     assert {name for name in published.NAMES if not all(cells[measured[name]])} == set()
     fidelity = {line[0]: line[2:] for line in published.fids(rows())}
     assert {name for name in published.NAMES if not all(fidelity[measured[name]])} == set()
+
+
+def test_a_generator_is_kept_for_its_own_data_and_specification(tmp_path: Path) -> None:
+    schema = Schema(channels=1, height=4, width=4, class_names=("a", "b"), num_units=9)
+    spec = TrainingSpec(method=Moments(), epsilon=1.0, delta=1e-5, seed=0)
+    first, second = (Generator("gaussian", schema, {"number": number}, {}) for number in (1, 2))
+    KeptModels(tmp_path, "mnist", spec).save({"released": first, "start": second})
+    kept = KeptModels(tmp_path, "mnist", spec).load(["released", "start"])
+    assert kept is not None
+    assert [kept[title].settings["number"] for title in ("released", "start")] == [1, 2]
+    assert KeptModels(tmp_path, "mnist-held-out", spec).load(["released"]) is None
+    assert KeptModels(tmp_path, "mnist", spec.model_copy(update={"seed": 1})).load(["released"]) is None
+    assert KeptModels(None, "mnist", spec).load(["released"]) is None

@@ -32,7 +32,6 @@ _ROWS_PER_BLOCK: Final = 2**7
 _COORDINATES_PER_BLOCK: Final = 2**19
 """What is clipped together stays in the cache of a processor: a fifth of the time that whole chunks take."""
 
-
 _COORDINATES_PER_SQUARE: Final = 2**7
 _ROUNDING_OF_SQUARES: Final = 2**-16
 """Relative error of a squared norm of so many coordinates in float32, at most 131 roundings of 2^-24."""
@@ -127,7 +126,7 @@ class GradientSum(Mechanism[Iterable[GradientChunk], NDArray[np.float64]]):
         """(units, dimensions) whole numbers, held in float32, of rows clipped to `clip_norm`; norm at most `radius`."""
         import torch
 
-        rows = gradients.to(torch.float32, memory_format=torch.contiguous_format)
+        rows = gradients.to(torch.float32).contiguous()
         norms = row_norms(rows)
         scale = torch.where(torch.isfinite(norms), self.grid / norms.clamp(min=self.clip_norm), torch.nan)
         rows = torch.mul(rows, scale[:, None]).round_()

@@ -144,10 +144,12 @@ def test_the_norm_of_a_row_is_the_same_alone_and_beside_others(dimensions, dtype
     together = row_norms(rows)
     for count in (1, 2, 5):
         assert torch.equal(row_norms(rows[:count]), together[:count])
+        assert torch.equal(row_norms(rows[-count:]), together[-count:])
 
 
-def test_rows_in_columns_of_memory_are_the_same_alone_and_beside_others(two_threads):
-    rows = torch.tensor(np.random.default_rng(9).standard_normal((7_850, 12))).t()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_in_columns_of_memory_are_the_same_alone_and_beside_others(dtype, two_threads):
+    rows = torch.tensor(np.random.default_rng(9).standard_normal((7_850, 12)), dtype=dtype).t()
     mechanism, before = gradient_sum(dimensions=7_850), rows.clone()
     norms = []
     original = gradient_sums.row_norms

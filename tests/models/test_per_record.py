@@ -121,6 +121,17 @@ def test_rows_of_a_denoiser_are_functions_of_their_own_record(chunk_size: int | 
     assert len(before.unique(dim=0)) == count
 
 
+@pytest.mark.parametrize("chunk_size", [1, 16])
+@pytest.mark.parametrize("width", [7, 49, 785])
+def test_rows_do_not_depend_on_where_in_memory_a_record_starts(width: int, chunk_size: int) -> None:
+    generator = torch.Generator().manual_seed(5)
+    values, labels = torch.randn(33, width, generator=generator), torch.arange(33) % CLASSES
+    layers = nn.Sequential(nn.Linear(width, 10), nn.Tanh(), nn.Linear(10, CLASSES))
+    gradients = PerRecordGradients(layers, loss, chunk_size)
+    places = torch.randperm(33, generator=generator)[1:]
+    assert torch.equal(rows(gradients, (values[places], labels[places])), rows(gradients, (values, labels))[places])
+
+
 @pytest.mark.parametrize("chunk_size", [2, 8, 15])
 def test_few_records_at_once_are_refused(chunk_size: int) -> None:
     with pytest.raises(ValueError, match="at least 16"):
