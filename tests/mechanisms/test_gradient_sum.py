@@ -122,7 +122,9 @@ def test_sums_are_exact_whatever_the_chunks(sizes):
     np.testing.assert_array_equal(mechanism.exact_sum(chunks), expected)
 
 
-@pytest.mark.parametrize(("dimensions", "count", "largest"), [(DIMENSIONS, 130, 128), (20_000, 200, 104), (2**21, 2, 1)])
+@pytest.mark.parametrize(
+    ("dimensions", "count", "largest"), [(DIMENSIONS, 130, 128), (20_000, 200, 104), (2**21, 2, 1)]
+)
 def test_what_is_clipped_together_stays_small(dimensions, count, largest, monkeypatch):
     sizes = []
     monkeypatch.setattr(GradientSum, "on_grid", lambda self, rows: sizes.append(len(rows)) or rows)
