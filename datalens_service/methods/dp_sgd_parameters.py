@@ -12,6 +12,11 @@ from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV
 from datalens_service.strict import Integer, Number
 
 
+def _is_constant(schedule: str) -> bool:
+    """Jobs from before there was a schedule keep their digest."""
+    return schedule == "constant"
+
+
 class DpSgdParameters(Method):
     """Parameters of noisy gradient descent on all weights of a network."""
 
@@ -62,6 +67,12 @@ class DpSgdParameters(Method):
     optimizer: Literal["sgd", "adam"] = "sgd"
     learning_rate: Number = Field(default=0.5, gt=0, le=1000)
     momentum: Number = Field(default=0.9, ge=0, lt=1, description="Of sgd; adam has its own.")
+    learning_rate_schedule: Literal["constant", "linear"] = Field(
+        default="constant",
+        exclude_if=_is_constant,
+        description="- `constant`\n- `linear`: the learning rate rises over the first sixth of the steps and falls to "
+        "nothing over the others",
+    )
     averaging: Number = Field(default=0.9, ge=0, lt=1, description="Decay of the average of weights.")
     accounting: Literal["uniform", "per_instance"] = Field(
         default="uniform",

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _STEPS_PER_STATE: Final = 50
 """Of a run in batches: so many sums are kept until the state takes their place."""
 
+_WARMUP_SHARE: Final = 1 / 6
+"""Of the steps, over which a linear schedule rises."""
+
 
 class DpSgdRun(StatelessRun):
     """Descent in which every gradient is released; weights are post-processing and can leave at any step."""
@@ -107,7 +110,7 @@ class DpSgdRun(StatelessRun):
             return
         weights = self._flat_weights()
         released = self._mechanism.release(self._gradients, step=step, account=account, noise=noise)
-        self._apply_gradient(released / self._divisor)
+        self._apply_gradient(released / self._divisor, self._rate(step))
         if self._kept is not None:
             self._kept.append(weights)
         if self._mechanism.block() is not None and (step + 1) % _STEPS_PER_STATE == 0:
@@ -251,9 +254,20 @@ class DpSgdRun(StatelessRun):
             return torch.optim.Adam(weights, parameters.learning_rate)
         return torch.optim.SGD(weights, parameters.learning_rate, momentum=parameters.momentum)
 
-    def _apply_gradient(self, gradient: NDArray[np.float64]) -> None:
+    def _rate(self, step: int) -> float:
+        """The learning rate of a step: a function of public numbers."""
+        rate = self._parameters.learning_rate
+        if self._parameters.learning_rate_schedule == "constant":
+            return rate
+        rising = max(1, round(_WARMUP_SHARE * self._count))
+        falling = max(1, self._count - rising)
+        return rate * min(1.0, (step + 1) / rising, (self._count - step) / falling)
+
+    def _apply_gradient(self, gradient: NDArray[np.float64], rate: float) -> None:
         import torch
 
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
         weights = list(self._network.parameters())
         whole = torch.from_numpy(gradient).to(self._device, torch.float32)
         parts = torch.split(whole, [weight.numel() for weight in weights])

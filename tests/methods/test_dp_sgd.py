@@ -66,8 +66,32 @@ def test_it_learns_and_planned_is_charged(changes: dict, records: int) -> None:
     assert (predicted == test.train.labels).mean() > 0.9
 
 
-def test_a_resumed_run_is_the_same_and_charges_nothing_twice() -> None:
-    dataset, method = stripes(), DpSgd(architecture="mlp", steps=6)
+def test_a_linear_schedule_rises_for_a_sixth_and_falls_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a gradient of 1 everywhere a weight moves by the learning rate."""
+    method = DpSgd(architecture="linear", steps=12, momentum=0, learning_rate=6.0, learning_rate_schedule="linear")
+    training_run, account = start(method, stripes()), MemoryAccount(UNITS)
+    ones = np.full(num_weights("linear", stripes().schema), COUNT, dtype=np.float64)
+    monkeypatch.setattr(GradientSum, "release", lambda *_args, **_settings: ones)
+    moved = []
+    for step in range(12):
+        before = training_run.iterate()
+        training_run.step(step, account, NoiseSource())
+        moved.append(float((before["2.weight"] - training_run.iterate()["2.weight"]).mean()))
+    expected = [3.0, 6.0, 6.0, *(6.0 * (12 - step) / 10 for step in range(3, 12))]
+    assert moved == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_job_from_before_schedules_keeps_its_digest() -> None:
+    """Checkpoints of another digest are refused: an upgrade in the middle of a job would lose what was paid for."""
+    stored = TrainingSpec(method=DpSgd(), epsilon=1.0, delta=1e-5).model_dump_json()
+    assert "learning_rate_schedule" not in stored
+    chosen = TrainingSpec(method=DpSgd(learning_rate_schedule="linear"), epsilon=1.0, delta=1e-5)
+    assert TrainingSpec.model_validate_json(chosen.model_dump_json()) == chosen
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear"])
+def test_a_resumed_run_is_the_same_and_charges_nothing_twice(schedule: str) -> None:
+    dataset, method = stripes(), DpSgd(architecture="mlp", steps=6, learning_rate_schedule=schedule)
     whole, account = start(method, dataset), MemoryAccount(UNITS)
     finish(whole, account, last=4)
     resumed = start(method, dataset)
