@@ -13,7 +13,7 @@ from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 from datalens_service.strict import Flag, Integer
 
-BUILT_IN: Final = ("domain", "inception")
+BUILT_IN: Final = ("domain", "random", "inception")
 PLUGINS: Final = tuple(entry.name for entry in list_plugins(EXTRACTORS))
 """Extractors of other packages; their figures are for the owner alone."""
 
@@ -60,10 +60,11 @@ class EvaluationSettings(BaseModel):
         description="Train a small residual network as well; about five times the work of the standard CNN.",
     )
     fidelity: tuple[ExtractorKind, ...] = Field(
-        default=("domain",),
+        default=("domain", "random"),
         max_length=len(BUILT_IN) + len(PLUGINS),
         description="Feature extractors for FID, KID, precision, recall and score: `domain`, a small classifier "
-        "trained on half of the reference, and `inception`, trained on ImageNet.",
+        "trained on half of the reference; `random`, convolutions that learn nothing; `inception`, trained on "
+        "ImageNet.",
     )
     fidelity_images: Integer = Field(
         default=2_000, ge=50, le=50_000, description="Most synthetic, and most reference images, that are compared."

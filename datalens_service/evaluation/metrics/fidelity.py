@@ -33,15 +33,18 @@ _NOT_INSTALLED: Final = "torch-fidelity is not installed; install it with: pip i
 _KID_SUBSETS: Final = 20
 _KID_SUBSET_SIZE: Final = 500
 _IMAGES_PER_SCORE_SPLIT: Final = 200
-_BATCHES: Final[dict[ExtractorKind, int]] = {"domain": 256, "inception": 32}
-
-_BATCH_OF_PLUGINS: Final = 256
+_BATCH: Final = 256
+_BATCH_OF_INCEPTION: Final = 32
 
 EXTRACTOR_TITLES: Final[dict[ExtractorKind, str]] = {
     "domain": "domain extractor",
+    "random": "random convolutions",
     "inception": "ImageNet Inception",
     **{kind: f"extractor {kind}" for kind in PLUGINS},
 }
+_WITHOUT_CLASS_SCORES: Final = ("random", *PLUGINS)
+_CHECKED: Final = ("domain", "random")
+"""Comparisons under Inception are too slow, and plug-ins are somebody else's."""
 
 
 class _Figure(NamedTuple):
@@ -268,6 +271,10 @@ def _extractor(
 
             digest = domain_extractor.train(parts.learned, num_classes, path, seed=0, device=device)
             return Extractor(kind, domain_extractor.NAME, path, digest)
+        if kind == "random":
+            from datalens_service.evaluation.metrics import random_extractor
+
+            return Extractor(kind, random_extractor.NAME, path, random_extractor.write(_channels(parts), path))
         if kind in PLUGINS:
             from datalens_service.evaluation.metrics import plugin_extractor
 
@@ -279,6 +286,10 @@ def _extractor(
     return Extractor(kind, inception.NAME, *inception.weights(inception_weights))
 
 
+def _channels(parts: Halves) -> int:
+    return int(parts.compared.images.shape[3])
+
+
 def _compared(images: Images, reference: Images, extractor: Extractor, device: str) -> Comparison:
     import torch_fidelity
 
@@ -286,7 +297,7 @@ def _compared(images: Images, reference: Images, extractor: Extractor, device: s
     computed = torch_fidelity.calculate_metrics(
         input1=_tensors(images, extractor),
         input2=_tensors(reference, extractor),
-        isc=extractor.kind not in PLUGINS,
+        isc=extractor.kind not in _WITHOUT_CLASS_SCORES,
         fid=True,
         kid=True,
         prc=True,
@@ -302,12 +313,10 @@ def _compared(images: Images, reference: Images, extractor: Extractor, device: s
 def _check(extractor: Extractor, real: Comparison, parts: Halves, device: str) -> None:
     """Refuse figures of an extractor that does not see what people see on this reference.
 
-    The domain extractor alone is checked: comparisons under Inception are too slow.
-
     Raises:
         WorkerUnavailable: With one sentence why.
     """
-    if not extractor.reads_reference:
+    if extractor.kind not in _CHECKED:
         return
     distances = {
         name: _distance(images, parts.compared.images, extractor, device)
@@ -337,7 +346,7 @@ def _options(extractor: Extractor, count: int, device: str) -> dict[str, object]
         "feature_extractor": extractor.registered_name,
         "feature_extractor_weights_path": str(extractor.weights),
         "isc_splits": max(1, min(10, count // _IMAGES_PER_SCORE_SPLIT)),
-        "batch_size": _BATCHES.get(extractor.kind, _BATCH_OF_PLUGINS),
+        "batch_size": _BATCH_OF_INCEPTION if extractor.kind == "inception" else _BATCH,
         "cuda": device.startswith("cuda"),
         "cache": False,
         # Also keeps the features in this process: no worker processes are started.
@@ -405,8 +414,8 @@ def _red_green_blue(images: Images) -> Images:
 
 
 def _names(kind: ExtractorKind) -> tuple[str, ...]:
-    """Figures under an extractor: one of another package has no class scores."""
-    return tuple(name for name in _FIGURES if name != _SCORE or kind not in PLUGINS)
+    """Figures under an extractor: some have no class scores."""
+    return tuple(name for name in _FIGURES if name != _SCORE or kind not in _WITHOUT_CLASS_SCORES)
 
 
 def _reads(kind: ExtractorKind, *, alone: bool) -> Reads:
