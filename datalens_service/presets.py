@@ -75,6 +75,7 @@ class _HeadTraining(NamedTuple):
 _LONG: Final = _HeadTraining(steps=240, learning_rate=60.0, averaging=0.95)
 # And samples of several widths teach more there than those of one.
 _LEAST_SPREAD: Final = 1.25
+_MIDDLE_BRIGHTNESS: Final = 0.5
 # Settings with which samples of guided look like those of its warm start.
 _AS_RECORDS_VARY: Final = {"spread": 1.0, "least_spread": 1.0, "poses": False, "surfaces": False}
 
@@ -145,8 +146,13 @@ def _evidence(schema: Schema, epsilon: float) -> float:
 
 
 def _fast(schema: Schema, epsilon: float) -> Moments | Mixture:
-    components = components_for(schema, epsilon)
-    return Mixture(components=components) if components > 1 else Moments()
+    components, start = components_for(schema, epsilon), moments_for(schema)
+    return Mixture(components=components, center=start.center) if components > 1 else start
+
+
+def moments_for(schema: Schema) -> Moments:
+    """One Gaussian per class: around a middle brightness for colour images, which are photographs as a rule."""
+    return Moments(center=_MIDDLE_BRIGHTNESS) if schema.channels > 1 else Moments()
 
 
 def _auto(schema: Schema, epsilon: float) -> Rejection | Guided | Moments | Mixture:
@@ -189,7 +195,7 @@ def _balanced(schema: Schema, _epsilon: float) -> DataLens:
         votes=TopAggParameters(top_k=min(16, schema.dimensions)),
         clip=1.0,
         threshold="none",
-        warm_start=Moments(),
+        warm_start=moments_for(schema),
     )
 
 
@@ -207,7 +213,7 @@ def _paper(schema: Schema, epsilon: float) -> DataLens:
 
 
 def _classifier(schema: Schema, _epsilon: float) -> Scattering | DpSgd:
-    return Scattering() if fits_scattering(schema) else DpSgd()
+    return Scattering(warm_start=moments_for(schema)) if fits_scattering(schema) else DpSgd()
 
 
 def _class_pure(schema: Schema) -> dict[str, Any]:

@@ -191,7 +191,7 @@ class DpGanRun(StatelessRun):
     def _architecture(self) -> dict[str, Any]:
         schedule, dimensions = self._schedule, self._schema.dimensions
         if schedule.warm_start is not None:
-            rank = min(schedule.warm_start.subspace_dimensions, dimensions)
+            rank = schedule.warm_start.basis_columns(self._schema)
             return {"architecture": "refined", "rank": rank, "width": schedule.refiner_width}
         if schedule.generator == "deconv":
             return {"architecture": "student", "z_dim": schedule.z_dim}

@@ -9,6 +9,7 @@ and of earlier releases. So it enters one block of each sum, as with moments, an
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -49,6 +50,13 @@ class Mixture(Method):
     )
     residual_norm: Number = Field(
         default=0.65, gt=0, le=1, description="Largest distance from the class mean, as a fraction of clip_norm."
+    )
+    center: Number = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        exclude_if=operator.not_,
+        description="Brightness that lengths are measured from: 0 for light strokes on black, 0.5 for photographs.",
     )
     component_norm: Number = Field(
         default=0.55, gt=0, le=1, description="Largest distance from a centre, as a fraction of clip_norm."
@@ -123,7 +131,9 @@ class MixtureRun(StatelessRun):
     """The releases of a run: those of moments, then those of the components."""
 
     def __init__(self, parameters: Mixture, plan: Plan, dataset: Dataset, randomness: TrainingRandomness) -> None:
-        lengths = Moments(clip_norm=parameters.clip_norm, residual_norm=parameters.residual_norm)
+        lengths = Moments(
+            clip_norm=parameters.clip_norm, residual_norm=parameters.residual_norm, center=parameters.center
+        )
         self._start = MomentsRun(lengths, Plan(releases=plan.releases[:_RELEASES_OF_MOMENTS]), dataset)
         self._mechanisms = list_sums(plan)[self._start.steps :]
         self._parameters = parameters

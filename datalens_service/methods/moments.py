@@ -6,6 +6,7 @@ Whatever follows a release is post-processing.
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -45,6 +46,13 @@ class Moments(Method):
     residual_norm: Number = Field(
         default=0.65, gt=0, le=1, description="Largest distance from the class mean, as a fraction of clip_norm."
     )
+    center: Number = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        exclude_if=operator.not_,
+        description="Brightness that lengths are measured from: 0 for light strokes on black, 0.5 for photographs.",
+    )
     subspace_share: Number = Field(default=0.30, gt=0, lt=1, description="Share of μ² for the subspace.")
     means_share: Number = Field(default=0.20, gt=0, lt=1, description="Share of μ² for class counts and means.")
 
@@ -79,6 +87,10 @@ class Moments(Method):
             "short wait pays for, so they are soft."
         )
 
+    def basis_columns(self, schema: Schema) -> int:
+        """Directions in which the released Gaussian lies: those of the subspace, and one for the centre."""
+        return min(self.subspace_dimensions, schema.dimensions) + bool(self.center)
+
     def create_run(
         self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
     ) -> MomentsRun:
@@ -97,7 +109,7 @@ class MomentsRun(StatelessRun):
     def __init__(self, parameters: Moments, plan: Plan, dataset: Dataset) -> None:
         self._mechanisms = list_sums(plan)
         self._schema = dataset.schema
-        self.records = ClippedRecords(dataset, parameters.clip_norm)
+        self.records = ClippedRecords(dataset, parameters.clip_norm, parameters.center)
         self._residual_norm = parameters.residual_norm
         self.fit = GaussianFit()
 

@@ -15,6 +15,7 @@ from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods.base import Extras, Plan, PlannedRelease
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.dct import LowFrequencies
+from datalens_service.models.generators.gaussian import around
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 
@@ -81,13 +82,19 @@ def list_sums(plan: Plan) -> list[GroupedSum]:
 class ClippedRecords:
     """Private records as vectors in units of the clipping norm; a record may enter every sum once.
 
+    Args:
+        dataset: Private.
+        clip_norm: Public; largest length, as a fraction of an all-white image.
+        center: Public; brightness that is subtracted from every pixel before.
+
     Attributes:
         clip_norm: Length in pixel units that counts as 1.
         labels: int64 (n,).
     """
 
-    def __init__(self, dataset: Dataset, clip_norm: float) -> None:
+    def __init__(self, dataset: Dataset, clip_norm: float, center: float = 0.0) -> None:
         self._longest = math.sqrt(dataset.schema.dimensions)
+        self._center = center
         self.clip_norm = clip_norm * self._longest
         self.labels = dataset.train.labels
         self._data = dataset.train
@@ -103,12 +110,12 @@ class ClippedRecords:
 
     def lift(self, tensors: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
         """A released model of summed numbers as one of whole images; frequencies do not depend on data."""
-        if self._frequencies is None:
-            return tensors
-        return tensors | {"basis": self._frequencies.lift(tensors["basis"])}
+        if self._frequencies is not None:
+            tensors = tensors | {"basis": self._frequencies.lift(tensors["basis"])}
+        return around(self._center, tensors) if self._center else tensors
 
     def _reduce(self, images: NDArray[np.uint8]) -> Floats:
-        pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / 255.0
+        pixels = images.transpose(0, 3, 1, 2).reshape(len(images), -1) / 255.0 - self._center
         if self._frequencies is None:
             return pixels / self.clip_norm
         return self._frequencies.coordinates(on_grid(pixels, self._longest)) / self.clip_norm

@@ -18,6 +18,7 @@ VARIANTS = {
     "dense, klevel": {"votes": "klevel"},
     "dense, count_sketch": {"votes": "count_sketch"},
     "dense, class-pure": {"shards": "class_pure"},
+    "dense, after a start": {"warm_start": {"name": "moments", "subspace_dimensions": 4, "center": 0.5}},
     "conv, topagg": {"teacher": "conv"},
     "conv, class-pure, cosines": {"teacher": "conv", "shards": "class_pure", "vote_basis": "dct"},
 }

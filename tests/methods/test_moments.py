@@ -7,10 +7,11 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
-from datalens_service.methods import ExecutionOptions, Moments, record_sums
+from datalens_service.methods import ExecutionOptions, Mixture, Moments, record_sums
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.spec import TrainingSpec
 
 CLASSES, SIDE, COUNT = 3, 6, 600
 
@@ -150,3 +151,31 @@ def test_a_coarser_grid_makes_room_for_louder_noise():
     assert fine.releases[0].mechanism.grid == 2048
     assert coarse.releases[0].mechanism.grid < 2048
     assert 0.999 * limit_units(0.1, 1e-4) < coarse.units() <= limit_units(0.1, 1e-4)
+
+
+def even_images(lowest: int, highest: int, channels: int) -> Dataset:
+    images = np.random.default_rng(0).integers(lowest, highest, (400, 8, 8, channels), dtype=np.uint8)
+    schema = Schema(channels=channels, height=8, width=8, class_names=("one",), num_units=400)
+    return Dataset(schema, Split(images, np.zeros(400, dtype=np.int64)), None, b"k" * 32)
+
+
+def brightness(method: Moments | Mixture, dataset: Dataset) -> float:
+    _, _, training_run = fitted(dataset, NoNoise(), method, limit_units(50.0, 1e-4))
+    return float(training_run.result().sample(200)[0].mean())
+
+
+def test_bright_images_keep_their_brightness_around_a_middle_grey():
+    """Measured from black they are too long, and come out dark."""
+    sky = even_images(200, 256, channels=3)
+    assert brightness(Moments(subspace_dimensions=5), sky) < 120
+    assert abs(brightness(Moments(subspace_dimensions=5, center=0.5), sky) - 227) < 20
+
+
+@pytest.mark.parametrize("method", [Moments(center=0.5), Mixture(center=0.5, components=2)], ids=lambda one: one.name)
+def test_what_is_taken_off_records_is_given_back_to_samples(method):
+    assert abs(brightness(method, even_images(108, 148, channels=1)) - 127.5) < 3
+
+
+def test_a_job_from_before_there_was_a_centre_keeps_its_digest():
+    for method in (Moments(), Mixture()):
+        assert "center" not in TrainingSpec(method=method, epsilon=1.0, delta=1e-5).model_dump_json()

@@ -154,8 +154,8 @@ def clipping_at_the_median_length(patch: pytest.MonkeyPatch) -> None:
     """The clipping norm is the median length of private images."""
     start = record_sums.ClippedRecords.__init__
 
-    def median(self: record_sums.ClippedRecords, dataset: Dataset, clip_norm: float) -> None:
-        start(self, dataset, clip_norm)
+    def median(self: record_sums.ClippedRecords, dataset: Dataset, *lengths: float) -> None:
+        start(self, dataset, *lengths)
         pixels = dataset.train.images.reshape(len(dataset.train), -1) / 255.0
         self.clip_norm = float(np.median(np.linalg.norm(pixels, axis=1)))
 
@@ -170,6 +170,17 @@ def pixels_are_scaled_to_the_brightest(patch: pytest.MonkeyPatch) -> None:
         return reduce(self, images) * (255.0 / max(1, int(np.median(self._data.images.max(axis=(1, 2, 3))))))
 
     patch.setattr(record_sums.ClippedRecords, "_reduce", scaled)
+
+
+def pixels_are_less_the_mean_brightness(patch: pytest.MonkeyPatch) -> None:
+    """Lengths are measured from the mean brightness of private images instead of from a constant."""
+    start = record_sums.ClippedRecords.__init__
+
+    def centred(self: record_sums.ClippedRecords, dataset: Dataset, *lengths: float) -> None:
+        start(self, dataset, *lengths)
+        self._center = float(dataset.train.images.mean()) / 255
+
+    patch.setattr(record_sums.ClippedRecords, "__init__", centred)
 
 
 def copies_count_once(patch: pytest.MonkeyPatch) -> None:
@@ -293,6 +304,7 @@ PLANTS = (
     Plant("first centres lie at private records", "R4", centres_start_at_records),
     Plant("clipping norm is the private median length", "R6", clipping_at_the_median_length),
     Plant("pixels scaled by private brightness", "R6", pixels_are_scaled_to_the_brightest),
+    Plant("pixels less the private mean brightness", "R6", pixels_are_less_the_mean_brightness),
     Plant("copies of another unit's record do not count", "R6", copies_count_once),
     Plant("teachers see images less the mean of all shards", "R3", images_of_all_shards_are_normalised),
     Plant("bandwidth of kernel teachers from all records", "R3", kernels_are_as_wide_as_records_lie),

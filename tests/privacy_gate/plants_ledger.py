@@ -249,8 +249,8 @@ def scale_from_the_records(patch: pytest.MonkeyPatch) -> None:
     """The clipping length is the longest record's: a private number that scales everything."""
     init = ClippedRecords.__init__
 
-    def scaled(self: ClippedRecords, dataset: Any, clip_norm: float) -> None:
-        init(self, dataset, clip_norm)
+    def scaled(self: ClippedRecords, dataset: Any, *lengths: float) -> None:
+        init(self, dataset, *lengths)
         images = dataset.train.images
         self.clip_norm = float(np.linalg.norm(images.reshape(len(images), -1) / 255, axis=1).max())
 

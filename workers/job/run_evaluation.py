@@ -29,6 +29,7 @@ from datalens_service.evaluation.metrics import METRICS
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
+from datalens_service.presets import moments_for
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import Observer, Result, run
 from datalens_service.settings import Settings
@@ -174,6 +175,8 @@ def _moments_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None
     if isinstance(spec.method, Moments):
         return None
     try:
-        return run(spec.model_copy(update={"method": Moments()}), dataset, account=UnchargedAccount()).generator
+        return run(
+            spec.model_copy(update={"method": moments_for(dataset.schema)}), dataset, account=UnchargedAccount()
+        ).generator
     except InvalidSpec:
         return None

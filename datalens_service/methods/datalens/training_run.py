@@ -138,7 +138,7 @@ class DataLensRun:
         """Settings of the student's network; votes in a basis can move nothing outside it."""
         parameters, warm_start = self._parameters, self._parameters.warm_start
         if warm_start is not None:
-            rank = min(warm_start.subspace_dimensions, self._schema.dimensions)
+            rank = warm_start.basis_columns(self._schema)
             return {"architecture": "refined", "rank": rank, "width": parameters.refiner_width}
         if parameters.student == "deconv":
             return {"architecture": "student", "z_dim": parameters.z_dim}

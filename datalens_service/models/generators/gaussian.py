@@ -45,6 +45,25 @@ def draw(
     return pixels.clip(0.0, 1.0)
 
 
+def around(center: float, tensors: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+    """The same model of images that were fitted less a constant brightness: one more direction, of fixed length.
+
+    Args:
+        center: The constant.
+        tensors: `basis` (d, q), `means` (…, q), `factors` (…, q, q), and others that stay as they are.
+    """
+    basis, means, factors = tensors["basis"], tensors["means"], tensors["factors"]
+    length = math.sqrt(len(basis))
+    grey = np.full((len(basis), 1), 1 / length, dtype=np.float32)
+    farther = np.full((*means.shape[:-1], 1), center * length, dtype=np.float32)
+    wider = [(0, 0)] * (factors.ndim - 2) + [(0, 1), (0, 1)]
+    return tensors | {
+        "basis": np.concatenate([basis, grey], axis=1),
+        "means": np.concatenate([means, farther], axis=-1),
+        "factors": np.pad(factors, wider),
+    }
+
+
 class GaussianFit:
     """Collects the three noisy releases; lengths are in units of the clipping norm.
 
