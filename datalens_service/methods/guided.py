@@ -85,6 +85,10 @@ class Guided(Method):
         gradient = calibrated(mechanism, (units - start.units()) / self.steps)
         return Plan(releases=(*start.releases, gradient.model_copy(update={"count": self.steps})))
 
+    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
+        """Those of the warm start."""
+        return self.warm_start.warnings(plan, schema)
+
     def rationale(self) -> str:
         """They are to be learnt from, unless nothing widens or changes them."""
         if self.poses or self.surfaces or self.spread > 1:

@@ -27,6 +27,7 @@ from datalens_service.methods.record_sums import (
     calibrated,
     list_sums,
     summed_dimensions,
+    warn_of_darkness,
 )
 from datalens_service.models.generators.mixture import MixtureFit, nearest
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -89,6 +90,10 @@ class Mixture(Method):
                 self._products(schema, components, rank, covariances_share * rest * units),
             )
         )
+
+    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
+        """Whether bright images come out dark."""
+        return warn_of_darkness(self.center, schema)
 
     def rationale(self) -> str:
         """They are to be cheap."""

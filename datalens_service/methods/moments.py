@@ -23,6 +23,7 @@ from datalens_service.methods.record_sums import (
     calibrated,
     list_sums,
     summed_dimensions,
+    warn_of_darkness,
 )
 from datalens_service.models.generators.gaussian import GaussianFit
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -79,6 +80,10 @@ class Moments(Method):
                 calibrated(covariances, covariances_share * units),
             )
         )
+
+    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
+        """Whether bright images come out dark."""
+        return warn_of_darkness(self.center, schema)
 
     def rationale(self) -> str:
         """They are to be cheap."""

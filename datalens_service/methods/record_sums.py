@@ -56,6 +56,16 @@ def describe_working_size(plan: Plan, schema: Schema) -> str:
     )
 
 
+def warn_of_darkness(center: float, schema: Schema) -> tuple[str, ...]:
+    """Where lengths of colour images are measured from black."""
+    if schema.channels == 1 or center:
+        return ()
+    return (
+        "Lengths of images are measured from black, so bright colour images come out dark: take center=0.5, or "
+        "warm_start.center=0.5 with a method that starts from moments.",
+    )
+
+
 def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum, units: float) -> PlannedRelease:
     """The release with the noise that makes it cost at most `units`, on the finest grid for which it can be drawn.
 

@@ -8,6 +8,7 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
+from datalens_service.presets import preset
 from datalens_service.spec import TrainingSpec
 
 
@@ -50,3 +51,19 @@ def test_a_refusal_names_a_method_of_the_same_kind_and_the_largest_side(method: 
     plan(method, square(int(advised[2])))
     with pytest.raises(InvalidSpec):
         plan(method, square(int(advised[2]) + 1))
+
+
+@pytest.mark.parametrize("method", ["moments", "mixture", "guided"])
+def test_a_plan_for_colour_images_measured_from_black_says_that_they_come_out_dark(method: str) -> None:
+    (warning,) = [one for one in plan(method, square(32)) if "center" in one]
+    assert "dark" in warning
+    grey = Schema(channels=1, height=28, width=28, class_names=("cat", "dog"), num_units=200)
+    assert not [one for one in plan(method, grey) if "center" in one]
+
+
+@pytest.mark.parametrize("name", ["auto", "fast", "balanced"])
+def test_presets_measure_colour_images_from_a_middle_brightness(name: str) -> None:
+    many = square(32).model_copy(update={"num_units": 50_000})
+    priced = TrainingSpec(method=preset(name, many, 10.0), epsilon=10.0, delta=1e-5).price(many)
+    assert not [one for one in priced.warnings if "center" in one]
+    assert '"center":0.5' in preset(name, many, 10.0).model_dump_json()
