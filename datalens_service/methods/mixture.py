@@ -22,6 +22,7 @@ from datalens_service.methods.base import ExecutionOptions, Method, Plan, Planne
 from datalens_service.methods.moments import Moments, MomentsRun
 from datalens_service.methods.record_sums import (
     COUNT_WEIGHT,
+    MAXIMUM_DIMENSIONS,
     GroupedSum,
     StatelessRun,
     calibrated,
@@ -59,6 +60,14 @@ class Mixture(Method):
         exclude_if=operator.not_,
         description="Brightness that lengths are measured from: 0 for light strokes on black, 0.5 for photographs.",
     )
+    frequencies: Integer | None = Field(
+        default=None,
+        ge=1,
+        le=MAXIMUM_DIMENSIONS,
+        exclude_if=operator.not_,
+        description="Lowest cosine frequencies of an image that are summed, of all colours together: fewer are less "
+        "noisy and less sharp. Left out: all pixels, or 2,048 frequencies of images of more than 4,096 numbers.",
+    )
     component_norm: Number = Field(
         default=0.55, gt=0, le=1, description="Largest distance from a centre, as a fraction of clip_norm."
     )
@@ -83,7 +92,7 @@ class Mixture(Method):
         rest, rank = 1 - self.start_share, self.rank(schema)
         return Plan(
             releases=(
-                self._products(schema, 1, summed_dimensions(schema), self.subspace_share * units),
+                self._products(schema, 1, summed_dimensions(schema, self.frequencies), self.subspace_share * units),
                 self._means(schema, classes, self.means_share * self.start_share * units),
                 self._products(schema, classes, rank, covariances_share * self.start_share * units),
                 self._means(schema, components, self.means_share * rest * units, self.iterations),
@@ -110,7 +119,7 @@ class Mixture(Method):
 
     def rank(self, schema: Schema) -> int:
         """Dimensions of the subspace."""
-        return min(self.subspace_dimensions, schema.dimensions)
+        return min(self.subspace_dimensions, summed_dimensions(schema, self.frequencies))
 
     def _means(self, schema: Schema, groups: int, units: float, count: int = 1) -> PlannedRelease:
         mechanism = VectorSum(
@@ -137,7 +146,10 @@ class MixtureRun(StatelessRun):
 
     def __init__(self, parameters: Mixture, plan: Plan, dataset: Dataset, randomness: TrainingRandomness) -> None:
         lengths = Moments(
-            clip_norm=parameters.clip_norm, residual_norm=parameters.residual_norm, center=parameters.center
+            clip_norm=parameters.clip_norm,
+            residual_norm=parameters.residual_norm,
+            center=parameters.center,
+            frequencies=parameters.frequencies,
         )
         self._start = MomentsRun(lengths, Plan(releases=plan.releases[:_RELEASES_OF_MOMENTS]), dataset)
         self._mechanisms = list_sums(plan)[self._start.steps :]

@@ -18,6 +18,7 @@ from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods.base import ExecutionOptions, Method, Plan
 from datalens_service.methods.record_sums import (
     COUNT_WEIGHT,
+    MAXIMUM_DIMENSIONS,
     ClippedRecords,
     StatelessRun,
     calibrated,
@@ -54,6 +55,14 @@ class Moments(Method):
         exclude_if=operator.not_,
         description="Brightness that lengths are measured from: 0 for light strokes on black, 0.5 for photographs.",
     )
+    frequencies: Integer | None = Field(
+        default=None,
+        ge=1,
+        le=MAXIMUM_DIMENSIONS,
+        exclude_if=operator.not_,
+        description="Lowest cosine frequencies of an image that are summed, of all colours together: fewer are less "
+        "noisy and less sharp. Left out: all pixels, or 2,048 frequencies of images of more than 4,096 numbers.",
+    )
     subspace_share: Number = Field(default=0.30, gt=0, lt=1, description="Share of μ² for the subspace.")
     means_share: Number = Field(default=0.20, gt=0, lt=1, description="Share of μ² for class counts and means.")
 
@@ -66,10 +75,11 @@ class Moments(Method):
         """
         if self.subspace_share + self.means_share >= 1:
             raise InvalidSpec("subspace_share and means_share must leave something for the covariances.")
-        rank = min(self.subspace_dimensions, schema.dimensions)
+        summed = summed_dimensions(schema, self.frequencies)
+        rank = min(self.subspace_dimensions, summed)
         loudest = MAXIMUM_NOISE_STDDEV
         common = {"records_per_unit": schema.records_per_unit, "noise_stddev": loudest}
-        subspace = OuterProductSum(num_groups=1, dimensions=summed_dimensions(schema), **common)
+        subspace = OuterProductSum(num_groups=1, dimensions=summed, **common)
         means = VectorSum(num_groups=schema.num_classes, dimensions=rank, count_weight=COUNT_WEIGHT, **common)
         covariances = OuterProductSum(num_groups=schema.num_classes, dimensions=rank, **common)
         covariances_share = 1 - self.subspace_share - self.means_share
@@ -94,7 +104,7 @@ class Moments(Method):
 
     def basis_columns(self, schema: Schema) -> int:
         """Directions in which the released Gaussian lies: those of the subspace, and one for the centre."""
-        return min(self.subspace_dimensions, schema.dimensions) + bool(self.center)
+        return min(self.subspace_dimensions, summed_dimensions(schema, self.frequencies)) + bool(self.center)
 
     def create_run(
         self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
@@ -114,7 +124,7 @@ class MomentsRun(StatelessRun):
     def __init__(self, parameters: Moments, plan: Plan, dataset: Dataset) -> None:
         self._mechanisms = list_sums(plan)
         self._schema = dataset.schema
-        self.records = ClippedRecords(dataset, parameters.clip_norm, parameters.center)
+        self.records = ClippedRecords(dataset, parameters.clip_norm, parameters.center, parameters.frequencies)
         self._residual_norm = parameters.residual_norm
         self.fit = GaussianFit()
 

@@ -38,21 +38,24 @@ _FREQUENCIES = 2048
 _NUMBERS = 2**24
 
 
-def summed_dimensions(schema: Schema) -> int:
+def summed_dimensions(schema: Schema, frequencies: int | None = None) -> int:
     """Numbers of an image that are summed: all of them, or its lowest frequencies."""
+    if frequencies is not None:
+        return min(frequencies, schema.dimensions)
     return schema.dimensions if schema.dimensions <= MAXIMUM_DIMENSIONS else _FREQUENCIES
 
 
 def describe_working_size(plan: Plan, schema: Schema) -> str:
     """How much of large images the sums of a plan see, in sentences; empty if they see whole images."""
     summed = max((mechanism.dimensions for mechanism in list_sums(plan)), default=schema.dimensions)
-    if schema.dimensions <= MAXIMUM_DIMENSIONS or summed >= schema.dimensions:
+    if summed >= schema.dimensions:
         return ""
     detail, whole = (math.isqrt(count // schema.channels) for count in (summed, MAXIMUM_DIMENSIONS))
+    limit = f" Images of at most {whole} by {whole} pixels are summed whole." if summed == _FREQUENCIES else ""
     return (
         f"Images of this size are reduced to a working size before they are summed: {summed:,} numbers instead of "
         f"{schema.dimensions:,}, the lowest frequencies, about the detail of {detail} by {detail} pixels. Finer detail "
-        f"does not reach the result. Images of at most {whole} by {whole} pixels are summed whole."
+        f"does not reach the result.{limit}"
     )
 
 
@@ -96,19 +99,20 @@ class ClippedRecords:
         dataset: Private.
         clip_norm: Public; largest length, as a fraction of an all-white image.
         center: Public; brightness that is subtracted from every pixel before.
+        frequencies: Public; lowest frequencies that are summed.
 
     Attributes:
         clip_norm: Length in pixel units that counts as 1.
         labels: int64 (n,).
     """
 
-    def __init__(self, dataset: Dataset, clip_norm: float, center: float = 0.0) -> None:
+    def __init__(self, dataset: Dataset, clip_norm: float, center: float = 0.0, frequencies: int | None = None) -> None:
         self._longest = math.sqrt(dataset.schema.dimensions)
         self._center = center
         self.clip_norm = clip_norm * self._longest
         self.labels = dataset.train.labels
         self._data = dataset.train
-        summed = summed_dimensions(dataset.schema)
+        summed = summed_dimensions(dataset.schema, frequencies)
         self._frequencies = LowFrequencies(dataset.schema, summed) if summed < dataset.schema.dimensions else None
         self._rows = max(1, _NUMBERS // dataset.schema.dimensions)
 

@@ -8,6 +8,7 @@ import pytest
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan, InvalidSpec
 from datalens_service.methods import ExecutionOptions, Mixture, Moments, record_sums
+from datalens_service.models.generators.dct import dct_basis
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -176,6 +177,18 @@ def test_what_is_taken_off_records_is_given_back_to_samples(method):
     assert abs(brightness(method, even_images(108, 148, channels=1)) - 127.5) < 3
 
 
+@pytest.mark.parametrize("method", [Moments(frequencies=6), Mixture(frequencies=6, components=2)])
+def test_nothing_finer_than_the_named_frequencies_is_summed(method):
+    """60 directions of the subspace are no more than there are frequencies."""
+    plan, _, training_run = fitted(even_images(0, 256, channels=2), NoNoise(), method, limit_units(50.0, 1e-4))
+    assert plan.releases[0].mechanism.dimensions == 6
+    basis = training_run.result().tensors["basis"]
+    assert basis.shape == (128, 6)
+    lowest = dct_basis(even_images(0, 256, channels=2).schema, 6)
+    np.testing.assert_allclose(lowest @ (lowest.T @ basis), basis, atol=1e-6)
+
+
 def test_a_job_from_before_there_was_a_centre_keeps_its_digest():
     for method in (Moments(), Mixture()):
+        assert "frequencies" not in TrainingSpec(method=method, epsilon=1.0, delta=1e-5).model_dump_json()
         assert "center" not in TrainingSpec(method=method, epsilon=1.0, delta=1e-5).model_dump_json()

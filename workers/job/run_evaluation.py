@@ -175,8 +175,8 @@ def _moments_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None
     if isinstance(spec.method, Moments):
         return None
     try:
-        return run(
-            spec.model_copy(update={"method": moments_for(dataset.schema)}), dataset, account=UnchargedAccount()
-        ).generator
+        method = moments_for(dataset.schema, spec.epsilon)
+        asked = spec.model_copy(update={"method": method})
+        return run(asked, dataset, account=UnchargedAccount()).generator
     except InvalidSpec:
         return None
