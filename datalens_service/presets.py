@@ -36,7 +36,6 @@ from datalens_service.methods import (
     Scattering,
 )
 from datalens_service.methods.datalens.teachers import ConvTeacher, DenseTeacher
-from datalens_service.methods.record_sums import MAXIMUM_DIMENSIONS
 from datalens_service.models.classifiers.sizes import fits_scattering, num_weights
 from datalens_service.privacy.accounting import default_delta, mu_for_epsilon
 
@@ -77,11 +76,6 @@ _LONG: Final = _HeadTraining(steps=240, learning_rate=60.0, averaging=0.95)
 # And samples of several widths teach more there than those of one.
 _LEAST_SPREAD: Final = 1.25
 _MIDDLE_BRIGHTNESS: Final = 0.5
-
-# n·μ for each frequency of a colour image: 12,000 patches of photographs at ε = 10 look best with 150 to 300.
-_EVIDENCE_PER_FREQUENCY: Final = 100
-_FEWEST_FREQUENCIES: Final = 27
-
 # Settings with which samples of guided look like those of its warm start.
 _AS_RECORDS_VARY: Final = {"spread": 1.0, "least_spread": 1.0, "poses": False, "surfaces": False}
 
@@ -152,24 +146,13 @@ def _evidence(schema: Schema, epsilon: float) -> float:
 
 
 def _fast(schema: Schema, epsilon: float) -> Moments | Mixture:
-    components, start = components_for(schema, epsilon), moments_for(schema, epsilon)
-    if components == 1:
-        return start
-    return Mixture(components=components, center=start.center, frequencies=start.frequencies)
+    components, start = components_for(schema, epsilon), moments_for(schema)
+    return Mixture(components=components, center=start.center) if components > 1 else start
 
 
-def moments_for(schema: Schema, epsilon: float) -> Moments:
-    """One Gaussian per class; of colour images, photographs as a rule, the frequencies that stand out from the noise.
-
-    Args:
-        schema: Public.
-        epsilon: Of the job.
-    """
-    if schema.channels == 1:
-        return Moments()
-    affordable = int(_evidence(schema, epsilon) / _EVIDENCE_PER_FREQUENCY)
-    frequencies = min(MAXIMUM_DIMENSIONS, schema.dimensions, max(_FEWEST_FREQUENCIES, affordable))
-    return Moments(center=_MIDDLE_BRIGHTNESS, frequencies=frequencies)
+def moments_for(schema: Schema) -> Moments:
+    """One Gaussian per class: around a middle brightness for colour images, which are photographs as a rule."""
+    return Moments(center=_MIDDLE_BRIGHTNESS) if schema.channels > 1 else Moments()
 
 
 def _auto(schema: Schema, epsilon: float) -> Rejection | Guided | Moments | Mixture:
@@ -200,7 +183,7 @@ def _guided(schema: Schema, epsilon: float) -> Guided:
     )
 
 
-def _balanced(schema: Schema, epsilon: float) -> DataLens:
+def _balanced(schema: Schema, _epsilon: float) -> DataLens:
     # A class of its own for every teacher needs at least one record for each.
     apart = schema.num_units >= schema.num_classes
     return DataLens(
@@ -212,7 +195,7 @@ def _balanced(schema: Schema, epsilon: float) -> DataLens:
         votes=TopAggParameters(top_k=min(16, schema.dimensions)),
         clip=1.0,
         threshold="none",
-        warm_start=moments_for(schema, epsilon),
+        warm_start=moments_for(schema),
     )
 
 
@@ -229,8 +212,8 @@ def _paper(schema: Schema, epsilon: float) -> DataLens:
     )
 
 
-def _classifier(schema: Schema, epsilon: float) -> Scattering | DpSgd:
-    return Scattering(warm_start=moments_for(schema, epsilon)) if fits_scattering(schema) else DpSgd()
+def _classifier(schema: Schema, _epsilon: float) -> Scattering | DpSgd:
+    return Scattering(warm_start=moments_for(schema)) if fits_scattering(schema) else DpSgd()
 
 
 def _class_pure(schema: Schema) -> dict[str, Any]:

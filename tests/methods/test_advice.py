@@ -8,7 +8,7 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.presets import moments_for, preset
+from datalens_service.presets import preset
 from datalens_service.spec import TrainingSpec
 
 
@@ -67,10 +67,3 @@ def test_presets_measure_colour_images_from_a_middle_brightness(name: str) -> No
     priced = TrainingSpec(method=preset(name, many, 10.0), epsilon=10.0, delta=1e-5).price(many)
     assert not [one for one in priced.warnings if "center" in one]
     assert '"center":0.5' in preset(name, many, 10.0).model_dump_json()
-
-
-def test_a_larger_budget_pays_for_finer_detail_of_colour_images() -> None:
-    many = square(32).model_copy(update={"num_units": 50_000})
-    frequencies = [moments_for(many, epsilon).frequencies for epsilon in (0.01, 1.0, 10.0, 10_000.0)]
-    assert frequencies == sorted(set(frequencies))
-    assert (frequencies[0], frequencies[-1]) == (27, 32 * 32 * 3)

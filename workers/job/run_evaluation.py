@@ -175,7 +175,7 @@ def _moments_generator(spec: TrainingSpec, dataset: Dataset) -> Generator | None
     if isinstance(spec.method, Moments):
         return None
     try:
-        method = moments_for(dataset.schema, spec.epsilon)
+        method = moments_for(dataset.schema)
         asked = spec.model_copy(update={"method": method})
         return run(asked, dataset, account=UnchargedAccount()).generator
     except InvalidSpec:
