@@ -110,7 +110,8 @@ class DpSgdRun(StatelessRun):
             return
         weights = self._flat_weights()
         released = self._mechanism.release(self._gradients, step=step, account=account, noise=noise)
-        self._apply_gradient(released / self._divisor, self._rate(step))
+        self._set_learning_rate(step)
+        self._apply_gradient(released / self._divisor)
         if self._kept is not None:
             self._kept.append(weights)
         if self._mechanism.block() is not None and (step + 1) % _STEPS_PER_STATE == 0:
@@ -254,20 +255,19 @@ class DpSgdRun(StatelessRun):
             return torch.optim.Adam(weights, parameters.learning_rate)
         return torch.optim.SGD(weights, parameters.learning_rate, momentum=parameters.momentum)
 
-    def _rate(self, step: int) -> float:
-        """The learning rate of a step: a function of public numbers."""
-        rate = self._parameters.learning_rate
+    def _set_learning_rate(self, step: int) -> None:
+        """That of a step: a function of public numbers."""
         if self._parameters.learning_rate_schedule == "constant":
-            return rate
+            return
         rising = max(1, round(_WARMUP_SHARE * self._count))
         falling = max(1, self._count - rising)
-        return rate * min(1.0, (step + 1) / rising, (self._count - step) / falling)
+        for group in self._optimizer.param_groups:
+            share = min(1.0, (step + 1) / rising, (self._count - step) / falling)
+            group["lr"] = self._parameters.learning_rate * share
 
-    def _apply_gradient(self, gradient: NDArray[np.float64], rate: float) -> None:
+    def _apply_gradient(self, gradient: NDArray[np.float64]) -> None:
         import torch
 
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
         weights = list(self._network.parameters())
         whole = torch.from_numpy(gradient).to(self._device, torch.float32)
         parts = torch.split(whole, [weight.numel() for weight in weights])

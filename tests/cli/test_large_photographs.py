@@ -48,7 +48,8 @@ def tiles(path: Path, side: int) -> Path:
 @pytest.mark.parametrize("side", [64, 128, 224])
 def test_photographs_are_learned_at_a_working_size_that_is_said(datalens_json: Json, tmp_path: Path, side: int) -> None:
     data = tiles(tmp_path / "tiles.npz", side)
-    spec = ("--data", data, "--epsilon", 90, "--delta", 1e-3, "--method", "moments", "--set", "subspace_dimensions=8")
+    settings = ("--set", "subspace_dimensions=8", "--set", "center=0.5")
+    spec = ("--data", data, "--epsilon", 90, "--delta", 1e-3, "--method", "moments", *settings)
     (sentence,) = datalens_json("plan", *spec)["warnings"]
     assert re.search(rf"{FREQUENCIES} numbers instead of {3 * side**2:,}.* 10 by 10 pixels", sentence)
     files = datalens_json("train", *spec, "--out", "out", "--images", 8, "--no-evaluation")["files"]
