@@ -261,8 +261,8 @@ class DpSgdRun(StatelessRun):
             return
         rising = max(1, round(_WARMUP_SHARE * self._count))
         falling = max(1, self._count - rising)
+        share = min(1.0, (step + 1) / rising, (self._count - step) / falling)
         for group in self._optimizer.param_groups:
-            share = min(1.0, (step + 1) / rising, (self._count - step) / falling)
             group["lr"] = self._parameters.learning_rate * share
 
     def _apply_gradient(self, gradient: NDArray[np.float64]) -> None:

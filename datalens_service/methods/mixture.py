@@ -9,7 +9,6 @@ and of earlier releases. So it enters one block of each sum, as with moments, an
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -18,17 +17,15 @@ from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.methods.base import ExecutionOptions, Method, Plan, PlannedRelease
+from datalens_service.methods.base import ExecutionOptions, Plan, PlannedRelease
 from datalens_service.methods.moments import Moments, MomentsRun
 from datalens_service.methods.record_sums import (
     COUNT_WEIGHT,
-    MAXIMUM_DIMENSIONS,
     GroupedSum,
     StatelessRun,
+    SummedImages,
     calibrated,
     list_sums,
-    summed_dimensions,
-    warn_of_darkness,
 )
 from datalens_service.models.generators.mixture import MixtureFit, nearest
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
 _RELEASES_OF_MOMENTS = 3
 
 
-class Mixture(Method):
+class Mixture(SummedImages):
     """Parameters of the mixture method; constants were chosen on MNIST (docs/methods.md)."""
 
     name: Literal["mixture"] = "mixture"
@@ -52,21 +49,6 @@ class Mixture(Method):
     )
     residual_norm: Number = Field(
         default=0.65, gt=0, le=1, description="Largest distance from the class mean, as a fraction of clip_norm."
-    )
-    center: Number = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        exclude_if=operator.not_,
-        description="Brightness that lengths are measured from: 0 for light strokes on black, 0.5 for photographs.",
-    )
-    frequencies: Integer | None = Field(
-        default=None,
-        ge=1,
-        le=MAXIMUM_DIMENSIONS,
-        exclude_if=operator.not_,
-        description="Lowest cosine frequencies of an image that are summed, of all colours together: fewer are less "
-        "noisy and less sharp. Left out: all pixels, or 2,048 frequencies of images of more than 4,096 numbers.",
     )
     component_norm: Number = Field(
         default=0.55, gt=0, le=1, description="Largest distance from a centre, as a fraction of clip_norm."
@@ -92,17 +74,13 @@ class Mixture(Method):
         rest, rank = 1 - self.start_share, self.rank(schema)
         return Plan(
             releases=(
-                self._products(schema, 1, summed_dimensions(schema, self.frequencies), self.subspace_share * units),
+                self._products(schema, 1, self.summed_dimensions(schema), self.subspace_share * units),
                 self._means(schema, classes, self.means_share * self.start_share * units),
                 self._products(schema, classes, rank, covariances_share * self.start_share * units),
                 self._means(schema, components, self.means_share * rest * units, self.iterations),
                 self._products(schema, components, rank, covariances_share * rest * units),
             )
         )
-
-    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        """Whether bright images come out dark."""
-        return warn_of_darkness(self.center, schema)
 
     def rationale(self) -> str:
         """They are to be cheap."""
@@ -119,7 +97,7 @@ class Mixture(Method):
 
     def rank(self, schema: Schema) -> int:
         """Dimensions of the subspace."""
-        return min(self.subspace_dimensions, summed_dimensions(schema, self.frequencies))
+        return min(self.subspace_dimensions, self.summed_dimensions(schema))
 
     def _means(self, schema: Schema, groups: int, units: float, count: int = 1) -> PlannedRelease:
         mechanism = VectorSum(

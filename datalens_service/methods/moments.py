@@ -6,7 +6,6 @@ Whatever follows a release is post-processing.
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -15,16 +14,14 @@ from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.methods.base import ExecutionOptions, Method, Plan
+from datalens_service.methods.base import ExecutionOptions, Plan
 from datalens_service.methods.record_sums import (
     COUNT_WEIGHT,
-    MAXIMUM_DIMENSIONS,
     ClippedRecords,
     StatelessRun,
+    SummedImages,
     calibrated,
     list_sums,
-    summed_dimensions,
-    warn_of_darkness,
 )
 from datalens_service.models.generators.gaussian import GaussianFit
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
 
 
-class Moments(Method):
+class Moments(SummedImages):
     """Parameters of the moments method.
 
     The lengths are public constants, chosen on MNIST (docs/methods.md), never from the data at hand.
@@ -48,21 +45,6 @@ class Moments(Method):
     residual_norm: Number = Field(
         default=0.65, gt=0, le=1, description="Largest distance from the class mean, as a fraction of clip_norm."
     )
-    center: Number = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        exclude_if=operator.not_,
-        description="Brightness that lengths are measured from: 0 for light strokes on black, 0.5 for photographs.",
-    )
-    frequencies: Integer | None = Field(
-        default=None,
-        ge=1,
-        le=MAXIMUM_DIMENSIONS,
-        exclude_if=operator.not_,
-        description="Lowest cosine frequencies of an image that are summed, of all colours together: fewer are less "
-        "noisy and less sharp. Left out: all pixels, or 2,048 frequencies of images of more than 4,096 numbers.",
-    )
     subspace_share: Number = Field(default=0.30, gt=0, lt=1, description="Share of μ² for the subspace.")
     means_share: Number = Field(default=0.20, gt=0, lt=1, description="Share of μ² for class counts and means.")
 
@@ -75,7 +57,7 @@ class Moments(Method):
         """
         if self.subspace_share + self.means_share >= 1:
             raise InvalidSpec("subspace_share and means_share must leave something for the covariances.")
-        summed = summed_dimensions(schema, self.frequencies)
+        summed = self.summed_dimensions(schema)
         rank = min(self.subspace_dimensions, summed)
         loudest = MAXIMUM_NOISE_STDDEV
         common = {"records_per_unit": schema.records_per_unit, "noise_stddev": loudest}
@@ -91,10 +73,6 @@ class Moments(Method):
             )
         )
 
-    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        """Whether bright images come out dark."""
-        return warn_of_darkness(self.center, schema)
-
     def rationale(self) -> str:
         """They are to be cheap."""
         return (
@@ -104,7 +82,7 @@ class Moments(Method):
 
     def basis_columns(self, schema: Schema) -> int:
         """Directions in which the released Gaussian lies: those of the subspace, and one for the centre."""
-        return min(self.subspace_dimensions, summed_dimensions(schema, self.frequencies)) + bool(self.center)
+        return min(self.subspace_dimensions, self.summed_dimensions(schema)) + bool(self.center)
 
     def create_run(
         self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.mechanisms import CrossProductSum, GradientSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.methods.base import Extras, Plan, PlannedRelease
+from datalens_service.methods.base import Extras, Method, Plan, PlannedRelease
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.dct import LowFrequencies
 from datalens_service.models.generators.gaussian import around
 from datalens_service.privacy.accounting import NeighboringRelation, smallest_noise_stddev
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
+from datalens_service.strict import Integer, Number
 
 if TYPE_CHECKING:
     from datalens_service.models.generators.generator import Generator
@@ -48,7 +51,7 @@ def summed_dimensions(schema: Schema, frequencies: int | None = None) -> int:
 def describe_working_size(plan: Plan, schema: Schema) -> str:
     """How much of large images the sums of a plan see, in sentences; empty if they see whole images."""
     summed = max((mechanism.dimensions for mechanism in list_sums(plan)), default=schema.dimensions)
-    if summed >= schema.dimensions:
+    if schema.dimensions <= MAXIMUM_DIMENSIONS or summed >= schema.dimensions:
         return ""
     detail, whole = (math.isqrt(count // schema.channels) for count in (summed, MAXIMUM_DIMENSIONS))
     limit = f" Images of at most {whole} by {whole} pixels are summed whole." if summed == _FREQUENCIES else ""
@@ -59,14 +62,37 @@ def describe_working_size(plan: Plan, schema: Schema) -> str:
     )
 
 
-def warn_of_darkness(center: float, schema: Schema) -> tuple[str, ...]:
-    """Where lengths of colour images are measured from black."""
-    if schema.channels == 1 or center:
-        return ()
-    return (
-        "Lengths of images are measured from black, so bright colour images come out dark: take center=0.5, or "
-        "warm_start.center=0.5 with a method that starts from moments.",
+class SummedImages(Method):
+    """Parameters of methods that sum images: where lengths are measured from, and how fine the detail is."""
+
+    center: Number = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        exclude_if=operator.not_,
+        description="Brightness that lengths are measured from: 0 for light strokes on black, 0.5 for photographs.",
     )
+    frequencies: Integer | None = Field(
+        default=None,
+        ge=1,
+        le=MAXIMUM_DIMENSIONS,
+        exclude_if=operator.not_,
+        description="Lowest cosine frequencies of an image that are summed, of all colours together: fewer are less "
+        "noisy and less sharp. Left out: all pixels, or 2,048 frequencies of images of more than 4,096 numbers.",
+    )
+
+    def summed_dimensions(self, schema: Schema) -> int:
+        """Numbers of an image that are summed."""
+        return summed_dimensions(schema, self.frequencies)
+
+    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
+        """Whether bright images come out dark: lengths of colour images are measured from black."""
+        if schema.channels == 1 or self.center:
+            return ()
+        return (
+            "Lengths of images are measured from black, so bright colour images come out dark: take center=0.5, or "
+            "warm_start.center=0.5 with a method that starts from moments.",
+        )
 
 
 def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum, units: float) -> PlannedRelease:
