@@ -13,7 +13,8 @@ its votes.
 `--models FOLDER` keeps the generators, by their specification, and takes those that are in the folder instead of
 training again, without seconds: to draw another number of images, or to train longer on them.
 
-For the samples of seed 0 the row also has the figures of `benchmarks.image_trials.metrics`: FID, precision, recall.
+For the samples of seed 0 the row also has their fidelity by the fixed extractor of the set (`benchmarks.fidelity`):
+FID, KID, Inception score, precision, recall. `--inception-weights FILE` adds FID and KID by Inception.
 
 `seconds` are those that processors gave to training, all threads together: other work on the machine leaves them alone.
 """
@@ -31,8 +32,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.environment import dataset, provenance, without_test_images
+from benchmarks.fidelity import Fidelity
 from benchmarks.grids import write
-from benchmarks.image_trials.metrics import Metrics
 from benchmarks.kept_models import KeptModels
 from benchmarks.rows import ROWS, Row
 from datalens_service.data.dataset import Dataset
@@ -46,13 +47,6 @@ from datalens_service.spec import TrainingSpec
 FLOOR, CEILING = "floor", "ceiling"
 
 
-def score(generator: Generator, data: Dataset, images: int, epochs: int, seed: int) -> tuple[float, dict[str, float]]:
-    """The standard CNN's accuracy in percent, and for seed 0 the fidelity of the same samples."""
-    synthetic, labels = generator.sample(images, seed=seed)
-    fidelity = {} if seed else Metrics(data).fidelity(synthetic, labels)
-    return trained_on(synthetic, labels, data, epochs, seed), fidelity
-
-
 def trained_on(images: np.ndarray, labels: np.ndarray, data: Dataset, epochs: int, seed: int) -> float:
     """The standard CNN trained on `images`, tested on the real test split."""
     if data.test is None:
@@ -64,8 +58,9 @@ def trained_on(images: np.ndarray, labels: np.ndarray, data: Dataset, epochs: in
 def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
     """The released generator and, where the row has one, the warm start before the votes."""
     chosen = ROWS[options.row]
+    fidelity = fidelity_on(options, data)
     scores: dict[str, list[float]] = {}
-    fidelities: dict[str, dict[str, float]] = {}
+    fidelities: dict[str, dict[str, Any]] = {}
     seconds: list[float] = []
     for seed in range(options.seeds):
         selection = chosen.options(options.epsilon, options.delta, seed, tuple(options.settings))
@@ -74,9 +69,10 @@ def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]
         if options.grids is not None and seed == 0:
             write(generators[chosen.title], options.grids, options.dataset, options.row, options.epsilon)
         for title, generator in generators.items():
-            percent, fidelity = score(generator, data, options.images, options.epochs, seed)
-            scores.setdefault(title, []).append(percent)
-            fidelities[title] = fidelities.get(title, {}) | fidelity
+            images, labels = generator.sample(options.images, seed=seed)
+            scores.setdefault(title, []).append(trained_on(images, labels, data, options.epochs, seed))
+            if seed == 0:
+                fidelities[title] = fidelity.of(images, labels)
     spent = statistics.mean(seconds) if len(seconds) == options.seeds else None
     return [line(options, title, values, spent) | fidelities[title] for title, values in scores.items()]
 
@@ -106,15 +102,22 @@ def floor(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
     values = [
         class_average_accuracy(data.train, data.test, classes, seed=seed, **budget) for seed in range(options.seeds)
     ]
-    return [line(options, "floor A: noisy class averages", values, None)]
+    return [
+        line(options, "floor A: noisy class averages", values, None) | fidelity_on(options, data).of_class_averages()
+    ]
 
 
 def ceiling(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
     """The standard CNN on the real training images."""
     real = data.train
     values = [trained_on(real.images, real.labels, data, options.epochs, seed) for seed in range(options.seeds)]
-    row = line(options, "ceiling: real images", values, None)
+    row = line(options, "ceiling: real images", values, None) | fidelity_on(options, data).of_real_images()
     return [row | {"epsilon": None, "delta": None, "relation": None, "synthetic_images": 0}]
+
+
+def fidelity_on(options: argparse.Namespace, data: Dataset) -> Fidelity:
+    """Figures beside accuracy."""
+    return Fidelity(options.dataset, data, options.held_out, options.inception_weights)
 
 
 def line(options: argparse.Namespace, title: str, values: Sequence[float], seconds: float | None) -> dict[str, Any]:
@@ -152,6 +155,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the JSON here")
     parser.add_argument("--grids", type=Path, metavar="FOLDER", help="also draw the first samples of seed 0")
     parser.add_argument("--models", type=Path, metavar="FOLDER", help="keep generators, and use those kept")
+    parser.add_argument("--inception-weights", type=Path, metavar="FILE", help="of torch-fidelity's release v0.2.0")
     options = parser.parse_args()
     origin = provenance()
     data = dataset(options.dataset)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from benchmarks.environment import dataset, provenance
 from benchmarks.image_trials.fits import FITS
-from benchmarks.image_trials.metrics import Metrics, save_grid
+from benchmarks.image_trials.metrics import Metrics, save_grid, train_extractor
 from benchmarks.image_trials.representations import REPRESENTATIONS, Representation
 from datalens_service.data.dataset import Dataset, Images
 from datalens_service.privacy.accounting import mu_for_epsilon
@@ -145,7 +145,7 @@ def main() -> None:
     folder = options.grids / options.dataset
     folder.mkdir(parents=True, exist_ok=True)
     data = dataset(options.dataset)
-    metrics, encoder, rows = Metrics(data), Encoder(data), []
+    metrics, encoder, rows = Metrics(data, train_extractor(data)), Encoder(data), []
     for trial in TRIALS[options.dataset]:
         if options.fit not in (None, trial.fit) or options.representation not in (None, trial.representation):
             continue

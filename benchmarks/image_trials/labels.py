@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.environment import dataset, provenance
-from benchmarks.image_trials.metrics import Metrics
+from benchmarks.image_trials.metrics import Metrics, train_extractor
 from datalens_service.data.dataset import Dataset
 from datalens_service.methods import Guided, Shapes
 from datalens_service.methods.guided import NoisyGradientDescent, fit_linear_classifier
@@ -155,7 +155,7 @@ def main() -> None:
         "epsilon": options.epsilon, "delta": _DELTA, "gradient_share": _SHARE, "shapes_epsilon": round(epsilon, 4),
         "load_average": [round(value, 1) for value in os.getloadavg()], "classifier": learnt,
     }  # fmt: skip
-    rows = list(judged(generator, classifier, Metrics(data), options.seed))
+    rows = list(judged(generator, classifier, Metrics(data, train_extractor(data)), options.seed))
     options.out.write_text(json.dumps(head | {"rows": rows}, indent=1) + "\n")
 
 

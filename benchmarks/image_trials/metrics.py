@@ -34,14 +34,17 @@ def pixels(images: NDArray[np.uint8]) -> Tensor:
 class Metrics:
     """Compares samples with the real test images of a set of 28×28 grey images.
 
-    The extractor is a small convolutional classifier, four epochs on the real training images: its last hidden layer
-    has 128 numbers. The classifier of the samples has the same layers.
+    The classifier of the samples has the same layers as the extractor.
+
+    Args:
+        dataset: With test images.
+        extractor: As `train_extractor` returns it.
     """
 
-    def __init__(self, dataset: Dataset) -> None:
-        train, self._test = dataset.train, _held_out(dataset)
+    def __init__(self, dataset: Dataset, extractor: nn.Sequential) -> None:
+        self._test = _held_out(dataset)
         self._real = pixels(self._test.images)
-        self._network = _fit(pixels(train.images), torch.from_numpy(train.labels), 4, _BATCH, _SEED)
+        self._network = extractor
         self._reference = self._features(self._real)
 
     def fidelity(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> dict[str, float]:
@@ -74,6 +77,21 @@ class Metrics:
     def _features(self, images: Tensor) -> Floats:
         with torch.no_grad():
             return torch.cat([self._network[:-1](part) for part in images.split(_ROWS)]).numpy()
+
+
+def train_extractor(dataset: Dataset) -> nn.Sequential:
+    """A small convolutional classifier, four epochs on real training images; its last hidden layer has 128 numbers."""
+    train = dataset.train
+    return _fit(pixels(train.images), torch.from_numpy(train.labels), 4, _BATCH, _SEED)
+
+
+def build_network() -> nn.Sequential:
+    """The layers of the extractor."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * 49, 128), nn.ReLU(), nn.Linear(128, 10),
+    )  # fmt: skip
 
 
 def frechet_distance(first: Floats, second: Floats) -> float:
@@ -126,11 +144,7 @@ def _reach(features: Tensor) -> Tensor:
 
 def _fit(images: Tensor, labels: Tensor, epochs: int, batch: int, seed: int) -> nn.Sequential:
     torch.manual_seed(seed)
-    network = nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(32 * 49, 128), nn.ReLU(), nn.Linear(128, 10),
-    )  # fmt: skip
+    network = build_network()
     optimizer = torch.optim.Adam(network.parameters(), 1e-3)
     for _ in range(epochs):
         for rows in torch.randperm(len(images)).split(batch):

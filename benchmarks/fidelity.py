@@ -1,0 +1,76 @@
+"""Fidelity of samples on a benchmark set: by its fixed extractor, and by Inception where a file of weights is given."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.fixed_extractor import fixed_extractor
+from benchmarks.image_trials.metrics import Metrics, train_extractor
+from datalens_service.data.dataset import Dataset
+from datalens_service.evaluation.metrics.fidelity import compare
+from datalens_service.evaluation.metrics.reference import Reference
+
+Images = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+
+_IMAGES_OF_INCEPTION: Final = 5000
+_AVERAGES: Final = 10_000
+
+
+class Fidelity:
+    """Compares samples with the test images of a benchmark set.
+
+    Args:
+        name: Of the set.
+        data: With test images.
+        held_out: Whether the test images are training images left out, which the fixed extractor has seen.
+        inception_weights: File of torch-fidelity's Inception, or None.
+    """
+
+    def __init__(self, name: str, data: Dataset, held_out: bool, inception_weights: Path | None) -> None:
+        self._name, self._data, self._held_out, self._weights = name, data, held_out, inception_weights
+
+    def of(self, images: Images, labels: Labels) -> dict[str, Any]:
+        """Figures of samples by name, with the beginning of the extractor's SHA-256.
+
+        Args:
+            images: uint8 (n, height, width, 1).
+            labels: int64 (n,).
+        """
+        metrics, digest = self._metrics
+        return {**metrics.fidelity(images, labels), **digest, **self._by_inception(images)}
+
+    def of_class_averages(self) -> dict[str, Any]:
+        """Of the average training image of each class, without noise: no released average looks better."""
+        train, classes = self._data.train, self._data.schema.num_classes
+        averages = np.stack([train.images[train.labels == label].mean(axis=0) for label in range(classes)])
+        labels = np.arange(_AVERAGES, dtype=np.int64) % classes
+        return self.of(np.rint(averages).astype(np.uint8)[labels], labels)
+
+    def of_real_images(self) -> dict[str, Any]:
+        """Of the training images."""
+        return self.of(self._data.train.images, self._data.train.labels)
+
+    @cached_property
+    def _metrics(self) -> tuple[Metrics, dict[str, str]]:
+        if self._held_out:
+            return Metrics(self._data, train_extractor(self._data)), {}
+        network, digest = fixed_extractor(self._name)
+        return Metrics(self._data, network), {"extractor": digest}
+
+    def _by_inception(self, images: Images) -> dict[str, float]:
+        if self._weights is None or self._data.test is None:
+            return {}
+        reference = Reference(self._data.test, "public", "test images")
+        with tempfile.TemporaryDirectory() as folder:
+            compared = compare(
+                "inception", images, reference, self._data.schema.num_classes,
+                most_images=_IMAGES_OF_INCEPTION, folder=Path(folder), inception_weights=self._weights, device="cpu",
+            )  # fmt: skip
+        return {f"inception_{name}": round(compared.synthetic.figures[name], 4) for name in ("fid", "kid")}
