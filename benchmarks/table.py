@@ -25,7 +25,17 @@ BEGIN, END = "<!-- table: python -m benchmarks.table -->\n", "<!-- end of table 
 
 DATASETS: Final = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 BUDGETS: Final = (0.2, 1.0, 10.0)
-COLUMNS: Final = ["data set", "method", "ε", "accuracy", "FID", "seeds", "images × epochs", "seconds", "commit"]
+FIDELITY: Final = {
+    "fid": "FID",
+    "kid": "KID",
+    "precision": "precision",
+    "recall": "recall",
+    "inception_score": "Inception score",
+}
+COLUMNS: Final = [
+    "data set", "method", "ε", "accuracy", *FIDELITY.values(), "seeds", "images × epochs", "seconds", "commit",
+    "fidelity of",
+]  # fmt: skip
 ORDER: Final = (
     "auto",
     "diffusion",
@@ -49,6 +59,9 @@ ORDER: Final = (
 )
 """Rows from top to bottom, whatever they measure."""
 
+_WHOLE: Final = 100
+"""FIDs from here on are shown without decimals."""
+
 SHORT: Final = ("auto", "teach", "moments", "scratch", "authors", "floor", "ceiling")
 """Rows of the table in README.md."""
 TITLES: Final = {
@@ -63,10 +76,15 @@ MEASURED: Final = """# Every measurement of utility
 `python -m benchmarks.utility --row ROW --dataset DATASET --epsilon ε` prints one, with `--images` and `--epochs` as its
 line says; rows are in [`benchmarks/rows.py`](../rows.py). Images × epochs are synthetic images and the passes of the
 [standard CNN](../../docs/report.md#accuracy) over them. More of either helps every method, so compare rows with equal
-numbers; the upper bound has 60,000 × 4, fewer than any row of `teach`. FID is of the same samples, those of seed 0,
-where it was measured: 128 features of a [small CNN](../../docs/image-trials.md#measurement), real test images. Seconds
-are processor time for training, one thread beside other work; those of 38eb7aa and earlier, and of 373aaaf, are
-wall-clock time. [Whole jobs](../../docs/engine.md#whole-jobs) are timed by the clock.
+numbers; the upper bound has 60,000 × 4, fewer than any row of `teach`. Seconds are processor time for training, one
+thread beside other work; those of 38eb7aa and earlier, and of 373aaaf, are wall-clock time. [Whole
+jobs](../../docs/engine.md#whole-jobs) are timed by the clock.
+
+Fidelity is of the same samples, those of seed 0, against the real test images. *Fidelity of* names the commit of
+another run of the row where it is not: one seed, with its own accuracy, in `fidelity-*.json`. Features are the 128 of a
+[small CNN](../../docs/image-trials.md#measurement). Rows that name an extractor in their JSON have it from
+`extractor-*.safetensors`; older ones trained it anew by the same recipe. Class averages are those without noise, and
+the upper bound is that of the training images.
 
 `python -m benchmarks.table` writes this page.
 """
@@ -76,13 +94,27 @@ Rows = list[dict[str, Any]]
 
 def rows() -> Rows:
     """All rows of all results, each with its commit."""
-    results: Rows = []
-    for path in RESULTS.glob("utility-*.json"):
-        result = json.loads(path.read_text())
-        results += [{**row, "commit": result["commit"]} for row in result["rows"]]
+    again = {_cell(row): row for row in _read("fidelity-*.json")}
+    results = [_with_fidelity(row, again.get(_cell(row))) for row in _read("utility-*.json")]
     return sorted(
         results, key=lambda row: (list(DATASETS).index(row["dataset"]), row["epsilon"] or math.inf, rank(row))
     )
+
+
+def _read(pattern: str) -> Rows:
+    results = [json.loads(path.read_text()) for path in RESULTS.glob(pattern)]
+    return [{**row, "commit": result["commit"]} for result in results for row in result["rows"]]
+
+
+def _cell(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["dataset"], row["epsilon"], row["method"], tuple(row["settings"])
+
+
+def _with_fidelity(row: dict[str, Any], again: dict[str, Any] | None) -> dict[str, Any]:
+    """A row as it is, or with figures of another run if it has none by the fixed extractor."""
+    if again is None or "extractor" in row:
+        return row
+    return row | {name: again[name] for name in FIDELITY if name in again} | {"fidelity_of": again["commit"]}
 
 
 def rank(row: dict[str, Any]) -> tuple[int, bool]:
@@ -102,13 +134,18 @@ def accuracy(row: dict[str, Any]) -> str:
     return f"{row['accuracy_mean']:.1f}{spread}"
 
 
+def both_figures(row: dict[str, Any]) -> str:
+    """Accuracy, and FID if it was measured."""
+    return f"{accuracy(row)} / {row['fid']:.{0 if row['fid'] >= _WHOLE else 1}f}" if "fid" in row else accuracy(row)
+
+
 def overview(results: Rows) -> str:
     """One line per method, one column per data set and budget."""
     places = [(dataset, epsilon) for dataset in DATASETS for epsilon in BUDGETS]
-    cells = {(row["method"], row["dataset"], row["epsilon"]): accuracy(row) for row in results}
-    # Real images have no budget: their accuracy stands in every column.
+    cells = {(row["method"], row["dataset"], row["epsilon"]): both_figures(row) for row in results}
+    # Real images have no budget: their figures stand in every column.
     cells |= {
-        (row["method"], row["dataset"], epsilon): accuracy(row)
+        (row["method"], row["dataset"], epsilon): both_figures(row)
         for row in results
         if row["epsilon"] is None
         for epsilon in BUDGETS
@@ -132,8 +169,8 @@ def line(row: dict[str, Any]) -> list[str]:
     seconds = "" if row["seconds"] is None else f"{row['seconds']:.0f}"
     method = " ".join([TITLES.get(row["method"], row["method"]), *row["settings"]])
     return [
-        DATASETS[row["dataset"]], method, budget(row), accuracy(row), str(row.get("fid", "")), str(row["seeds"]), shown,
-        seconds, row["commit"],
+        DATASETS[row["dataset"]], method, budget(row), accuracy(row), *(str(row.get(name, "")) for name in FIDELITY),
+        str(row["seeds"]), shown, seconds, row["commit"], row.get("fidelity_of", ""),
     ]  # fmt: skip
 
 
