@@ -35,16 +35,13 @@ _SCRATCH: Final = (
     "top_k=16", "teacher_batch=20", "clip=10", "stochastic=false", "threshold=none", "images_per_step=100",
     "steps=100", "z_dim=16", "image_step_size=1", "student_learning_rate=6e-3", "student_averaging=0.9",
 )  # fmt: skip
-_FEWER_GRADIENTS: Final = {1.0: ("steps=60",)}
-"""As much signal over the noise as 150 at this ε, in less time."""
-
 _FEWER_STEPS: Final = {0.2: ("steps=30",)}
 
 ROWS: Final = {
     "moments": Row("floor B: `moments`", method="moments"),
     "mixture": Row("`mixture`", method="mixture"),
     "shapes": Row("`shapes`, `content` as the set has it", method="shapes"),
-    "diffusion": Row("`diffusion`", method="diffusion", at=_FEWER_GRADIENTS),
+    "diffusion": Row("`diffusion`", preset="diffusion"),
     "auto": Row("preset `auto`", preset="auto"),
     "teach": Row("preset `auto`, purpose `teach`", preset="auto", purpose="teach"),
     "warm": Row("DataLens after a warm start, preset `balanced`", preset="balanced", start="that warm start alone"),

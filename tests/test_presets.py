@@ -6,7 +6,7 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import DataLens, Guided, Mixture, Moments, Rejection
+from datalens_service.methods import DataLens, Diffusion, Guided, Mixture, Moments, Rejection
 from datalens_service.methods.datalens.teachers import ConvTeacher
 from datalens_service.presets import PRESETS, Purpose, preset, teachers_for
 from datalens_service.spec import TrainingSpec
@@ -20,7 +20,10 @@ def schema(num_units: int, num_classes: int = 10, side: int = 28, channels: int 
 MNIST = schema(60_000)
 
 
-@pytest.mark.parametrize("name", PRESETS)
+SAMPLED = ("diffusion", "large")
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name not in SAMPLED])
 @pytest.mark.parametrize(
     "public",
     [
@@ -46,6 +49,33 @@ def test_every_preset_fits_every_data_set(name: str, public: Schema) -> None:
     assert plan.units() <= spec.limit_units(public)
     if isinstance(spec.method, DataLens):
         assert spec.method.num_teachers <= public.num_units
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+@pytest.mark.parametrize(
+    "public",
+    [MNIST, schema(50_000, num_classes=100, side=32, channels=3), schema(20, num_classes=1, side=4)],
+    ids=["grey", "colour", "tiny"],
+)
+def test_a_denoiser_fits_and_starts_from_what_auto_would_hand_out(name: str, public: Schema) -> None:
+    spec = TrainingSpec(method=preset(name, public, 2.0), epsilon=2.0)
+    assert spec.plan(public).units() <= spec.limit_units(public)
+    assert isinstance(spec.method, Diffusion)
+    assert spec.method.warm_start == preset("auto", public, 2.0)
+
+
+def test_gradients_of_a_denoiser_are_fewer_where_their_noise_is_louder() -> None:
+    loud, quiet = preset("diffusion", MNIST, 1.0), preset("diffusion", MNIST, 10.0)
+    assert (loud, quiet) == (Diffusion(steps=60), Diffusion())
+
+
+def test_large_says_that_processors_take_long_and_diffusion_does_not() -> None:
+    def warnings(name: str) -> str:
+        method = preset(name, MNIST, 10.0)
+        return " ".join(method.warnings(TrainingSpec(method=method, epsilon=10.0).plan(MNIST), MNIST))
+
+    assert "hours of one core: train on a graphics processor" in warnings("large")
+    assert "hours" not in warnings("diffusion")
 
 
 @pytest.mark.parametrize(
@@ -148,5 +178,5 @@ def test_balanced_starts_from_moments() -> None:
 
 
 def test_there_is_no_other_preset() -> None:
-    with pytest.raises(InvalidSpec, match="auto, fast, balanced, paper"):
+    with pytest.raises(InvalidSpec, match="auto, fast, diffusion, large, balanced, paper"):
         preset("best", MNIST, 1.0)

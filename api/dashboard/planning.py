@@ -50,6 +50,11 @@ _PRESETS: Final = {
         "Measures how the images of each class look on the whole, once and with noise, and draws new ones from that. "
         "The images are soft.",
     ),
+    "diffusion": (
+        "Texture",
+        "Starts from the images of Best images, then a network learns from the records themselves, by noisy gradients, "
+        "how such images are drawn. Cloth and surfaces have texture, edges are rougher. Takes several times as long.",
+    ),
     "teach": (
         "Made to teach",
         "Images that models learn most from: wider, turned and textured samples, labelled by a privately trained "

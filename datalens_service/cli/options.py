@@ -46,8 +46,8 @@ PresetName = Annotated[
     typer.Option(
         "--preset",
         show_default="auto",
-        help="auto, fast, classifier, balanced, paper, g_pate, gs_wgan, pate_gan, dp_gan; see docs/cli.md. `datalens "
-        "plan` says how long such jobs train on this machine, where they were measured.",
+        help="auto, fast, diffusion, large, classifier, balanced, paper, g_pate, gs_wgan, pate_gan, dp_gan; see "
+        "docs/cli.md. `datalens plan` says how long such jobs train on this machine, where they were measured.",
         rich_help_panel=_SPEC,
     ),
 ]

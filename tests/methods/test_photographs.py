@@ -26,6 +26,7 @@ DIFFUSION: dict[str, Any] = {
     "blocks": 1, "pretraining_steps": 10, "pretraining_samples": 200, "path": 2, "start_stddev": 0.2,
     "noise_multiplier": 2.0,
 }  # fmt: skip
+LABELLED: dict[str, Any] = DIFFUSION | {"warm_start": GUIDED}
 
 
 def samples(method: dict[str, Any], data: Dataset) -> tuple[Images, np.ndarray]:
@@ -35,7 +36,11 @@ def samples(method: dict[str, Any], data: Dataset) -> tuple[Images, np.ndarray]:
     return generator.sample(EACH * len(PARTS), labels=np.repeat(np.arange(len(PARTS)), EACH))
 
 
-@pytest.mark.parametrize(("method", "side"), [(GUIDED, 32), (DIFFUSION, 64)], ids=["guided", "diffusion"])
+@pytest.mark.parametrize(
+    ("method", "side"),
+    [(GUIDED, 32), (DIFFUSION, 64), (LABELLED, 32)],
+    ids=["guided", "diffusion", "diffusion from guided"],
+)
 def test_colours_of_each_class_are_those_of_its_photograph(method: dict[str, Any], side: int) -> None:
     data = photographs(side, 500, 1)
     images, labels = samples(method, data)
