@@ -52,8 +52,8 @@ _PRESETS: Final = {
     ),
     "diffusion": (
         "Texture",
-        "Starts from the images of Best images, then a network learns from the records themselves, by noisy gradients, "
-        "how such images are drawn. Cloth and surfaces have texture, edges are rougher. Takes several times as long.",
+        "Starts like Best images, then a network learns from the records by noisy gradients how such images are drawn. "
+        "Surfaces have texture, edges are rougher. Takes several times as long.",
     ),
     "teach": (
         "Made to teach",
