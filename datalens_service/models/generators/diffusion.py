@@ -35,7 +35,8 @@ _DENOISER, _START = "denoiser.", "start."
 _LARGEST_STDDEV: Final = 10.0
 _EARLIER_END_STDDEV: Final = 0.02
 """Of files of earlier versions, whose settings do not name it."""
-_ROWS: Final = 250
+_ROWS: Final = 64
+"""Images at once: their maps fit into a core's cache."""
 
 
 class Start(NamedTuple):
