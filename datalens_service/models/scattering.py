@@ -21,8 +21,8 @@ _WIDTH: Final = 0.8
 _ASPECT: Final = 0.5
 POOLING: Final = 2**_SCALES
 """Pixels between two places of the result."""
-_PIXELS_AT_ONCE: Final = 2**15
-"""Whose maps fit into a core's cache: more than twice as fast as hundreds of images at once."""
+_MOST_PIXELS_AT_ONCE, _MOST_PLANES_AT_ONCE = 2**15, 2**8
+"""Whose maps fit into the cache of a core, where several passes go over them."""
 MAPS: Final = 1 + _SCALES * _ANGLES + _ANGLES**2
 """Of one channel: the average, the first order, and pairs of wavelets of growing scale."""
 
@@ -68,8 +68,9 @@ class Scattering(nn.Module):
 
 
 def planes_at_once(height: int, width: int) -> int:
-    """A power of two, so that a batch of a larger one is cut into equal parts: kernels are chosen by their size."""
-    return 1 << max(0, (_PIXELS_AT_ONCE // (height * width)).bit_length() - 1)
+    """A power of two, so that parts of a batch of 256 images are equal: kernels, and rounding, depend on their size."""
+    fitting = min(_MOST_PLANES_AT_ONCE, _MOST_PIXELS_AT_ONCE // (height * width))
+    return 1 << max(0, fitting.bit_length() - 1)
 
 
 def margins(side: int, shape: tuple[int, int]) -> tuple[int, str]:

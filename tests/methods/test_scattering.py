@@ -12,8 +12,9 @@ from datalens_service.methods import ExecutionOptions, Scattering
 from datalens_service.methods.moments import Moments
 from datalens_service.methods.scattering import ScatteringRun, learning_rate_for
 from datalens_service.models.classifiers.architectures import build_network
-from datalens_service.models.classifiers.scattering_features import FeatureBasis
+from datalens_service.models.classifiers.scattering_features import _RECORDS, FeatureBasis
 from datalens_service.models.scattering import Scattering as Features
+from datalens_service.models.scattering import planes_at_once
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -80,6 +81,21 @@ def test_features_are_those_of_their_own_image() -> None:
     np.testing.assert_array_equal(before[others], after[others])
     assert (before[7] != after[7]).any()
     np.testing.assert_allclose(np.linalg.norm(before, axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(1, 28, 28), (3, 8, 8), (3, 12, 9)], ids=str)
+def test_features_do_not_depend_on_the_place_in_a_batch(size: tuple[int, int, int]) -> None:
+    """To the last bit: a record that is left out moves the others."""
+    schema = Schema(channels=size[0], height=size[1], width=size[2], class_names=("a", "b"), num_units=300)
+    images = np.random.default_rng(0).integers(0, 256, (300, *size[1:], size[0]), dtype=np.uint8)
+    basis = FeatureBasis.fit(schema, images[:20], 5, 0.25, 0, "cpu")
+    np.testing.assert_array_equal(basis.features(images)[1:], basis.features(images[1:]))
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+@pytest.mark.parametrize("side", [1, 4, 8, 11, 28, 45, 64, 80, 300])
+def test_a_batch_is_scattered_in_equal_parts(side: int, channels: int) -> None:
+    assert _RECORDS * channels % planes_at_once(side, side) == 0
 
 
 def test_wavelets_see_direction_and_ignore_brightness() -> None:
