@@ -64,6 +64,11 @@ def test_a_denoiser_fits_and_starts_from_what_auto_would_hand_out(name: str, pub
     assert spec.method.warm_start == preset("auto", public, 2.0)
 
 
+def test_only_a_start_with_a_classifier_says_which_class_images_show() -> None:
+    assert "classifier" in Diffusion().rationale()
+    assert "classifier" not in Diffusion(warm_start=Moments()).rationale()
+
+
 def test_gradients_of_a_denoiser_are_fewer_where_their_noise_is_louder() -> None:
     loud, quiet = preset("diffusion", MNIST, 1.0), preset("diffusion", MNIST, 10.0)
     assert (loud, quiet) == (Diffusion(steps=60), Diffusion())

@@ -19,6 +19,8 @@ from datalens_service.mechanisms import GradientSum
 from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun
 from datalens_service.methods.diffusion_parameters import DiffusionParameters
 from datalens_service.methods.dp_sgd_run import summed_units
+from datalens_service.methods.guided import Guided
+from datalens_service.methods.rejection import Rejection
 from datalens_service.methods.sampled_gradients import SampledRun
 from datalens_service.models.generators.denoiser_shape import DenoiserShape
 from datalens_service.privacy.accounting import NeighboringRelation, delta_beside, limit_units, slack_for
@@ -69,11 +71,13 @@ class Diffusion(DiffusionParameters):
 
     def rationale(self) -> str:
         """They are to be looked at."""
-        return (
+        learned = (
             "Images are made to look like the private ones: a network learned from the records themselves, by noisy "
-            "gradients, how to turn noise into images, and a privately trained classifier says which class each of "
-            "them shows."
+            "gradients, how to turn noise into images"
         )
+        if not isinstance(self.warm_start, Rejection | Guided):
+            return f"{learned}."
+        return f"{learned}, and a privately trained classifier says which class each of them shows."
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """Whether noise drowns the gradients, and whether processors would take long, from public numbers."""
