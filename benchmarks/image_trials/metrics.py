@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.linalg import sqrtm
 from torch import Tensor, nn
 from torch.nn import functional
 from torch_fidelity.metric_isc import KEY_METRIC_ISC_MEAN, isc_features_to_metric
@@ -97,9 +96,10 @@ def build_network() -> nn.Sequential:
 def frechet_distance(first: Floats, second: Floats) -> float:
     """Between Gaussians fitted to two sets of features."""
     covariances = np.cov(first.T), np.cov(second.T)
-    root = sqrtm(covariances[0] @ covariances[1]).real
+    # The trace of the product's square root; samples that hardly differ have a singular covariance.
+    roots = np.sqrt(np.linalg.eigvals(covariances[0] @ covariances[1]).real.clip(0))
     apart = first.mean(axis=0) - second.mean(axis=0)
-    return float(apart @ apart + np.trace(covariances[0] + covariances[1] - 2 * root))
+    return float(apart @ apart + np.trace(covariances[0] + covariances[1]) - 2 * roots.sum())
 
 
 def kernel_distance(first: Floats, second: Floats) -> float:
