@@ -95,7 +95,7 @@ Rows = list[dict[str, Any]]
 def rows() -> Rows:
     """All rows of all results, each with its commit."""
     again = {_cell(row): row for row in _read("fidelity-*.json")}
-    results = [_with_fidelity(row, again.get(_cell(row))) for row in _read("utility-*.json")]
+    results = [take_fidelity(row, again.get(_cell(row))) for row in _read("utility-*.json")]
     return sorted(
         results, key=lambda row: (list(DATASETS).index(row["dataset"]), row["epsilon"] or math.inf, rank(row))
     )
@@ -110,7 +110,7 @@ def _cell(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["dataset"], row["epsilon"], row["method"], tuple(row["settings"])
 
 
-def _with_fidelity(row: dict[str, Any], again: dict[str, Any] | None) -> dict[str, Any]:
+def take_fidelity(row: dict[str, Any], again: dict[str, Any] | None) -> dict[str, Any]:
     """A row as it is, or with figures of another run if it has none by the fixed extractor."""
     if again is None or "extractor" in row:
         return row

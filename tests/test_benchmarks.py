@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import http_load, published
+from benchmarks.fixed_extractor import fixed_extractor
 from benchmarks.http_load import Request, Running
 from benchmarks.kept_models import KeptModels
-from benchmarks.table import rows
+from benchmarks.table import DATASETS, RESULTS, rows, take_fidelity
 from datalens_service.data.dataset import Schema
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
@@ -118,3 +119,21 @@ def test_a_generator_is_kept_for_its_own_data_and_specification(tmp_path: Path) 
     assert KeptModels(tmp_path, "mnist-held-out", spec).load(["released"]) is None
     assert KeptModels(tmp_path, "mnist", spec.model_copy(update={"seed": 1})).load(["released"]) is None
     assert KeptModels(None, "mnist", spec).load(["released"]) is None
+
+
+def test_rows_name_the_extractor_that_is_kept() -> None:
+    """Figures of another extractor cannot be compared with these."""
+    results = [json.loads(path.read_text()) for path in RESULTS.glob("*-*mnist*.json")]
+    named = [row for result in results for row in result.get("rows", []) if "extractor" in row]
+    kept = {name: fixed_extractor(name)[1] for name in DATASETS}
+    assert len(named) > 10
+    assert {row["extractor"] for row in named} == set(kept.values())
+    assert all(row["extractor"] == kept[row["dataset"]] for row in named)
+
+
+def test_only_a_row_without_the_kept_extractor_takes_figures_of_another_run() -> None:
+    older = {"dataset": "mnist", "accuracy_mean": 90.0, "fid": 1.0}
+    again = {"accuracy_mean": 80.0, "fid": 2.0, "kid": 0.1, "extractor": "abc", "commit": "1234567"}
+    assert take_fidelity(older, None) == older
+    assert take_fidelity(older | {"extractor": "abc"}, again) == older | {"extractor": "abc"}
+    assert take_fidelity(older, again) == older | {"fid": 2.0, "kid": 0.1, "fidelity_of": "1234567"}
