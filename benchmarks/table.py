@@ -165,7 +165,7 @@ def details(results: Rows) -> str:
 def line(row: dict[str, Any]) -> list[str]:
     """One measurement."""
     # Real images are the upper bound's; class averages have no images at all.
-    shown = f"{row['synthetic_images']:,} × {row['epochs']}" if row["seconds"] is not None else ""
+    shown = f"{row['synthetic_images']:,} × {row['epochs']}" if row["row"] not in ("floor", "ceiling") else ""
     seconds = "" if row["seconds"] is None else f"{row['seconds']:.0f}"
     method = " ".join([TITLES.get(row["method"], row["method"]), *row["settings"]])
     return [
