@@ -43,7 +43,7 @@ class Scattering(nn.Module):
         """All orders, one after another along the channels."""
         count, channels, height, width = images.shape
         planes = images.reshape(count * channels, 1, height, width)
-        smooth = torch.cat([self._scatter(part) for part in planes.split(planes_at_once(height, width))])
+        smooth = torch.cat([self._scatter(part) for part in torch.split(planes, planes_at_once(height, width))])
         return smooth.reshape(count, channels * MAPS, *smooth.shape[-2:])
 
     def _scatter(self, planes: Tensor) -> Tensor:
