@@ -1,4 +1,7 @@
-"""Fidelity of samples on a benchmark set: by its fixed extractor, and by Inception where a file of weights is given."""
+"""Fidelity of samples on a benchmark set: by its fixed extractor, and under two extractors of reports.
+
+These are random convolutions, and Inception where a file of weights is given.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ from datalens_service.evaluation.metrics.reference import Reference
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
-_IMAGES_OF_INCEPTION: Final = 5000
+_COMPARED: Final = {"random": 2000, "inception": 5000}
+"""Samples that each extractor of reports sees at most."""
 _AVERAGES: Final = 10_000
 
 
@@ -44,7 +48,9 @@ class Fidelity:
             labels: int64 (n,).
         """
         metrics, digest = self._metrics
-        return {**metrics.fidelity(images, labels), **digest, **self._by_inception(images)}
+        kinds = ["random"] if self._weights is None else ["random", "inception"]
+        others = {name: value for kind in kinds for name, value in self._under(kind, images).items()}
+        return {**metrics.fidelity(images, labels), **digest, **others}
 
     def of_class_averages(self) -> dict[str, Any]:
         """Of the average training image of each class, without noise: no released average looks better."""
@@ -64,13 +70,14 @@ class Fidelity:
         network, digest = fixed_extractor(self._name)
         return Metrics(self._data, network), {"extractor": digest}
 
-    def _by_inception(self, images: Images) -> dict[str, float]:
-        if self._weights is None or self._data.test is None:
-            return {}
+    def _under(self, kind: str, images: Images) -> dict[str, float]:
+        """FID and KID as a report has them, by names that begin with the extractor's."""
+        if self._data.test is None:
+            raise SystemExit("the data set has no test split")
         reference = Reference(self._data.test, "public", "test images")
         with tempfile.TemporaryDirectory() as folder:
             compared = compare(
-                "inception", images, reference, self._data.schema.num_classes,
-                most_images=_IMAGES_OF_INCEPTION, folder=Path(folder), inception_weights=self._weights, device="cpu",
+                kind, images, reference, self._data.schema.num_classes,
+                most_images=_COMPARED[kind], folder=Path(folder), inception_weights=self._weights, device="cpu",
             )  # fmt: skip
-        return {f"inception_{name}": round(compared.synthetic.figures[name], 4) for name in ("fid", "kid")}
+        return {f"{kind}_{name}": round(compared.synthetic.figures[name], 4) for name in ("fid", "kid")}

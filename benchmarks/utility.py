@@ -14,7 +14,8 @@ its votes.
 training again, without seconds: to draw another number of images, or to train longer on them.
 
 For the samples of seed 0 the row also has their fidelity by the fixed extractor of the set (`benchmarks.fidelity`):
-FID, KID, Inception score, precision, recall. `--inception-weights FILE` adds FID and KID by Inception.
+FID, KID, Inception score, precision, recall; and FID and KID of some of them under the random convolutions of reports.
+`--inception-weights FILE` adds those by Inception.
 
 `seconds` are those that processors gave to training, all threads together: other work on the machine leaves them alone.
 """
