@@ -25,8 +25,9 @@ class Row(NamedTuple):
     """Title of what the warm start alone is called, if it is measured."""
 
     def options(self, epsilon: float, delta: float, seed: int, extra: tuple[str, ...] = ()) -> SpecOptions:
-        """The request, with settings of a trial behind the row's own."""
-        settings = (*self.settings, *self.at.get(epsilon, ()), *extra)
+        """The request. Settings of a trial replace those of this ε, and these the row's own."""
+        named = dict(setting.split("=", 1) for setting in (*self.settings, *self.at.get(epsilon, ()), *extra))
+        settings = tuple("=".join(pair) for pair in named.items())
         return SpecOptions(epsilon, delta, self.method, self.preset, settings=settings, seed=seed, purpose=self.purpose)
 
 
