@@ -19,7 +19,8 @@ from benchmarks import http_load, published
 from benchmarks.fixed_extractor import fixed_extractor
 from benchmarks.http_load import Request, Running
 from benchmarks.kept_models import KeptModels
-from benchmarks.table import DATASETS, RESULTS, rows, take_fidelity
+from benchmarks.rows import ROWS
+from benchmarks.table import BUDGETS, DATASETS, RESULTS, rows, take_fidelity
 from datalens_service.data.dataset import Schema
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
@@ -97,6 +98,19 @@ def test_readers_of_hostile_files_stay_small(tmp_path: Path) -> None:
     files = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)["files"]
     assert all(files[name]["refused"] for name in chosen)
     assert {name: files[name]["mebibytes"] for name in chosen if files[name]["mebibytes"] >= 256} == {}
+
+
+@pytest.mark.parametrize("epsilon", BUDGETS)
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_is_a_request_that_the_product_takes(name: str, epsilon: float) -> None:
+    schema = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
+    assert ROWS[name].options(epsilon, 1e-5, 0).build_spec(schema).epsilon == epsilon
+
+
+def test_settings_of_a_trial_replace_those_of_its_row() -> None:
+    options = ROWS["klevel"].options(0.2, 1e-5, 0, ("steps=7",))
+    assert {"steps=7", "clip=0.05"} <= set(options.settings)
+    assert not {"steps=100", "steps=30", "clip=10"} & set(options.settings)
 
 
 def test_every_rival_has_a_figure_of_its_own_in_every_cell() -> None:
