@@ -10,8 +10,8 @@ The standard CNN learns as often from as many images, and is tested on the real 
     samples                     as they are handed out
     samples, right labels       with those of a standard CNN that learned from all records
 
-`labeller` is the released classifier itself on the test images. One seed; nothing is selected on test data. `--held-out`
-and `--models FOLDER` are those of `benchmarks.utility`.
+`labeller` is the released classifier itself on the test images. One seed; nothing is selected on test data.
+`--held-out` and `--models FOLDER` are those of `benchmarks.utility`.
 """
 
 from __future__ import annotations
