@@ -94,8 +94,8 @@ class _NetworkTraining(NamedTuple):
 # Where a mixture pays, a step's noise is short beside its signal. On Fashion-MNIST 60 gradients give as much signal as
 # 150 at ε = 1, in less time.
 _FEWER_GRADIENTS: Final = 60
-# There a quarter of μ² for the classifier instead of an eighth leaves FID at 26, and 81 instead of 75 % of the images
-# show their class.
+# There a quarter of μ² for the classifier instead of an eighth leaves FID alone, and it sees 88.2 instead of 87.3 % of
+# Fashion-MNIST's training images rightly.
 _SHARE_OF_START_IN_NOISE, _SHARE_OF_LABELS_IN_NOISE = 0.5, 0.5
 # With the widest, the noise of a step on MNIST has a quarter of the length of the largest sum at ε = 10, and on 427,892
 # weights half of it at ε = 1.
