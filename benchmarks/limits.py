@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.environment import dataset, provenance, without_test_images
 from benchmarks.rows import ROWS
@@ -37,7 +36,6 @@ from datalens_service.models.generators.level_sets import LevelSets
 
 _SEED: Final = 0
 _JUDGE_EPOCHS: Final = 8
-_ROWS: Final = 5000
 
 
 def labeller_of(generator: Generator) -> tuple[Classifier, dict[str, Any]]:
@@ -54,13 +52,7 @@ def labeller_of(generator: Generator) -> tuple[Classifier, dict[str, Any]]:
 
 def label(classifier: Classifier, images: Images) -> Labels:
     """(n,) classes that a released classifier sees."""
-    parts = [classifier.predict(images[start : start + _ROWS]) for start in range(0, len(images), _ROWS)]
-    return np.asarray(np.concatenate(parts).argmax(axis=1), dtype=np.int64)
-
-
-def redraw(images: Images, codec: LevelSets) -> Images:
-    """Records as outlines allow them to be."""
-    return codec.decode_records(codec.encode(images))
+    return np.asarray(classifier.predict(images).argmax(axis=1), dtype=np.int64)
 
 
 def training_sets(generator: Generator, data: Dataset, count: int) -> Iterator[tuple[str, Images, Labels]]:
@@ -69,13 +61,14 @@ def training_sets(generator: Generator, data: Dataset, count: int) -> Iterator[t
     classifier, shapes = labeller_of(generator)
     yield "records", records, own_labels
     yield "records, released labels", records, label(classifier, records)
-    yield "records, redrawn", redraw(records, LevelSets(data.schema, shapes["content"])), own_labels
+    codec = LevelSets(data.schema, shapes["content"])
+    yield "records, redrawn", codec.decode_records(codec.encode(records)), own_labels
     samples, requested = generator.sample(count, seed=_SEED)
     yield "samples", samples, requested
     yield "samples, right labels", samples, judged(samples, data)
 
 
-def judged(samples: Images, data: Dataset) -> NDArray[np.int64]:
+def judged(samples: Images, data: Dataset) -> Labels:
     """(n,) classes that a standard CNN sees which learned from all records."""
     options: dict[str, Any] = {"epochs": _JUDGE_EPOCHS, "seed": _SEED, "device": "cpu"}
     return predicted(data.train.images, data.train.labels, samples, data.schema.num_classes, **options)

@@ -26,8 +26,8 @@ class Row(NamedTuple):
 
     def options(self, epsilon: float, delta: float, seed: int, extra: tuple[str, ...] = ()) -> SpecOptions:
         """The request. Settings of a trial replace those of this ε, and these the row's own."""
-        named = dict(setting.split("=", 1) for setting in (*self.settings, *self.at.get(epsilon, ()), *extra))
-        settings = tuple("=".join(pair) for pair in named.items())
+        given = (*self.settings, *self.at.get(epsilon, ()), *extra)
+        settings = tuple({setting.partition("=")[0]: setting for setting in given}.values())
         return SpecOptions(epsilon, delta, self.method, self.preset, settings=settings, seed=seed, purpose=self.purpose)
 
 
