@@ -15,6 +15,7 @@ torch before a method trains a network.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from importlib.metadata import version
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from datalens_service.spec import TrainingSpec, vote_allowance
 
 __version__ = version("datalens-service")
+
+# MKL reads this once, at its first product: rows are then rounded the same way wherever in memory they lie.
+os.environ.setdefault("MKL_CBWR", "AUTO")
 
 _HOMES: Final = {
     "AsyncClient": "client",

@@ -2,7 +2,8 @@
 
 Records never mix: every chunk has the same shape, the last one padded, and layers that look across a batch are
 refused. A row is then a function of its own record and of the weights, to the last bit on a given machine, wherever in
-a chunk it stands. tests/models/test_per_record.py shows this for the machine that it runs on.
+a chunk it stands. Where a library rounds products of rows by their place (`row_placement`), records are differentiated
+one by one.
 
 The gradient of a linear layer's weights is an outer product, of the gradient at its outputs and of its inputs
 (`LinearTaps`). It is written to its place in a row once, and by nothing else.
@@ -24,6 +25,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from datalens_service.errors import InvalidSpec
 from datalens_service.models.chunk_threads import map_in_threads
 from datalens_service.models.linear_taps import LinearTaps
+from datalens_service.models.row_placement import products_ignore_placement
 
 _CHUNK_BYTES: Final = 2**25
 """Of the rows of a chunk. Larger blocks are handed back to the operating system after each chunk, and their pages
@@ -48,7 +50,7 @@ class PerRecordGradients:
         network: Called with the first input of a record; its weights are read at each call of `chunks`.
         loss: Of one record.
         chunk_size: Records that are differentiated together; left out, the power of two whose rows fill 32 MiB, but at
-            least 16, or one by one if 16 rows are longer than 128 MiB.
+            least 16, or one by one if 16 rows are longer than 128 MiB. Always one where products depend on placement.
 
     Raises:
         InvalidSpec: A layer of the network looks across the records of a batch, or is random.
@@ -62,6 +64,8 @@ class PerRecordGradients:
         self._chunk_size = chunk_size or _chunk_size(self.dimensions)
         if 1 < self._chunk_size < _FEWEST_RECORDS:
             raise ValueError(f"a chunk holds one record, or at least {_FEWEST_RECORDS}")
+        if not products_ignore_placement():
+            self._chunk_size = 1
 
     @property
     def dimensions(self) -> int:
@@ -85,7 +89,7 @@ class PerRecordGradients:
         # A call puts weights into a network and hooks on its layers: threads that share one would mix their records.
         loss = partial(self._loss_of_one, _copy_of_layers(self._network), taps)
         differentiate = vmap(grad(loss, argnums=(0, 1), has_aux=True), in_dims=(None, None, None, 0))
-        records = [_padded(values, self._chunk_size) for values in part]
+        records = [_placed(values, self._chunk_size) for values in part]
         (gradients, at_outputs), at_inputs = differentiate(others, taps.probes(), self._fixed(weights, taps), records)
         sizes = [weight.numel() for weight in weights.values()]
         rows = next(iter(weights.values())).new_empty((self._chunk_size, sum(sizes)))
@@ -141,10 +145,13 @@ def _copy_of_layers(network: nn.Module) -> nn.Module:
     return copy.deepcopy(network, tensors)
 
 
-def _padded(values: Tensor, size: int) -> Tensor:
-    """The same kernels run whatever the number of records: the last chunk is filled up with zeros."""
+def _placed(values: Tensor, size: int) -> Tensor:
+    """The same kernels run whatever the records: the last chunk is filled up with zeros, and one record by itself
+    starts where memory of its own does."""
     missing = size - len(values)
-    return torch.cat([values, values.new_zeros(missing, *values.shape[1:])]) if missing else values
+    if missing:
+        return torch.cat([values, values.new_zeros(missing, *values.shape[1:])])
+    return values.clone() if size == 1 else values
 
 
 def _check_layers(network: nn.Module) -> None:
