@@ -50,4 +50,5 @@ def _ignores_placement(product: Product, width: int, outputs: int) -> bool:
 
 
 def _products(product: Product, rows: Tensor, weights: Tensor) -> Tensor:
-    return torch.cat([product(chunk, weights) for chunk in rows.split(_ROWS)])
+    chunks = (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))
+    return torch.cat([product(chunk, weights) for chunk in chunks])
