@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import published
+from benchmarks.pooling import pool
 from benchmarks.rows import ROWS
 
 ROOT = Path(__file__).parent.parent
@@ -97,7 +98,9 @@ Rows = list[dict[str, Any]]
 def rows() -> Rows:
     """All rows of all results, each with its commit."""
     again = {_cell(row): row for row in _read("fidelity-*.json")}
-    results = [take_fidelity(row, again.get(_cell(row))) for row in _read("utility-*.json")]
+    other_seeds = _read("seeds-*.json")
+    measured = [pool(row, other_seeds) for row in _read("utility-*.json")]
+    results = [take_fidelity(row, again.get(_cell(row))) for row in measured]
     return sorted(
         results, key=lambda row: (list(DATASETS).index(row["dataset"]), row["epsilon"] or math.inf, rank(row))
     )

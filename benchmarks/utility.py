@@ -13,9 +13,10 @@ its votes.
 `--models FOLDER` keeps the generators, by their specification, and takes those that are in the folder instead of
 training again, without seconds: to draw another number of images, or to train longer on them.
 
-For the samples of seed 0 the row also has their fidelity by the fixed extractor of the set (`benchmarks.fidelity`):
-FID, KID, Inception score, precision, recall; and FID and KID of some of them under the random convolutions of reports.
-`--inception-weights FILE` adds those by Inception.
+For the samples of its first seed the row also has their fidelity by the fixed extractor of the set
+(`benchmarks.fidelity`): FID, KID, Inception score, precision, recall; and FID and KID of some of them under the random
+convolutions of reports. `--inception-weights FILE` adds those by Inception. Results of other seeds (`--first-seed 1`)
+are pooled by the table from `seeds-*.json`.
 
 `seconds` are those that processors gave to training, all threads together: other work on the machine leaves them alone.
 """
@@ -63,16 +64,16 @@ def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]
     scores: dict[str, list[float]] = {}
     fidelities: dict[str, dict[str, Any]] = {}
     seconds: list[float] = []
-    for seed in range(options.seeds):
+    for seed in seeds(options):
         selection = chosen.options(options.epsilon, options.delta, seed, tuple(options.settings))
         generators, spent = trained(chosen, selection.build_spec(data.schema), data, options)
         seconds += [] if spent is None else [spent]
-        if options.grids is not None and seed == 0:
+        if options.grids is not None and seed == options.first_seed:
             write(generators[chosen.title], options.grids, options.dataset, options.row, options.epsilon)
         for title, generator in generators.items():
             images, labels = generator.sample(options.images, seed=seed)
             scores.setdefault(title, []).append(trained_on(images, labels, data, options.epochs, seed))
-            if seed == 0:
+            if seed == options.first_seed:
                 fidelities[title] = fidelity.of(images, labels)
     spent = statistics.mean(seconds) if len(seconds) == options.seeds else None
     return [line(options, title, values, spent) | fidelities[title] for title, values in scores.items()]
@@ -100,9 +101,7 @@ def floor(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
     """The baseline of ten noisy class averages, of which the nearest counts."""
     budget = {"epsilon": options.epsilon, "delta": options.delta}
     classes = data.schema.num_classes
-    values = [
-        class_average_accuracy(data.train, data.test, classes, seed=seed, **budget) for seed in range(options.seeds)
-    ]
+    values = [class_average_accuracy(data.train, data.test, classes, seed=seed, **budget) for seed in seeds(options)]
     return [
         line(options, "floor A: noisy class averages", values, None) | fidelity_on(options, data).of_class_averages()
     ]
@@ -111,7 +110,7 @@ def floor(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
 def ceiling(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
     """The standard CNN on the real training images."""
     real = data.train
-    values = [trained_on(real.images, real.labels, data, options.epochs, seed) for seed in range(options.seeds)]
+    values = [trained_on(real.images, real.labels, data, options.epochs, seed) for seed in seeds(options)]
     row = line(options, "ceiling: real images", values, None) | fidelity_on(options, data).of_real_images()
     return [row | {"epsilon": None, "delta": None, "relation": None, "synthetic_images": 0}]
 
@@ -119,6 +118,11 @@ def ceiling(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]:
 def fidelity_on(options: argparse.Namespace, data: Dataset) -> Fidelity:
     """Figures beside accuracy."""
     return Fidelity(options.dataset, data, options.held_out, options.inception_weights)
+
+
+def seeds(options: argparse.Namespace) -> range:
+    """Those to measure."""
+    return range(options.first_seed, options.first_seed + options.seeds)
 
 
 def line(options: argparse.Namespace, title: str, values: Sequence[float], seconds: float | None) -> dict[str, Any]:
@@ -134,6 +138,8 @@ def line(options: argparse.Namespace, title: str, values: Sequence[float], secon
         "accuracy_mean": round(statistics.mean(values), 2),
         "accuracy_std": round(statistics.stdev(values), 2) if len(values) > 1 else None,
         "seeds": len(values),
+        "first_seed": options.first_seed,
+        "accuracies": [round(value, 2) for value in values],
         **({"judged_by": "training images left out"} if options.held_out else {}),
         "synthetic_images": options.images,
         "epochs": options.epochs,
@@ -150,11 +156,12 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-5)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0, help="of those; results of others are in seeds-*.json")
     parser.add_argument("--images", type=int, default=30_000)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--held-out", action="store_true", help="judge by training images that were left out")
     parser.add_argument("--out", type=Path, help="also write the JSON here")
-    parser.add_argument("--grids", type=Path, metavar="FOLDER", help="also draw the first samples of seed 0")
+    parser.add_argument("--grids", type=Path, metavar="FOLDER", help="also draw the first samples of the first seed")
     parser.add_argument("--models", type=Path, metavar="FOLDER", help="keep generators, and use those kept")
     parser.add_argument("--inception-weights", type=Path, metavar="FILE", help="of torch-fidelity's release v0.2.0")
     options = parser.parse_args()

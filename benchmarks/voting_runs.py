@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.utility import score
+from benchmarks.utility import trained_on
 from datalens_service.data.dataset import Dataset
 from datalens_service.mechanisms import Account
 from datalens_service.methods import DataLens, ExecutionOptions
@@ -86,7 +86,8 @@ def curve(
         training_run.step(step, account, noise)
         seconds += time.monotonic() - began
         if step + 1 in stops:
-            accuracy = score(training_run.result(), data, judged.images, judged.epochs, seed)
+            images, labels = training_run.result().sample(judged.images, seed=seed)
+            accuracy = trained_on(images, labels, data, judged.epochs, seed)
             voted_on = (step + 1) * method.images_per_step
             points.append({"images": voted_on, "accuracy": round(accuracy, 2), "seconds": round(seconds, 1)})
     return points

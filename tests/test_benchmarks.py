@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import socketserver
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from benchmarks import http_load, published
 from benchmarks.fixed_extractor import fixed_extractor
 from benchmarks.http_load import Request, Running
 from benchmarks.kept_models import KeptModels
+from benchmarks.pooling import pool
 from benchmarks.rows import ROWS
 from benchmarks.table import BUDGETS, DATASETS, RESULTS, rows, take_fidelity
 from datalens_service.data.dataset import Schema
@@ -151,3 +154,37 @@ def test_only_a_row_without_the_kept_extractor_takes_figures_of_another_run() ->
     assert take_fidelity(older, None) == older
     assert take_fidelity(older | {"extractor": "abc"}, again) == older | {"extractor": "abc"}
     assert take_fidelity(older, again) == older | {"fid": 2.0, "kid": 0.1, "fidelity_of": "1234567"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").rglob("*.py")), ids=lambda path: path.stem)
+def test_every_benchmark_can_be_imported(path: Path) -> None:
+    importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+
+
+def cell_of(seeds: int = 1, **changes: Any) -> dict[str, Any]:
+    row = {"dataset": "mnist", "epsilon": 1.0, "method": "preset `auto`", "settings": [], "synthetic_images": 10}
+    return row | {"epochs": 2, "seeds": seeds, "accuracy_mean": 90.0, "commit": "a", "fid": 5.0} | changes
+
+
+def test_seeds_of_one_cell_are_pooled() -> None:
+    others = [
+        cell_of(2, first_seed=1, accuracies=[93.0, 96.0], commit="b", fid=7.0),
+        cell_of(first_seed=3, accuracies=[1.0], epochs=3),
+        cell_of(first_seed=3, accuracies=[1.0], dataset="fashion_mnist"),
+    ]
+    pooled = pool(cell_of(), others)
+    assert pooled == cell_of(3, accuracy_mean=93.0, accuracy_std=3.0, commit="a, b")
+
+
+def test_a_row_without_other_seeds_stays_as_it_is() -> None:
+    assert pool(cell_of(3), [cell_of(first_seed=4, epochs=1)]) == cell_of(3)
+
+
+def test_no_seed_counts_twice() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        pool(cell_of(), [cell_of(accuracies=[91.0])])
+
+
+def test_rows_whose_accuracies_were_not_kept_are_not_pooled() -> None:
+    with pytest.raises(ValueError, match="not kept"):
+        pool(cell_of(3), [cell_of(first_seed=3, accuracies=[91.0])])

@@ -1,0 +1,52 @@
+"""Rows of the same cell that were measured seed by seed: `python -m benchmarks.utility --first-seed 1 …` writes more.
+
+Results of other seeds stand in `seeds-*.json` beside the `utility-*.json` of seed 0.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def pool(row: Row, others: Iterable[Row]) -> Row:
+    """A row over its own seeds and those of other results of the same cell, number of images and epochs.
+
+    Raises:
+        ValueError: A seed was measured twice.
+    """
+    same = [row, *(other for other in others if _protocol(other) == _protocol(row))]
+    seeds = [seed for one in same for seed in _seeds(one)]
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"a seed of {_protocol(row)} was measured twice")
+    if len(same) == 1:
+        return row
+    values = [value for one in same for value in _accuracies(one)]
+    return row | {
+        "accuracy_mean": round(statistics.mean(values), 2),
+        "accuracy_std": round(statistics.stdev(values), 2),
+        "seeds": len(values),
+        "commit": ", ".join(dict.fromkeys(one["commit"] for one in same)),
+    }
+
+
+def _protocol(row: Row) -> tuple[Any, ...]:
+    names = ("dataset", "epsilon", "method", "synthetic_images", "epochs")
+    return (*(row[name] for name in names), tuple(row["settings"]))
+
+
+def _seeds(row: Row) -> range:
+    first: int = row.get("first_seed", 0)
+    return range(first, first + row["seeds"])
+
+
+def _accuracies(row: Row) -> list[float]:
+    """One by one; older results of several seeds do not list them."""
+    if "accuracies" in row:
+        return list(row["accuracies"])
+    if row["seeds"] > 1:
+        raise ValueError(f"the accuracies of {_protocol(row)} were not kept")
+    return [row["accuracy_mean"]]
