@@ -141,8 +141,12 @@ DESCENT = {"steps": 240, "learning_rate": 60, "averaging": 0.95}
 
 
 def test_auto_rejects_shapes_by_a_classifier_where_the_evidence_pays_for_one() -> None:
-    for epsilon in (1.0, 10.0):
-        assert preset("auto", MNIST, epsilon) == Rejection()
+    assert preset("auto", MNIST, 1.0) == Rejection()
+
+
+def test_auto_is_choicier_where_noise_is_quiet_but_the_start_of_a_denoiser_is_not() -> None:
+    assert preset("auto", MNIST, 10.0) == Rejection(accepted=0.2)
+    assert preset("diffusion", MNIST, 10.0).warm_start == preset("large", MNIST, 10.0).warm_start == Rejection()
 
 
 @pytest.mark.parametrize("purpose", ["look", "teach"])
