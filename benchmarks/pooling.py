@@ -33,9 +33,13 @@ def pool(row: Row, others: Iterable[Row]) -> Row:
     }
 
 
+def cell(row: Row) -> tuple[Any, ...]:
+    """What a row measures, apart from the number of images and epochs."""
+    return row["dataset"], row["epsilon"], row["method"], tuple(row["settings"])
+
+
 def _protocol(row: Row) -> tuple[Any, ...]:
-    names = ("dataset", "epsilon", "method", "synthetic_images", "epochs")
-    return (*(row[name] for name in names), tuple(row["settings"]))
+    return *cell(row), row["synthetic_images"], row["epochs"]
 
 
 def _seeds(row: Row) -> range:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import published
-from benchmarks.pooling import pool
+from benchmarks.pooling import cell, pool
 from benchmarks.rows import ROWS
 
 ROOT = Path(__file__).parent.parent
@@ -97,10 +97,10 @@ Rows = list[dict[str, Any]]
 
 def rows() -> Rows:
     """All rows of all results, each with its commit."""
-    again = {_cell(row): row for row in _read("fidelity-*.json")}
+    again = {cell(row): row for row in _read("fidelity-*.json")}
     other_seeds = _read("seeds-*.json")
     measured = [pool(row, other_seeds) for row in _read("utility-*.json")]
-    results = [take_fidelity(row, again.get(_cell(row))) for row in measured]
+    results = [take_fidelity(row, again.get(cell(row))) for row in measured]
     return sorted(
         results, key=lambda row: (list(DATASETS).index(row["dataset"]), row["epsilon"] or math.inf, rank(row))
     )
@@ -109,10 +109,6 @@ def rows() -> Rows:
 def _read(pattern: str) -> Rows:
     results = [json.loads(path.read_text()) for path in RESULTS.glob(pattern)]
     return [{**row, "commit": result["commit"]} for result in results for row in result["rows"]]
-
-
-def _cell(row: dict[str, Any]) -> tuple[Any, ...]:
-    return row["dataset"], row["epsilon"], row["method"], tuple(row["settings"])
 
 
 def take_fidelity(row: dict[str, Any], again: dict[str, Any] | None) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def rows_of_moved_records() -> tuple[Tensor, Tensor]:
     layers = nn.Sequential(nn.Linear(49, 10), nn.Tanh(), nn.Linear(10, 3))
     gradients = PerRecordGradients(layers, lambda scores, _values, label: functional.cross_entropy(scores, label))
     together = torch.cat(list(gradients.chunks((values, labels))))
-    return together[1:], torch.cat(list(gradients.chunks((values[1:], labels[1:]))))
+    return together[1:], torch.cat(list(gradients.chunks((values[1:].clone(), labels[1:]))))
 
 
 def test_products_of_this_process_ignore_placement() -> None:
