@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import AnyMechanism, VoteMechanism
-from datalens_service.methods.base import ExecutionOptions, Method, Plan, TrainingRun
+from datalens_service.methods.base import BranchingRun, ExecutionOptions, Method, Plan, TrainingRun
 from datalens_service.privacy.accounting import NeighboringRelation, limit_units
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
@@ -117,11 +117,12 @@ def check_method(method: Method, steps: int = 4) -> Iterator[Finding]:
     account = _Rehearsal({})
     training = _create(method, plan, dataset)
     _advance(training, training.steps, account)
-    same = (account.units, len(account.labels)) == (plan.units(), plan.steps)
-    yield _judge("A run charges what was planned", same, f"planned {plan.units()}, charged {account.units} units")
+    path = training.followed_plan if isinstance(training, BranchingRun) else plan
+    same = (account.units, len(account.labels)) == (path.units(), path.steps) and path in plan.paths()
+    yield _judge("A run charges what was planned", same, f"planned {path.units()}, charged {account.units} units")
     model = training.result()
     yield _judge("The result is of the stated kind", model.result == method.result, f"it is a {model.result}")
-    mechanisms = [release.mechanism for release in plan.releases for _ in range(release.count)]
+    mechanisms = [release.mechanism for release in path.releases for _ in range(release.count)]
     for step, mechanism in enumerate(mechanisms[: min(steps, training.steps)]):
         yield from _compare(method, plan, account.sums, step, mechanism)
 

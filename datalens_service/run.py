@@ -15,7 +15,7 @@ from datalens_service.data.dataset import Dataset
 from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec
 from datalens_service.mechanisms import Account
 from datalens_service.methods import ExecutionOptions, Plan, TrainingRun
-from datalens_service.methods.base import Extras
+from datalens_service.methods.base import BranchingRun, Extras
 from datalens_service.methods.public_start import describe_source
 from datalens_service.models.public_source import PublicSource
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -58,8 +58,9 @@ class Result:
 
     Attributes:
         model: A generator or a classifier, as the method says; whatever is done with it is free of further cost.
-        plan: What was planned to be charged.
-        cost: The plan's price at the spec's δ.
+        plan: What was planned to be charged; of a plan with branches, the path that was followed.
+        cost: The price of all that was planned at the spec's δ.
+        rationale: What the images are made for, and why so, in one sentence; empty if there is no such choice.
         steps_made: Releases made; fewer than planned if crashes used up part of the budget.
         initial_generator: The warm start before any vote, also released; None without one.
         extras: Files and figures that are released beside the model.
@@ -70,6 +71,7 @@ class Result:
     initial_generator: Generator | None
     plan: Plan
     cost: PlanSummary
+    rationale: str
     steps_made: int
     extras: Extras = field(default_factory=Extras)
     public_source: PublicSource | None = None
@@ -127,7 +129,16 @@ def run(
     steps_made = _train(training, account, observe or _silent, checkpoints, previews)
     cost = spec.summarize(plan, dataset.schema)
     extras = training.extras(cost.epsilon_at_plan, cost.delta)
-    return Result(training.result(), training.initial_generator(), plan, cost, steps_made, extras, source)
+    followed, rationale = _followed(training, plan, spec)
+    model, start = training.result(), training.initial_generator()
+    return Result(model, start, followed, cost, rationale, steps_made, extras, source)
+
+
+def _followed(training: TrainingRun, plan: Plan, spec: TrainingSpec) -> tuple[Plan, str]:
+    """A plan without branches, and why the images are made so."""
+    if isinstance(training, BranchingRun):
+        return training.followed_plan, training.rationale()
+    return plan, spec.method.rationale()
 
 
 def _start_from(public: Dataset, training: TrainingRun, spec: TrainingSpec) -> PublicSource:

@@ -208,7 +208,7 @@ def summarize(plan: Plan, epsilon: float, delta: float) -> PlanSummary:
         slack=charge.slack,
         sampling=summarize_sampling(plan, delta),
         directions=summarize_directions(plan),
-        releases=[{**release.mechanism.describe(), "count": release.count} for release in plan.releases],
+        releases=plan.describe_releases(),
     )
 
 

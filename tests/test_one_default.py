@@ -26,7 +26,7 @@ def test_it_is_the_same_everywhere(epsilon: float) -> None:
 
 
 def test_the_price_says_which_method_it_is_of() -> None:
-    assert RequestedSpec(epsilon=1.0).resolve(MNIST).price(MNIST).method == "rejection"
+    assert RequestedSpec(epsilon=1.0).resolve(MNIST).price(MNIST).method == "rejection_or_diffusion"
 
 
 def test_a_preset_is_its_method() -> None:

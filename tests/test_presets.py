@@ -6,7 +6,7 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import DataLens, Diffusion, Guided, Mixture, Moments, Rejection
+from datalens_service.methods import DataLens, Diffusion, Guided, Mixture, Moments, Rejection, RejectionOrDiffusion
 from datalens_service.methods.datalens.teachers import ConvTeacher
 from datalens_service.presets import PRESETS, Purpose, preset, teachers_for
 from datalens_service.spec import TrainingSpec
@@ -62,6 +62,8 @@ def test_a_denoiser_fits_and_starts_from_what_auto_would_hand_out(name: str, pub
     assert spec.plan(public).units() <= spec.limit_units(public)
     assert isinstance(spec.method, Diffusion)
     handed_out = preset("auto", public, 2.0)
+    if isinstance(handed_out, RejectionOrDiffusion):
+        handed_out = handed_out.drawings
     if name == "diffusion" and isinstance(handed_out, Rejection):
         handed_out = handed_out.model_copy(update={"gradient_share": 0.5})
     assert spec.method.warm_start == handed_out
@@ -141,11 +143,25 @@ DESCENT = {"steps": 240, "learning_rate": 60, "averaging": 0.95}
 
 
 def test_auto_rejects_shapes_by_a_classifier_where_the_evidence_pays_for_one() -> None:
-    assert preset("auto", MNIST, 1.0) == Rejection()
+    assert preset("auto", MNIST, 0.2) == Rejection()
+    assert preset("auto", schema(50_000, side=32, channels=3), 1.0).name == "guided"
+
+
+@pytest.mark.parametrize(("epsilon", "drawings"), [(1.0, Rejection()), (10.0, Rejection(accepted=0.2))])
+def test_auto_takes_the_denoiser_for_objects_where_the_evidence_pays_for_it(
+    epsilon: float, drawings: Rejection
+) -> None:
+    objects = preset("diffusion", MNIST, epsilon)
+    assert preset("auto", MNIST, epsilon) == RejectionOrDiffusion(drawings=drawings, objects=objects)
+
+
+def test_auto_takes_no_denoiser_whose_gradients_take_longer_than_an_hour() -> None:
+    for units, epsilon in ((130_000, 10.0), (300_000, 1.0)):
+        assert isinstance(preset("auto", schema(units), epsilon), Rejection)
+        assert isinstance(preset("auto", schema(units // 3), epsilon), RejectionOrDiffusion)
 
 
 def test_auto_is_choicier_where_noise_is_quiet_but_the_start_of_a_denoiser_is_not() -> None:
-    assert preset("auto", MNIST, 10.0) == Rejection(accepted=0.2)
     assert preset("diffusion", MNIST, 10.0).warm_start == preset("large", MNIST, 10.0).warm_start == Rejection()
 
 

@@ -12,6 +12,7 @@ from datalens_service.methods.mixture import Mixture
 from datalens_service.methods.moments import Moments
 from datalens_service.methods.pate_gan import PateGan
 from datalens_service.methods.rejection import Rejection
+from datalens_service.methods.rejection_or_diffusion import RejectionOrDiffusion
 from datalens_service.methods.scattering import Scattering
 from datalens_service.methods.shapes import Shapes
 
@@ -25,6 +26,7 @@ AnyMethod = (
     | Shapes
     | Rejection
     | Diffusion
+    | RejectionOrDiffusion
     | GPate
     | GsWgan
     | PateGan
@@ -47,6 +49,7 @@ __all__ = [
     "PateGan",
     "Plan",
     "Rejection",
+    "RejectionOrDiffusion",
     "Scattering",
     "Shapes",
     "TrainingRun",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -59,34 +60,65 @@ class PlannedRelease(BaseModel):
 
 
 class Plan(BaseModel):
-    """Everything a run will charge, known before it reads a record; public."""
+    """Everything a run will charge, known before it reads a record; public.
+
+    With `branches` a run makes `releases`, then those of one branch, which what was released until then decides. The
+    price is that of the dearest branch, in units and in slack (docs/mechanisms/branches.md).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     releases: tuple[PlannedRelease, ...]
+    branches: dict[str, tuple[PlannedRelease, ...]] = Field(
+        default={}, exclude_if=operator.not_, description="By name; empty where nothing is decided on the way."
+    )
 
     @property
     def steps(self) -> int:
-        """Number of releases."""
-        return sum(release.count for release in self.releases)
+        """Number of releases, at most."""
+        return max(sum(release.count for release in path.releases) for path in self.paths())
 
     @property
     def images(self) -> int:
-        """Images voted on in the whole run."""
-        return sum(release.count * release.mechanism.images_voted_on() for release in self.releases)
+        """Images voted on in the whole run, at most."""
+        counts = [[each.count * each.mechanism.images_voted_on() for each in path.releases] for path in self.paths()]
+        return max(map(sum, counts))
 
     def units(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> int:
-        """Ledger units of the whole run; those under zero-out are reserved and charged."""
-        return sum(release.units(relation) for release in self.releases)
+        """Ledger units of the whole run, at most; those under zero-out are reserved."""
+        return max(sum(release.units(relation) for release in path.releases) for path in self.paths())
 
     @property
     def slack(self) -> int:
-        """Beside the units, in 1e-18 of δ."""
-        return sum(release.slack for release in self.releases)
+        """Beside the units, in 1e-18 of δ, at most."""
+        return max(sum(release.slack for release in path.releases) for path in self.paths())
+
+    def paths(self) -> tuple[Plan, ...]:
+        """What a run may turn out to follow: one plan without branches for each of them."""
+        return tuple(map(self.along, self.branches)) if self.branches else (self,)
+
+    def all_releases(self) -> tuple[PlannedRelease, ...]:
+        """Those of every branch."""
+        return (*self.releases, *(release for branch in self.branches.values() for release in branch))
+
+    def describe_releases(self) -> list[dict[str, Any]]:
+        """Public parameters of every release, with the branch that it belongs to, if any."""
+        described = [_describe(release) for release in self.releases]
+        for name, branch in self.branches.items():
+            described += [_describe(release) | {"branch": name} for release in branch]
+        return described
+
+    def along(self, branch: str) -> Plan:
+        """The plan of a run that takes `branch`."""
+        return Plan(releases=(*self.releases, *self.branches[branch]))
 
     def charge(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> Charge:
         """Units and slack of the whole run."""
         return Charge(self.units(relation), self.slack)
+
+
+def _describe(release: PlannedRelease) -> dict[str, Any]:
+    return {**release.mechanism.describe(), "count": release.count}
 
 
 class Extras(NamedTuple):
@@ -133,6 +165,18 @@ class TrainingRun(Protocol):
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Continue from `state`."""
+
+
+@runtime_checkable
+class BranchingRun(Protocol):
+    """A run whose plan has branches, once it has taken one."""
+
+    @property
+    def followed_plan(self) -> Plan:
+        """Without branches: what the run turned out to follow."""
+
+    def rationale(self) -> str:
+        """Which branch was taken and why, in one sentence; from released values."""
 
 
 def named(value: Any) -> Any:

@@ -54,13 +54,16 @@ class Diffusion(DiffusionParameters):
                 end with more noise than they begin with.
             WorkerUnavailable: dp_accounting is not installed.
         """
+        return self.plan_beside(schema, epsilon, delta, 0)
+
+    def plan_beside(self, schema: Schema, epsilon: float, delta: float, other_units: int) -> Plan:
+        """As `plan_within`, beside releases that cost `other_units` ledger units."""
         if self.start_stddev is not None and self.last_stddev() >= self.start_stddev:
             raise InvalidSpec("end_stddev must be smaller than start_stddev.")
         limit = limit_units(epsilon, delta_beside(slack_for(delta, self.slack), delta))
-        start = self.warm_start.plan(schema, math.floor(self.warm_start_share * limit))
-        batch = self.batch or math.ceil(schema.num_units / _BATCHES_PER_PASS)
-        sampled = SampledRun(schema.num_units, batch, self.steps, self.slack)
-        paid = start.units(NeighboringRelation.ZERO_OUT)
+        start = self.warm_start.plan(schema, math.floor(self.warm_start_share * (limit - other_units)))
+        sampled = SampledRun(schema.num_units, self.expected_batch(schema), self.steps, self.slack)
+        paid = other_units + start.units(NeighboringRelation.ZERO_OUT)
         gradients = sampled.plan(self.gradient_sum(schema), self.noise_multiplier, epsilon, delta, paid)
         return Plan(releases=(*start.releases, *gradients.releases))
 
@@ -68,6 +71,16 @@ class Diffusion(DiffusionParameters):
         """Of all weights, with any noise."""
         dimensions = DenoiserShape(schema, self.width, self.blocks).num_weights()
         return GradientSum(dimensions=dimensions, clip_norm=self.clip_norm, noise_stddev=MAXIMUM_NOISE_STDDEV)
+
+    def expected_batch(self, schema: Schema) -> int:
+        """Units in a batch on average."""
+        return self.batch or math.ceil(schema.num_units / _BATCHES_PER_PASS)
+
+    def gradient_seconds(self, schema: Schema) -> float:
+        """About how long gradients take one core, from public numbers."""
+        shape = DenoiserShape(schema, self.width, self.blocks)
+        images = self.steps * self.expected_batch(schema) * schema.records_per_unit * self.noise_draws
+        return _SECONDS_PER_PRODUCT * images * shape.num_weights() * math.prod(shape.coarse_grid)
 
     def rationale(self) -> str:
         """They are to be looked at."""
@@ -79,13 +92,19 @@ class Diffusion(DiffusionParameters):
             return f"{learned}."
         return f"{learned}, and a privately trained classifier says which class each of them shows."
 
+    def refusal_of_public_data(self) -> str:
+        """Whether there is a classifier on scattering features, which public images help."""
+        if isinstance(self.warm_start, Rejection):
+            return ""
+        return "diffusion starts from public images only with warm_start rejection."
+
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """Whether noise drowns the gradients, and whether processors would take long, from public numbers."""
         mechanism = plan.releases[-1].mechanism
         if not isinstance(mechanism, GradientSum):
             return ()
         units = summed_units(mechanism, schema.num_units)
-        return (*self._about_noise(mechanism, units), *self._about_time(schema, units))
+        return (*self._about_noise(mechanism, units), *self._about_time(schema))
 
     def _about_noise(self, mechanism: GradientSum, units: float) -> tuple[str, ...]:
         noise = mechanism.noise_stddev * math.sqrt(mechanism.dimensions)
@@ -97,10 +116,8 @@ class Diffusion(DiffusionParameters):
             "differ from those of the warm start: raise epsilon, lower steps, or choose the method rejection.",
         )
 
-    def _about_time(self, schema: Schema, units: float) -> tuple[str, ...]:
-        shape = DenoiserShape(schema, self.width, self.blocks)
-        images = self.steps * units * schema.records_per_unit * self.noise_draws
-        seconds = _SECONDS_PER_PRODUCT * images * shape.num_weights() * math.prod(shape.coarse_grid)
+    def _about_time(self, schema: Schema) -> tuple[str, ...]:
+        seconds = self.gradient_seconds(schema)
         if seconds < _LONGEST_SECONDS:
             return ()
         return (f"Gradients take about {seconds / 3600:.0f} hours of one core: train on a graphics processor.",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -19,6 +19,8 @@ _END_STDDEV: Final = 0.15
 
 class DiffusionParameters(Method):
     """Parameters of a denoiser; constants were chosen on MNIST and Fashion-MNIST (docs/image-trials.md)."""
+
+    starts_from_public_data: ClassVar[bool] = True
 
     name: Literal["diffusion"] = "diffusion"
     warm_start: Annotated[

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from datalens_service.data.dataset import Dataset
+from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, GradientChunk, GradientSum
 from datalens_service.methods.base import ExecutionOptions, Plan
 from datalens_service.methods.descent_state import descent_state, restore_descent
@@ -22,6 +23,7 @@ from datalens_service.methods.dp_sgd_run import summed_units
 from datalens_service.methods.ordered_records import OrderedRecords, Records, whole_units
 from datalens_service.methods.record_noise import NoiseBank, hash_images
 from datalens_service.methods.record_sums import StatelessRun
+from datalens_service.methods.scattering import ScatteringGradientsRun
 from datalens_service.models.generators.denoiser import Denoiser, loss_weight
 from datalens_service.models.generators.denoiser_fit import fit_denoiser, update_average
 from datalens_service.models.generators.denoiser_shape import DenoiserShape
@@ -72,6 +74,16 @@ class DiffusionRun(StatelessRun):
         self._optimizer = torch.optim.Adam(self._weights, parameters.learning_rate, betas=_MOMENTS)
         self._start: Generator | None = None
         self._first_step = 0
+
+    def start_from(self, public: Dataset) -> None:
+        """Let the classifier of the warm start begin with public images.
+
+        Raises:
+            InvalidSpec: The images have another size, or the warm start has no such classifier.
+        """
+        if not isinstance(self._warm, ScatteringGradientsRun):
+            raise InvalidSpec(self._parameters.refusal_of_public_data())
+        self._warm.start_from(public)
 
     @property
     def steps(self) -> int:

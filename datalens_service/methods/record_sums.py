@@ -114,7 +114,7 @@ def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum, units: flo
 
 def list_sums(plan: Plan) -> list[GroupedSum]:
     """Its releases of sums of records, one by one; votes are left out."""
-    mechanisms = [release.mechanism for release in plan.releases for _ in range(release.count)]
+    mechanisms = [release.mechanism for release in plan.all_releases() for _ in range(release.count)]
     return [mechanism for mechanism in mechanisms if isinstance(mechanism, OuterProductSum | VectorSum)]
 
 

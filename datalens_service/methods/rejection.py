@@ -13,7 +13,7 @@ for are kept under that class: they show where classes meet. What teaches a clas
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from datalens_service.methods.base import ExecutionOptions, Plan, named
 from datalens_service.methods.record_sums import COUNT_WEIGHT, calibrated
 from datalens_service.methods.scattering import ScatteringGradients, ScatteringGradientsRun
 from datalens_service.methods.shapes import Shapes, ShapesRun
+from datalens_service.models.generators.level_sets import Content
 from datalens_service.models.generators.topology import TOPOLOGY_NUMBERS
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -52,6 +53,10 @@ class Rejection(ScatteringGradients):
     accepted: Number = Field(
         default=0.4, ge=0.05, le=1, description="Share of the samples of each predicted class that is handed out."
     )
+
+    def of_content(self, content: Content) -> Self:
+        """For images of known content: nothing is spent on a count."""
+        return self.model_copy(update={"warm_start": self.warm_start.model_copy(update={"content": content})})
 
     def rationale(self) -> str:
         """They are to be looked at."""

@@ -206,7 +206,7 @@ class SamplingSummary(BaseModel):
 
 def summarize_sampling(plan: Plan, delta: float) -> SamplingSummary | None:
     """Of the sampled releases of a plan; None if it has none."""
-    for release in plan.releases:
+    for release in plan.all_releases():
         block = release.mechanism.block()
         if isinstance(block, PoissonSampling):
             return _summary(release, block, delta)

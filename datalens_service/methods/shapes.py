@@ -8,6 +8,7 @@ images show, one noisy count of drawings decides. Whatever follows a release is 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -19,9 +20,9 @@ from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods.base import ExecutionOptions, Method, Plan
+from datalens_service.methods.content_count import count_drawings, plan_count, read_count
 from datalens_service.methods.record_sums import COUNT_WEIGHT, StatelessRun, calibrated, list_sums
 from datalens_service.models.exact_products import exact_products, on_grid
-from datalens_service.models.generators.content import are_drawings
 from datalens_service.models.generators.hierarchical_gaussian import HierarchicalFit
 from datalens_service.models.generators.level_sets import Content, LevelSets
 from datalens_service.privacy.accounting import NeighboringRelation
@@ -37,9 +38,6 @@ Floats = NDArray[np.float64]
 # Fashion-MNIST (docs/image-trials.md), which do not depend on the resolution.
 _VECTOR_NORMS: Final[dict[str, float]] = {"drawings": 28.0, "objects": 104.0}
 _RESIDUAL_NORMS: Final[dict[str, float]] = {"drawings": 18.0, "objects": 61.0}
-
-# Of μ², for the count of drawings. Of 60,000 records at ε = 1 its noise is that of 40.
-_COUNT_SHARE: Final = 0.01
 
 
 class Shapes(Method):
@@ -72,8 +70,7 @@ class Shapes(Method):
         common = {"records_per_unit": schema.records_per_unit, "noise_stddev": MAXIMUM_NOISE_STDDEV}
         counts = []
         if self.content == "measured":
-            count = VectorSum(num_groups=1, dimensions=1, **common)
-            counts = [calibrated(count, _COUNT_SHARE * units)]
+            counts = [plan_count(schema, units)]
             units -= counts[0].units(NeighboringRelation.ZERO_OUT)
         dimensions = self.dimensions(schema)
         rank = min(self.subspace_dimensions, dimensions)
@@ -134,14 +131,15 @@ class ShapesRun(StatelessRun):
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """Make release `step` and keep what it says."""
         number, mechanism = step - self._first_sum, self._mechanisms[step]
-        contributions = self._drawings if number < 0 else (self._means, self._shared, self._classes)[number]
+        sums = self._means, self._shared, self._classes
+        contributions = partial(count_drawings, self._data) if number < 0 else sums[number]
         released = mechanism.release(contributions, step=step, account=account, noise=noise)
         self._learn(number, released)
 
     def _learn(self, number: int, released: Floats) -> None:
         """From the count (-1), the means (0), what classes share (1) or what each adds (2)."""
         if number < 0:
-            self._choose_content("drawings" if released[0, 1] > 0 else "objects")
+            self._choose_content(read_count(released))
             return
         mechanism, used = self._mechanisms[number + self._first_sum], self._codec.dimensions
         stddev, scale = mechanism.noise_stddev / mechanism.grid**2, self._residual_norm**2
@@ -182,11 +180,6 @@ class ShapesRun(StatelessRun):
     def redrawn_records(self) -> Images:
         """Private: each record, encoded and decoded again, as samples are."""
         return self._codec.decode_records(self._encoded_records())
-
-    def _drawings(self) -> GroupedVectors:
-        """Private: 1 of a record that is a drawing, -1 of another one; above 0, most are."""
-        values = np.where(are_drawings(self._data.images), 1.0, -1.0)[:, None]
-        return GroupedVectors(values, np.zeros(len(self._data), dtype=np.int64), self._data.unit_ids)
 
     def _encoded_records(self) -> Floats:
         """Private (n, dimensions): vectors of records, of any length."""

@@ -23,6 +23,7 @@ from datalens_service.methods import (
     Moments,
     PateGan,
     Rejection,
+    RejectionOrDiffusion,
     Scattering,
     Shapes,
 )
@@ -161,6 +162,8 @@ _DIFFUSION: dict[str, Any] = {
     "warm_start": _MOMENTS, "steps": 3, "batch": 9, "noise_multiplier": 8.0, "noise_draws": 2, "width": 8, "blocks": 1,
     "pretraining_steps": 2, "pretraining_samples": 100,
 }  # fmt: skip
+_REJECTION = Rejection(warm_start=_SHAPES, **_SCATTERING)
+_EITHER = RejectionOrDiffusion(drawings=_REJECTION, objects=Diffusion(**_DIFFUSION | {"warm_start": _REJECTION}))
 _VOTES: dict[str, Any] = {
     "num_teachers": 6, "images_per_step": 6, "top_k": 5, "clip": 1.0, "threshold": "none", "steps": 3,
     "teacher_batch": 4, "teacher_warmup_steps": 2, "z_dim": 4, "student": "class_networks",
@@ -254,7 +257,8 @@ CASES: tuple[ContributionCase, ...] = (
     ContributionCase(DpSgd(architecture="small_cnn", steps=2), 3, side=18, tried=3),
     *(ContributionCase(Scattering(warm_start=_MOMENTS, **_SCATTERING), records) for records in (1, 2, 3)),
     *(ContributionCase(Diffusion(**_DIFFUSION), records, tried=2) for records in (1, 2, 3)),
-    *(ContributionCase(Rejection(warm_start=_SHAPES, **_SCATTERING), records, tried=2) for records in (1, 2, 3)),
+    *(ContributionCase(_REJECTION, records, tried=2) for records in (1, 2, 3)),
+    *(ContributionCase(_EITHER, records, tried=2) for records in (1, 2, 3)),
 )  # fmt: skip
 
 LARGE_CASES: tuple[ContributionCase, ...] = (

@@ -134,11 +134,13 @@ def _recording_release(
             copies.append(_copied(contributions(*coins)))
             return copies[-1]
 
-        drawn = _Drawn(draws, coins.get(step))
+        # Of the job: a run may count its steps from a later one.
+        number = len(steps)
+        drawn = _Drawn(draws, coins.get(number))
         release(mechanism, copied, step=step, account=account, noise=drawn)
         exact = account.replay(step) - sum(drawn.noise)
         steps.append(Step(mechanism, copies[-1], exact, drawn.fallen))
-        return release(mechanism, _unreadable, step=step, account=answers, noise=noise)
+        return release(mechanism, _unreadable, step=number, account=answers, noise=noise)
 
     return recorded
 

@@ -57,7 +57,7 @@ def report_of(database: Database, settings: Settings, job_id: str, result: Resul
             name=spec.method.name,
             spec=spec.model_dump(mode="json"),
             plan=plan,
-            rationale=spec.method.rationale(),
+            rationale=result.rationale,
             plugin=find_origin(spec.method.name),
             working_size=describe_working_size(result.plan, schema),
         ),

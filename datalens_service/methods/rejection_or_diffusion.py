@@ -1,0 +1,212 @@
+"""Rejection or diffusion: one noisy count says what the images show, and with it which method suits them.
+
+    one noisy count of drawings, less the other records;
+    then all releases of `rejection` where most are drawings, all those of `diffusion` where not.
+
+Both are planned before, each for what the count leaves of the budget; one of them is charged. The choice is a function
+of the released count, so it is covered by adaptive composition (docs/mechanisms/branches.md).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.errors import InvalidSpec
+from datalens_service.mechanisms import Account, VectorSum
+from datalens_service.methods.base import ExecutionOptions, Method, Plan, TrainingRun
+from datalens_service.methods.content_count import count_drawings, plan_count, read_count
+from datalens_service.methods.diffusion import Diffusion
+from datalens_service.methods.later_steps import LaterSteps
+from datalens_service.methods.public_start import check_same_size
+from datalens_service.methods.record_sums import StatelessRun
+from datalens_service.methods.rejection import Rejection
+from datalens_service.models.generators.generator import Generator
+from datalens_service.models.generators.level_sets import Content
+from datalens_service.privacy.accounting import NeighboringRelation, delta_beside, limit_units, slack_for
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+
+_CONTENT: Final = "content"
+_LABELS: Final = "a privately trained classifier says which class each of them shows"
+_REASONS: Final[dict[Content, str]] = {
+    "drawings": "outlines are modelled instead of pixels, so that they are sharp",
+    "objects": "a network learned from the records themselves, by noisy gradients, how to turn noise into images",
+}
+
+
+class RejectionOrDiffusion(Method):
+    """Parameters of both methods (docs/methods.md)."""
+
+    starts_from_public_data: ClassVar[bool] = True
+
+    name: Literal["rejection_or_diffusion"] = "rejection_or_diffusion"
+    drawings: Rejection = Field(default=Rejection(), description="Of images that are drawings.")
+    objects: Diffusion = Field(
+        default=Diffusion(), description="Of other images. Its warm start is the method `rejection`."
+    )
+
+    @model_validator(mode="after")
+    def _content_is_measured_here(self) -> Self:
+        if not isinstance(self.objects.warm_start, Rejection):
+            raise ValueError("objects.warm_start has to be rejection.")
+        if {self.drawings.warm_start.content, self.objects.warm_start.warm_start.content} != {"measured"}:
+            raise ValueError("content is what this method measures: leave it out, or choose rejection or diffusion.")
+        return self
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """Sampled gradients are not planned by μ² alone.
+
+        Raises:
+            InvalidSpec: Always.
+        """
+        raise InvalidSpec("Sampled gradients are planned for epsilon and delta.")
+
+    def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
+        """The count, then a branch for each content, with the slack of sampled gradients set aside for both.
+
+        Raises:
+            InfeasiblePlan: ε does not pay for one of the branches.
+            InvalidSpec: The images are too large, or a batch is larger than the data set.
+            WorkerUnavailable: dp_accounting is not installed.
+        """
+        limit = limit_units(epsilon, delta_beside(slack_for(delta, self.objects.slack), delta))
+        count = plan_count(schema, limit)
+        paid = count.units(NeighboringRelation.ZERO_OUT)
+        drawings = self.method_for("drawings").plan(schema, limit - paid)
+        objects = self._denoiser().plan_beside(schema, epsilon, delta, paid)
+        return Plan(releases=(count,), branches={"drawings": drawings.releases, "objects": objects.releases})
+
+    def method_for(self, content: Content) -> Rejection | Diffusion:
+        """What is run on images of that content."""
+        return self.drawings.of_content("drawings") if content == "drawings" else self._denoiser()
+
+    def _denoiser(self) -> Diffusion:
+        start = self.objects.warm_start
+        if not isinstance(start, Rejection):
+            raise TypeError("the warm start of objects is rejection")
+        return self.objects.model_copy(update={"warm_start": start.of_content("objects")})
+
+    def rationale(self) -> str:
+        """They are to be looked at."""
+        return (
+            "Images are made to look like the private ones: a first noisy count tells drawings from objects; of "
+            "drawings, outlines are modelled instead of pixels, of objects, a network learns by noisy gradients to "
+            f"turn noise into images; {_LABELS}."
+        )
+
+    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
+        """Those of the denoiser."""
+        said = self._denoiser().warnings(plan.along("objects"), schema)
+        return tuple(f"If the images show objects: {sentence}" for sentence in said)
+
+    def create_run(
+        self, plan: Plan, dataset: Dataset, randomness: TrainingRandomness, options: ExecutionOptions
+    ) -> RejectionOrDiffusionRun:
+        """A run of the count, and of the branch that it decides for."""
+        return RejectionOrDiffusionRun(self, plan, dataset, randomness, options)
+
+
+class RejectionOrDiffusionRun(StatelessRun):
+    """The count, then the run of one method, one step later than it would be by itself."""
+
+    def __init__(
+        self,
+        parameters: RejectionOrDiffusion,
+        plan: Plan,
+        dataset: Dataset,
+        randomness: TrainingRandomness,
+        options: ExecutionOptions,
+    ) -> None:
+        count = plan.releases[0].mechanism
+        if not isinstance(count, VectorSum):
+            raise TypeError("the first release of this plan is a count")
+        self._parameters, self._plan, self._count = parameters, plan, count
+        self._dataset, self._randomness, self._options = dataset, randomness, options
+        self._public: Dataset | None = None
+        self._content: Content | None = None
+        self._run: TrainingRun | None = None
+
+    def start_from(self, public: Dataset) -> None:
+        """Let the classifier of either method begin with public images.
+
+        Raises:
+            InvalidSpec: The images have another size.
+        """
+        check_same_size(self._dataset.schema, public.schema)
+        self._public = public
+
+    @property
+    def steps(self) -> int:
+        """The count and the branch; before the count, the longest that it may decide for."""
+        return self._plan.steps if self._run is None else 1 + self._run.steps
+
+    @property
+    def followed_plan(self) -> Plan:
+        """The count and the releases of the branch."""
+        return self._plan.along(self._decided())
+
+    def rationale(self) -> str:
+        """What the count decided, and for what."""
+        content = self._decided()
+        return (
+            f"Images are made to look like the private ones: by a noisy count, most records are {content}, so "
+            f"{_REASONS[content]}; {_LABELS}."
+        )
+
+    def may_stop_before(self, step: int) -> bool:
+        """Where the chosen method may."""
+        return step > 0 and self._chosen().may_stop_before(step - 1)
+
+    def step(self, step: int, account: Account, noise: NoiseSource) -> None:
+        """The count, or a step of the chosen method."""
+        if step == 0:
+            self._choose(self._measure_content(account, noise))
+            return
+        later = LaterSteps(account, 1, {_CONTENT: np.frombuffer(self._decided().encode(), dtype=np.uint8)})
+        self._chosen().step(step - 1, later, noise)
+
+    def result(self) -> Generator:
+        """Of the chosen method."""
+        model = self._chosen().result()
+        if not isinstance(model, Generator):
+            raise TypeError("both methods make generators")
+        return model
+
+    def initial_generator(self) -> Generator | None:
+        """Of the chosen method."""
+        return self._chosen().initial_generator()
+
+    def _measure_content(self, account: Account, noise: NoiseSource) -> Content:
+        """What the count says, or what it said before its sum was dropped for a later state."""
+        latest = account.latest()
+        if latest is not None:
+            return _content_of(latest[1])
+        contributions = partial(count_drawings, self._dataset.train)
+        return read_count(self._count.release(contributions, step=0, account=account, noise=noise))
+
+    def _choose(self, content: Content) -> None:
+        method = self._parameters.method_for(content)
+        branch = Plan(releases=self._plan.branches[content])
+        run: Any = method.create_run(branch, self._dataset, self._randomness, self._options)
+        if self._public is not None:
+            run.start_from(self._public)
+        self._content, self._run = content, run
+
+    def _decided(self) -> Content:
+        if self._content is None:
+            raise RuntimeError("the count comes first")
+        return self._content
+
+    def _chosen(self) -> TrainingRun:
+        if self._run is None:
+            raise RuntimeError("the count comes first")
+        return self._run
+
+
+def _content_of(state: dict[str, NDArray[Any]]) -> Content:
+    return "drawings" if state[_CONTENT].tobytes() == b"drawings" else "objects"

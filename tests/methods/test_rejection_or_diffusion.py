@@ -1,0 +1,184 @@
+"""Rejection or diffusion: the released count decides, one branch is charged, and the dearest was set aside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.errors import InvalidSpec
+from datalens_service.methods import ExecutionOptions, Plan, RejectionOrDiffusion
+from datalens_service.methods.rejection_or_diffusion import RejectionOrDiffusionRun
+from datalens_service.privacy.accounting import Charge, NeighboringRelation, delta_beside, limit_units, slack_for
+from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.run import run
+from datalens_service.spec import TrainingSpec
+
+from .test_shapes import bars, shaded
+
+EPSILON, DELTA = 20.0, 1e-4
+REJECTION: dict[str, Any] = {"name": "rejection", "steps": 3, "samples": 200, "dimensions": 20}
+DENOISER: dict[str, Any] = {
+    "warm_start": REJECTION, "batch": 60, "steps": 3, "width": 8, "blocks": 1, "pretraining_steps": 5,
+    "pretraining_samples": 100, "path": 3, "noise_multiplier": 8.0,
+}  # fmt: skip
+METHOD = RejectionOrDiffusion.model_validate({"drawings": REJECTION, "objects": DENOISER})
+MNIST = Schema(channels=1, height=28, width=28, class_names=tuple("0123456789"), num_units=60_000)
+DRAWINGS, OBJECTS = bars(), shaded(bars())
+CONTENTS = pytest.mark.parametrize(("content", "dataset"), [("drawings", DRAWINGS), ("objects", OBJECTS)])
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return METHOD.plan_within(DRAWINGS.schema, EPSILON, DELTA)
+
+
+def account() -> MemoryAccount:
+    return MemoryAccount(limit_units(EPSILON, DELTA), (EPSILON, DELTA))
+
+
+def start(plan: Plan, dataset: Dataset) -> RejectionOrDiffusionRun:
+    return METHOD.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
+
+
+def train(training: RejectionOrDiffusionRun, books: MemoryAccount, last: int | None = None) -> None:
+    step = 0
+    while step < (training.steps if last is None else last):
+        training.step(step, books, NoiseSource())
+        step += 1
+
+
+@CONTENTS
+def test_the_branch_of_the_content_is_charged_and_nothing_else(content: str, dataset: Dataset, plan: Plan) -> None:
+    books, training = account(), start(plan, dataset)
+    train(training, books)
+    path = plan.along(content)
+    planned = [release.mechanism.label() for release in path.releases for _ in range(release.count)]
+    assert [label for _, label, _ in books.charges] == planned
+    assert [step for step, _, _ in books.charges] == list(range(path.steps)) == list(range(training.steps))
+    assert Charge(books.charged_units, books.slack) == path.charge()
+    assert training.followed_plan == path
+    assert content in training.rationale()
+    assert training.result().kind == {"drawings": "rejection", "objects": "diffusion"}[content]
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_the_dearest_branch_is_set_aside_in_units_and_in_slack(plan: Plan, relation: NeighboringRelation) -> None:
+    paths = [plan.along(content) for content in ("drawings", "objects")]
+    assert plan.units(relation) == max(path.units(relation) for path in paths)
+    assert plan.slack == max(path.slack for path in paths) > 0 == min(path.slack for path in paths)
+    assert plan.steps == max(path.steps for path in paths)
+    assert plan.images == 0
+
+
+def test_both_branches_fit_beside_the_slack_of_either() -> None:
+    plan = METHOD.model_validate({}).plan_within(MNIST, 1.0, 1e-5)
+    limit = limit_units(1.0, delta_beside(slack_for(1e-5, 0.05), 1e-5))
+    for content in ("drawings", "objects"):
+        assert 0.99 * limit < plan.along(content).units() <= limit
+    (count,) = plan.releases
+    assert count.units(NeighboringRelation.ZERO_OUT) <= 0.01 * limit
+
+
+@CONTENTS
+def test_the_count_that_was_released_decides_and_not_the_records(content: str, dataset: Dataset, plan: Plan) -> None:
+    books = account()
+    train(start(plan, dataset), books, 1)
+    others = start(plan, OBJECTS if content == "drawings" else DRAWINGS)
+    others.step(0, books, NoiseSource())
+    assert len(books.charges) == 1
+    assert others.followed_plan == plan.along(content)
+
+
+@CONTENTS
+def test_a_killed_run_goes_on_without_a_second_charge(content: str, dataset: Dataset, plan: Plan) -> None:
+    steps = plan.along(content).steps
+    for killed_before in (1, steps - 1):
+        books = account()
+        train(start(plan, dataset), books, killed_before)
+        charges = list(books.charges)
+        again = start(plan, dataset)
+        train(again, books, killed_before)
+        assert books.charges == charges, killed_before
+        train(again, books)
+        assert len(books.charges) == steps
+        assert again.followed_plan == plan.along(content)
+
+
+def test_the_content_outlives_the_sums_that_a_state_replaces(plan: Plan) -> None:
+    """The count is dropped with the first sums; another data set's records do not change what was decided."""
+    books = account()
+    train(start(plan, OBJECTS), books)
+    assert books.latest() is not None
+    assert books.replay(0) is None
+    resumed = start(plan, DRAWINGS)
+    train(resumed, books)
+    assert resumed.followed_plan == plan.along("objects")
+    assert len(books.charges) == plan.along("objects").steps
+
+
+def test_nothing_is_known_before_the_count(plan: Plan) -> None:
+    training = start(plan, DRAWINGS)
+    assert training.steps == plan.steps
+    assert not training.may_stop_before(0)
+    with pytest.raises(RuntimeError, match="count"):
+        training.result()
+    with pytest.raises(RuntimeError, match="count"):
+        _ = training.followed_plan
+
+
+@CONTENTS
+def test_a_result_names_the_path_and_why(content: str, dataset: Dataset) -> None:
+    spec = TrainingSpec(method=METHOD, epsilon=EPSILON, delta=DELTA)
+    result = run(spec, dataset, account=UnchargedAccount())
+    plan = spec.plan(dataset.schema)
+    assert result.plan == plan.along(content)
+    assert result.steps_made == result.plan.steps
+    assert f"most records are {content}" in result.rationale
+    described = spec.summarize(plan, dataset.schema).releases
+    assert {release.get("branch") for release in described} == {None, "drawings", "objects"}
+
+
+@CONTENTS
+def test_public_images_help_the_classifier_of_either_branch(content: str, dataset: Dataset, plan: Plan) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, dataset.train.images.shape).astype(np.uint8)
+    public = Dataset(dataset.schema, Split(noise, dataset.train.labels, dataset.train.unit_ids), None, b"")
+    bases = []
+    for source in (None, public):
+        training = start(plan, dataset)
+        if source is not None:
+            training.start_from(source)
+        train(training, account())
+        bases.append(next(value for name, value in training.result().tensors.items() if name.endswith("0.basis")))
+    assert not np.allclose(*bases)
+
+
+def test_public_images_of_another_size_are_refused_before_anything_is_charged(plan: Plan) -> None:
+    small = DRAWINGS.schema.model_copy(update={"height": 7, "width": 7})
+    records = DRAWINGS.train
+    public = Dataset(small, Split(records.images[:, :7, :7], records.labels, records.unit_ids), None, b"")
+    with pytest.raises(InvalidSpec, match="7x7"):
+        start(plan, DRAWINGS).start_from(public)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"objects": DENOISER | {"warm_start": "moments"}}, "rejection"),
+        ({"drawings": REJECTION | {"warm_start": {"content": "drawings"}}}, "content"),
+    ],
+)
+def test_parameters_that_leave_nothing_to_decide_are_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        RejectionOrDiffusion.model_validate(parameters)
+
+
+def test_warnings_say_that_they_are_about_objects() -> None:
+    schema = MNIST.model_copy(update={"num_units": 5_000})
+    method = RejectionOrDiffusion()
+    (warning,) = method.warnings(method.plan_within(schema, 0.2, 1e-5), schema)
+    assert warning.startswith("If the images show objects: The noise of a step")
