@@ -88,7 +88,7 @@ def measure(generator: Generator, data: Dataset, count: int, epochs: int) -> dic
 def main() -> None:
     """Train once or take a kept model, measure, print and store."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--row", choices=("auto", "diffusion"), default="auto")
+    parser.add_argument("--row", choices=("auto", "rejection", "diffusion"), default="auto")
     parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="fashion_mnist")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="of a trial")
     parser.add_argument("--epsilon", type=float, default=1.0)

@@ -42,6 +42,7 @@ ROWS: Final = {
     "moments": Row("floor B: `moments`", method="moments"),
     "mixture": Row("`mixture`", method="mixture"),
     "shapes": Row("`shapes`, `content` as the set has it", method="shapes"),
+    "rejection": Row("`rejection`", method="rejection"),
     "diffusion": Row("`diffusion`", preset="diffusion"),
     "auto": Row("preset `auto`", preset="auto"),
     "teach": Row("preset `auto`, purpose `teach`", preset="auto", purpose="teach"),

@@ -40,6 +40,7 @@ COLUMNS: Final = [
 ]  # fmt: skip
 ORDER: Final = (
     "auto",
+    "rejection",
     "diffusion",
     "teach",
     "shapes",
