@@ -63,7 +63,7 @@ class DiffusionParameters(Method):
         description="Noise from which the last step goes to an image at once: with less, images are grainier. Left "
         "out: 0.15, or half of start_stddev where that is less.",
     )
-    path: Integer = Field(default=8, ge=2, le=1000, description="Steps from noise to an image, two evaluations each.")
+    path: Integer = Field(default=4, ge=2, le=1000, description="Steps from noise to an image, two evaluations each.")
 
     def last_stddev(self) -> float:
         """Noise from which the last step goes to an image."""

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import ExecutionOptions, Plan, RejectionOrDiffusion
+from datalens_service.methods import Diffusion, ExecutionOptions, Plan, RejectionOrDiffusion
 from datalens_service.methods.rejection_or_diffusion import RejectionOrDiffusionRun
+from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, delta_beside, limit_units, slack_for
 from datalens_service.privacy.budget import MemoryAccount, UnchargedAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
@@ -119,6 +120,34 @@ def test_the_content_outlives_the_sums_that_a_state_replaces(plan: Plan) -> None
     train(resumed, books)
     assert resumed.followed_plan == plan.along("objects")
     assert len(books.charges) == plan.along("objects").steps
+
+
+def test_images_of_objects_begin_at_released_samples_that_the_model_holds(plan: Plan) -> None:
+    books = account()
+    training, resumed = start(plan, OBJECTS), start(plan, OBJECTS)
+    train(training, books)
+    model, begin = training.result(), training.initial_generator()
+    assert begin is not None
+    pool = model.tensors["start_images"]
+    assert len(pool) == DENOISER["pretraining_samples"]
+    seed = TrainingRandomness(0).seed("pretraining.samples")
+    np.testing.assert_array_equal(pool, begin.sample(len(pool), seed=seed)[0])
+    # After a kill the samples are drawn again, from the released model that was kept.
+    train(resumed, books)
+    np.testing.assert_array_equal(resumed.result().tensors["start_images"], pool)
+
+
+@pytest.mark.parametrize("stddev", [1.9, None])
+def test_where_little_noise_would_hide_them_samples_are_drawn_anew(stddev: float | None) -> None:
+    method = Diffusion.model_validate(DENOISER | {"start_stddev": stddev, "steps": 1})
+    plan = method.plan_within(OBJECTS.schema, EPSILON, DELTA)
+    training = method.create_run(plan, OBJECTS, TrainingRandomness(0), ExecutionOptions())
+    books = account()
+    for step in range(training.steps):
+        training.step(step, books, NoiseSource())
+    model = training.result()
+    assert isinstance(model, Generator)
+    assert "start_images" not in model.tensors
 
 
 def test_nothing_is_known_before_the_count(plan: Plan) -> None:

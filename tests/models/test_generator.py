@@ -94,6 +94,26 @@ def test_a_saved_generator_names_no_code_and_draws_the_same(name: str, tmp_path:
     np.testing.assert_array_equal(loaded.sample(6, seed=1)[0], generator.sample(6, seed=1)[0])
 
 
+def test_a_denoiser_begins_at_stored_samples_of_the_requested_class(tmp_path: Path):
+    schema, rng = schema_of(1, 8, 8), np.random.default_rng(0)
+    pool = rng.integers(0, 256, (CLASSES * 5, 8, 8, 1)).astype(np.uint8)
+    fresh = diffusion(schema)
+    tensors = fresh.tensors | {"start_images": pool}
+    stored = Generator("diffusion", schema, fresh.settings, tensors)
+    stored.save(tmp_path / "generator.safetensors")
+    loaded = Generator.load(tmp_path / "generator.safetensors")
+    assert loaded.tensors["start_images"].dtype == np.uint8
+    np.testing.assert_array_equal(loaded.sample(6, seed=1)[0], stored.sample(6, seed=1)[0])
+    assert (stored.sample(6, seed=1)[0] != fresh.sample(6, seed=1)[0]).any()
+
+    labels = np.repeat(np.arange(CLASSES), 40)
+    drawn = diffusing._draw_start(diffusing.Start("rejection", {}, {}, pool), schema, labels, rng)
+    flat = pool.reshape(len(pool), -1) / np.float32(255)
+    rows = [int(np.flatnonzero((flat == image).all(axis=1))[0]) for image in drawn]
+    assert (np.array(rows) % CLASSES == labels).all()
+    assert len(set(rows)) == len(pool)
+
+
 def test_these_are_all_kinds():
     assert {generator.kind for generator in every_generator(schema_of(1, 8, 8)).values()} == KINDS.keys()
 

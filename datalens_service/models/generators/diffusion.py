@@ -31,7 +31,7 @@ STARTS: Final = {
 }  # fmt: skip
 """Released models that a denoiser starts from."""
 
-_DENOISER, _START = "denoiser.", "start."
+_DENOISER, _START, _START_IMAGES = "denoiser.", "start.", "start_images"
 _LARGEST_STDDEV: Final = 10.0
 _EARLIER_END_STDDEV: Final = 0.02
 """Of files of earlier versions, whose settings do not name it."""
@@ -46,12 +46,22 @@ class Start(NamedTuple):
     """Key of `STARTS`."""
     settings: dict[str, Any]
     tensors: Tensors
+    images: Images | None
+    """Samples of it that are used again and again, of every class in turn."""
 
 
-def pack(denoiser: Tensors, start: Tensors) -> Tensors:
-    """The tensors of the network and of the released model that it started from, by prefixed names."""
-    named = {_DENOISER + name: value for name, value in denoiser.items()}
-    return named | {_START + name: value for name, value in start.items()}
+def pack(denoiser: Tensors, start: Tensors, images: Images | None = None) -> dict[str, NDArray[Any]]:
+    """The tensors of the network and of the released model that it started from, by prefixed names.
+
+    Args:
+        denoiser: Of the network.
+        start: Of the released model.
+        images: uint8 (m, height, width, channels) samples of that model of every class in turn, m a multiple of the
+            number of classes: whatever begins at noisy samples begins at these. Left out, new ones are drawn.
+    """
+    named: dict[str, NDArray[Any]] = {_DENOISER + name: value for name, value in denoiser.items()}
+    named |= {_START + name: value for name, value in start.items()}
+    return named if images is None else named | {_START_IMAGES: images}
 
 
 def draw(
@@ -74,7 +84,8 @@ def draw(
     Raises:
         InvalidInput: The tensors do not fit the settings.
     """
-    start = Start(settings["start"]["kind"], settings["start"]["settings"], _part(tensors, _START))
+    images: Any = tensors.get(_START_IMAGES)
+    start = Start(settings["start"]["kind"], settings["start"]["settings"], _part(tensors, _START), images)
     network = _load(_part(tensors, _DENOISER), settings, schema)
     propose = partial(_propose, network, start, settings, rng=rng)
     classifier = labeller_of(start, schema)
@@ -98,7 +109,7 @@ def _propose(
     largest, images = _LARGEST_STDDEV, np.zeros((len(labels), schema.dimensions), dtype=np.float32)
     if start_stddev is not None:
         largest = start_stddev
-        images = STARTS[start.kind](start.tensors, start.settings, schema, labels, rng) * 2 - 1
+        images = _draw_start(start, schema, labels, rng) * 2 - 1
     noise = rng.standard_normal(images.shape, dtype=np.float32)
     noisy = torch.from_numpy(images + np.float32(largest) * noise)
     noisy = noisy.view(-1, schema.channels, schema.height, schema.width)
@@ -110,6 +121,15 @@ def _propose(
     ]
     pixels = (torch.cat(parts).flatten(1) + 1) / 2
     return np.asarray(pixels.clamp(0, 1).numpy())
+
+
+def _draw_start(start: Start, schema: Schema, labels: Labels, rng: np.random.Generator) -> Floats:
+    """Samples (n, d) in [0, 1] of the released model, of classes (n,)."""
+    if start.images is None:
+        return STARTS[start.kind](start.tensors, start.settings, schema, labels, rng)
+    rounds = rng.integers(0, len(start.images) // schema.num_classes, len(labels))
+    chosen = start.images[rounds * schema.num_classes + labels]
+    return np.asarray(chosen.transpose(0, 3, 1, 2).reshape(len(labels), -1) / np.float32(255))
 
 
 def _predict(classifier: Classifier | DenseClassifier, schema: Schema, images: Floats) -> Labels:
