@@ -46,7 +46,7 @@ class Start(NamedTuple):
     """Key of `STARTS`."""
     settings: dict[str, Any]
     tensors: Tensors
-    images: Images | None
+    images: Images | None = None
     """Samples of it that are used again and again, of every class in turn."""
 
 
