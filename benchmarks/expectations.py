@@ -8,8 +8,8 @@
 `measure` draws that many training images for each seed, trains, and adds the row to the table of the package
 (`datalens_service/expectations.json`). Accuracy is that of the standard CNN on real test images after
 training on the samples, or of the classifier itself; last epoch, nothing is selected on test data. `adopt` takes a
-row of the utility table for jobs on all records. `check` runs a job that is not in the table and says whether it lies
-inside what a plan would have said.
+row of the utility table for jobs on all records; with `--seconds-of`, seconds of another row, if it used kept models.
+`check` runs a job that is not in the table and says whether it lies inside what a plan would have said.
 """
 
 from __future__ import annotations
@@ -137,12 +137,21 @@ def check(options: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def adopt(path: Path) -> Measured:
-    """The row of a utility benchmark, which ran the preset `auto` on all records."""
+def adopt(path: Path, timed: Path | None = None) -> Measured:
+    """The row of a utility benchmark, which ran the preset `auto` on all records.
+
+    Args:
+        path: Of the row.
+        timed: Of a row of the same jobs that says how long they trained, where the first used kept models.
+    """
     measured = json.loads(path.read_text())
     row = measured["rows"][0]
     if row["row"] != "auto" or row["settings"] or row["delta"] != DELTA:
         raise SystemExit("only rows of the preset auto with its own settings can be adopted")
+    timing = measured if timed is None else json.loads(timed.read_text())
+    same = ("dataset", "row", "epsilon", "delta", "settings")
+    if any(timing["rows"][0][name] != row[name] for name in same):
+        raise SystemExit("seconds have to be those of the same jobs")
     schema = dataset(row["dataset"]).schema
     return Measured(
         dataset=row["dataset"],
@@ -151,8 +160,8 @@ def adopt(path: Path) -> Measured:
         units=schema.num_units,
         epsilon=row["epsilon"],
         accuracies=(row["accuracy_mean"],),
-        training_seconds=row["seconds"],
-        calibration_seconds=calibration_of(measured["machine"]),
+        training_seconds=timing["rows"][0]["seconds"],
+        calibration_seconds=calibration_of(timing["machine"]),
         synthetic_images=row["synthetic_images"],
         epochs=row["epochs"],
         commit=measured["commit"],
@@ -206,6 +215,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("measure", "adopt", "check", "page"))
     parser.add_argument("row", type=Path, nargs="?", help="of adopt")
+    parser.add_argument("--seconds-of", type=Path, metavar="FILE", help="of adopt: a row of the same jobs that trained")
     parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="mnist")
     parser.add_argument("--units", type=int, default=2000)
     parser.add_argument("--epsilon", type=float, default=1.0)
@@ -220,7 +230,7 @@ def main() -> None:
     elif options.what == "check":
         sys.stdout.write(json.dumps(check(options), indent=2) + "\n")
     elif options.what == "adopt":
-        store(adopt(options.row), ["auto"])
+        store(adopt(options.row, options.seconds_of), ["auto"])
     else:
         row = measure(options)
         store(row, name_alike(options, draw(dataset(options.dataset), options.units, 0).schema))
