@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from datalens_service.data.dataset import Dataset, Images
+from datalens_service.data.dataset import Dataset
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, GradientChunk, GradientSum
 from datalens_service.methods.base import ExecutionOptions, Plan
@@ -36,9 +36,8 @@ _STEPS_PER_STATE: Final = 25
 _RECORDS_PER_GROUP: Final = 1024
 """Whose noisy copies are made together."""
 
-_HIDES_START: Final = 2.0
-"""Noise on pixels from -1 to 1 after which images that begin at the same sample have little in common."""
-_START_IMAGES, _START_BYTES = 10_000, 2**23
+_HIDES_REJECTION: Final = 2.0
+"""Noise on pixels from -1 to 1 after which a rejected sample of the warm start is as good to begin at as another."""
 
 _WARMUP_STEPS: Final = 20
 _LAST_RATE: Final = 0.05
@@ -124,23 +123,11 @@ class DiffusionRun(StatelessRun):
             **self._network.shape.settings(),
             "path": parameters.path,
             "start_stddev": parameters.start_stddev,
+            "start_proposals": parameters.start_stddev is not None and parameters.start_stddev >= _HIDES_REJECTION,
             "end_stddev": parameters.last_stddev(),
             "start": {"kind": start.kind, "settings": start.settings},
         }
-        return Generator("diffusion", self._schema, settings, pack(denoiser, start.tensors, self._start_images()))
-
-    def _start_images(self) -> Images | None:
-        """Released samples that images begin at, where new ones are slow to draw and much noise makes them differ."""
-        parameters, start, classes = self._parameters, self.initial_generator(), self._schema.num_classes
-        noise = parameters.start_stddev
-        if start.kind != "rejection" or noise is None or noise < _HIDES_START:
-            return None
-        most = min(parameters.pretraining_samples, _START_IMAGES, _START_BYTES // self._schema.dimensions)
-        if most < classes:
-            return None
-        # The first of those that the denoiser learned from.
-        seed = self._randomness.seed("pretraining.samples")
-        return start.sample(most // classes * classes, seed=seed)[0]
+        return Generator("diffusion", self._schema, settings, pack(denoiser, start.tensors))
 
     def initial_generator(self) -> Generator:
         """The warm start by itself."""

@@ -122,23 +122,10 @@ def test_the_content_outlives_the_sums_that_a_state_replaces(plan: Plan) -> None
     assert len(books.charges) == plan.along("objects").steps
 
 
-def test_images_of_objects_begin_at_released_samples_that_the_model_holds(plan: Plan) -> None:
-    books = account()
-    training, resumed = start(plan, OBJECTS), start(plan, OBJECTS)
-    train(training, books)
-    model, begin = training.result(), training.initial_generator()
-    assert begin is not None
-    pool = model.tensors["start_images"]
-    assert len(pool) == DENOISER["pretraining_samples"]
-    seed = TrainingRandomness(0).seed("pretraining.samples")
-    np.testing.assert_array_equal(pool, begin.sample(len(pool), seed=seed)[0])
-    # After a kill the samples are drawn again, from the released model that was kept.
-    train(resumed, books)
-    np.testing.assert_array_equal(resumed.result().tensors["start_images"], pool)
-
-
-@pytest.mark.parametrize("stddev", [1.9, None])
-def test_where_little_noise_would_hide_them_samples_are_drawn_anew(stddev: float | None) -> None:
+@pytest.mark.parametrize(("stddev", "proposals"), [(2.5, True), (1.9, False), (None, False)])
+def test_images_begin_at_samples_before_any_is_rejected_where_noise_hides_it(
+    stddev: float | None, proposals: bool
+) -> None:
     method = Diffusion.model_validate(DENOISER | {"start_stddev": stddev, "steps": 1})
     plan = method.plan_within(OBJECTS.schema, EPSILON, DELTA)
     training = method.create_run(plan, OBJECTS, TrainingRandomness(0), ExecutionOptions())
@@ -147,7 +134,7 @@ def test_where_little_noise_would_hide_them_samples_are_drawn_anew(stddev: float
         training.step(step, books, NoiseSource())
     model = training.result()
     assert isinstance(model, Generator)
-    assert "start_images" not in model.tensors
+    assert model.settings["start_proposals"] is proposals
 
 
 def test_nothing_is_known_before_the_count(plan: Plan) -> None:

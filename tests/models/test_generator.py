@@ -94,24 +94,25 @@ def test_a_saved_generator_names_no_code_and_draws_the_same(name: str, tmp_path:
     np.testing.assert_array_equal(loaded.sample(6, seed=1)[0], generator.sample(6, seed=1)[0])
 
 
-def test_a_denoiser_begins_at_stored_samples_of_the_requested_class(tmp_path: Path):
-    schema, rng = schema_of(1, 8, 8), np.random.default_rng(0)
-    pool = rng.integers(0, 256, (CLASSES * 5, 8, 8, 1)).astype(np.uint8)
-    fresh = diffusion(schema)
-    tensors = fresh.tensors | {"start_images": pool}
-    stored = Generator("diffusion", schema, fresh.settings, tensors)
-    stored.save(tmp_path / "generator.safetensors")
-    loaded = Generator.load(tmp_path / "generator.safetensors")
-    assert loaded.tensors["start_images"].dtype == np.uint8
-    np.testing.assert_array_equal(loaded.sample(6, seed=1)[0], stored.sample(6, seed=1)[0])
-    assert (stored.sample(6, seed=1)[0] != fresh.sample(6, seed=1)[0]).any()
+def test_a_denoiser_begins_at_samples_of_the_start_before_any_is_rejected(monkeypatch: pytest.MonkeyPatch):
+    schema, labels = schema_of(1, 8, 8), np.arange(40) % CLASSES
+    model = diffusion(schema)
+    assert np.isfinite(rejecting.draw_proposals(*_start_of(model), labels, np.random.default_rng(0))).all()
+    earlier = model.sample(6, seed=1)[0]
+    monkeypatch.setattr(rejecting, "accept", refuse_all)
+    chosen = Generator(model.kind, schema, model.settings | {"start_proposals": True}, model.tensors)
+    assert (chosen.sample(6, seed=1)[0] != earlier).any()
+    with pytest.raises(AssertionError, match="rejected"):
+        Generator(model.kind, schema, model.settings, model.tensors).sample(6, seed=1)
 
-    labels = np.repeat(np.arange(CLASSES), 40)
-    drawn = diffusing._draw_start(diffusing.Start("rejection", {}, {}, pool), schema, labels, rng)
-    flat = pool.reshape(len(pool), -1) / np.float32(255)
-    rows = [int(np.flatnonzero((flat == image).all(axis=1))[0]) for image in drawn]
-    assert (np.array(rows) % CLASSES == labels).all()
-    assert len(set(rows)) == len(pool)
+
+def refuse_all(*_arguments: object) -> np.ndarray:
+    raise AssertionError("a sample is rejected")
+
+
+def _start_of(model: Generator) -> tuple[dict[str, np.ndarray], dict[str, object], Schema]:
+    named = {name.removeprefix("start."): value for name, value in model.tensors.items() if name.startswith("start.")}
+    return named, model.settings["start"]["settings"], model.schema
 
 
 def test_these_are_all_kinds():

@@ -30,8 +30,10 @@ STARTS: Final = {
     "gaussian": gaussian.draw, "mixture": mixture.draw, "guided": guided.draw, "rejection": rejection.draw
 }  # fmt: skip
 """Released models that a denoiser starts from."""
+PROPOSALS: Final = {"rejection": rejection.draw_proposals}
+"""The same, of models that reject many of their samples, before they do."""
 
-_DENOISER, _START, _START_IMAGES = "denoiser.", "start.", "start_images"
+_DENOISER, _START = "denoiser.", "start."
 _LARGEST_STDDEV: Final = 10.0
 _EARLIER_END_STDDEV: Final = 0.02
 """Of files of earlier versions, whose settings do not name it."""
@@ -46,22 +48,12 @@ class Start(NamedTuple):
     """Key of `STARTS`."""
     settings: dict[str, Any]
     tensors: Tensors
-    images: Images | None = None
-    """Samples of it that are used again and again, of every class in turn."""
 
 
-def pack(denoiser: Tensors, start: Tensors, images: Images | None = None) -> dict[str, NDArray[Any]]:
-    """The tensors of the network and of the released model that it started from, by prefixed names.
-
-    Args:
-        denoiser: Of the network.
-        start: Of the released model.
-        images: uint8 (m, height, width, channels) samples of that model of every class in turn, m a multiple of the
-            number of classes: whatever begins at noisy samples begins at these. Left out, new ones are drawn.
-    """
-    named: dict[str, NDArray[Any]] = {_DENOISER + name: value for name, value in denoiser.items()}
-    named |= {_START + name: value for name, value in start.items()}
-    return named if images is None else named | {_START_IMAGES: images}
+def pack(denoiser: Tensors, start: Tensors) -> Tensors:
+    """The tensors of the network and of the released model that it started from, by prefixed names."""
+    named = {_DENOISER + name: value for name, value in denoiser.items()}
+    return named | {_START + name: value for name, value in start.items()}
 
 
 def draw(
@@ -73,7 +65,8 @@ def draw(
         tensors: As `pack` returned them.
         settings: `width` and `blocks` of the denoiser; `start`, kind and settings of the released model; `path`, steps
             of the sampler; `start_stddev`, noise on samples of the start, or None to begin with noise alone;
-            `end_stddev`, noise from which the last step goes to an image at once.
+            `start_proposals`, whether these samples are taken before any is rejected; `end_stddev`, noise from which
+            the last step goes to an image at once.
         schema: Of the images.
         labels: (n,) requested classes.
         rng: Of the samples.
@@ -84,8 +77,7 @@ def draw(
     Raises:
         InvalidInput: The tensors do not fit the settings.
     """
-    images: Any = tensors.get(_START_IMAGES)
-    start = Start(settings["start"]["kind"], settings["start"]["settings"], _part(tensors, _START), images)
+    start = Start(settings["start"]["kind"], settings["start"]["settings"], _part(tensors, _START))
     network = _load(_part(tensors, _DENOISER), settings, schema)
     propose = partial(_propose, network, start, settings, rng=rng)
     classifier = labeller_of(start, schema)
@@ -109,7 +101,8 @@ def _propose(
     largest, images = _LARGEST_STDDEV, np.zeros((len(labels), schema.dimensions), dtype=np.float32)
     if start_stddev is not None:
         largest = start_stddev
-        images = _draw_start(start, schema, labels, rng) * 2 - 1
+        starts = STARTS | PROPOSALS if settings.get("start_proposals", False) else STARTS
+        images = starts[start.kind](start.tensors, start.settings, schema, labels, rng) * 2 - 1
     noise = rng.standard_normal(images.shape, dtype=np.float32)
     noisy = torch.from_numpy(images + np.float32(largest) * noise)
     noisy = noisy.view(-1, schema.channels, schema.height, schema.width)
@@ -121,15 +114,6 @@ def _propose(
     ]
     pixels = (torch.cat(parts).flatten(1) + 1) / 2
     return np.asarray(pixels.clamp(0, 1).numpy())
-
-
-def _draw_start(start: Start, schema: Schema, labels: Labels, rng: np.random.Generator) -> Floats:
-    """Samples (n, d) in [0, 1] of the released model, of classes (n,)."""
-    if start.images is None:
-        return STARTS[start.kind](start.tensors, start.settings, schema, labels, rng)
-    rounds = rng.integers(0, len(start.images) // schema.num_classes, len(labels))
-    chosen = start.images[rounds * schema.num_classes + labels]
-    return np.asarray(chosen.transpose(0, 3, 1, 2).reshape(len(labels), -1) / np.float32(255))
 
 
 def _predict(classifier: Classifier | DenseClassifier, schema: Schema, images: Floats) -> Labels:

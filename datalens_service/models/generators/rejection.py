@@ -127,6 +127,14 @@ def draw(
     return images
 
 
+def draw_proposals(
+    tensors: Tensors, settings: dict[str, Any], schema: Schema, labels: Labels, rng: np.random.Generator
+) -> Floats:
+    """Samples of shapes of the requested classes, none rejected; arguments and result as of `draw`."""
+    codec, start = LevelSets(schema, settings["start"]["content"]), _part(tensors, _START)
+    return codec.decode(shapes.draw_vectors(codec, start, settings["start"]["spread"], labels, rng))
+
+
 def classifier_of(tensors: Tensors, settings: dict[str, Any], schema: Schema) -> Classifier:
     """The classifier inside the model; arguments as of `draw`."""
     return Classifier(schema, settings["classifier"], _part(tensors, _CLASSIFIER))

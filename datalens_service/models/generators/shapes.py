@@ -67,6 +67,19 @@ def tolerances(tensors: Tensors, settings: dict[str, Any], schema: Schema, accep
     return np.quantile(errors.reshape(-1, _TRIED), accepted, axis=1).astype(np.float32)
 
 
+def draw_vectors(
+    codec: LevelSets, tensors: Tensors, spread: float, labels: Labels, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Samples (n, dimensions) of classes (n,), before they are decoded; arguments as of `propose`."""
+    basis, means, factors = (tensors[name].astype(np.float64) for name in ("basis", "means", "factors"))
+    points = rng.standard_normal((len(labels), basis.shape[1])) * spread
+    vectors = np.empty((len(labels), codec.dimensions))
+    for label in np.unique(labels):
+        rows = labels == label
+        vectors[rows] = means[label] + points[rows] @ factors[label].T @ basis.T
+    return vectors
+
+
 def propose(
     codec: LevelSets, tensors: Tensors, spread: float, labels: Labels, rng: np.random.Generator
 ) -> tuple[Floats, NDArray[np.float64]]:
@@ -82,12 +95,7 @@ def propose(
     Returns:
         float32 images (n, d), and squared distances (n,) by which their fields move when they are encoded again.
     """
-    basis, means, factors = (tensors[name].astype(np.float64) for name in ("basis", "means", "factors"))
-    points = rng.standard_normal((len(labels), basis.shape[1])) * spread
-    vectors = np.empty((len(labels), codec.dimensions))
-    for label in np.unique(labels):
-        rows = labels == label
-        vectors[rows] = means[label] + points[rows] @ factors[label].T @ basis.T
+    vectors = draw_vectors(codec, tensors, spread, labels, rng)
     images = codec.decode(vectors)
     schema, field = codec.schema, slice(codec.field_numbers)
     planes = np.rint(images * 255).astype(np.uint8).reshape(-1, schema.channels, schema.height, schema.width)
