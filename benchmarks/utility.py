@@ -11,7 +11,7 @@ its votes.
 `--held-out` is for choosing settings: 50,000 training images, judged by the other 10,000; no test image is read.
 
 `--models FOLDER` keeps the generators, by their specification, and takes those that are in the folder instead of
-training again, without seconds: to draw another number of images, or to train longer on them.
+training again, to draw another number of images, or to train longer on them. Seconds are those of the first training.
 
 For the samples of its first seed the row also has their fidelity by the fixed extractor of the set
 (`benchmarks.fidelity`): FID, KID, Inception score, precision, recall; and FID and KID of some of them under the random
@@ -82,18 +82,18 @@ def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]
 def trained(
     chosen: Row, spec: TrainingSpec, data: Dataset, options: argparse.Namespace
 ) -> tuple[dict[str, Generator], float | None]:
-    """The released generator, and the warm start if the row has one, by title; processor seconds, if it was trained."""
+    """The released generator, and the warm start if the row has one, by title; processor seconds of training."""
     images = f"{options.dataset}-held-out" if options.held_out else options.dataset
     kept = KeptModels(options.models, images, spec)
     generators = kept.load([title for title in (chosen.title, chosen.start) if title])
     if generators is not None:
-        return generators, None
+        return generators, kept.seconds()
     began = time.process_time()
     result = run(spec, data, account=UnchargedAccount())
     seconds = time.process_time() - began
     named = {chosen.title: result.generator, chosen.start: result.initial_generator if chosen.start else None}
     generators = {title: generator for title, generator in named.items() if title and generator is not None}
-    kept.save(generators)
+    kept.save(generators, seconds)
     return generators, seconds
 
 
