@@ -64,7 +64,7 @@ class _Rehearsal:
     def replay(self, step: int) -> NDArray[np.int64] | None:
         return self.sums.get(step)
 
-    def charge(self, step: int, label: str, units: int) -> None:
+    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
         self.units += units
         self.labels.append(label)
 

@@ -77,8 +77,8 @@ PublicDataId = Annotated[
     Field(
         exclude_if=operator.not_,
         description="Id of a dataset whose records were declared public when it was uploaded. `dp_sgd`, "
-        "`scattering` and `rejection` start from it; the guarantee does not cover it, and report and card say so. "
-        "Left out: none.",
+        "`scattering`, `rejection` and what starts from it begin with these; the guarantee does not cover it, and "
+        "report and card say so. Left out: none.",
     ),
 ]
 

@@ -43,7 +43,8 @@ _PRESETS: Final = {
     "auto": (
         "Best images",
         "Images that look like the private ones: sharp, and right about what they show, because a privately trained "
-        "classifier rejects the others. Models learn from them, too.",
+        "classifier says so. A first noisy count tells drawings from objects, which take several times as long. "
+        "Models learn from them, too.",
     ),
     "fast": (
         "Fast",
@@ -52,8 +53,8 @@ _PRESETS: Final = {
     ),
     "diffusion": (
         "Texture",
-        "Starts like Best images, then a network learns from the records by noisy gradients how such images are drawn. "
-        "Surfaces have texture, edges are rougher. Takes several times as long.",
+        "What Best images does for objects, whatever the images show: a network learns from the records by noisy "
+        "gradients how they are drawn. Surfaces have texture, edges are rougher.",
     ),
     "teach": (
         "Made to teach",

@@ -32,8 +32,8 @@ class Account(Protocol):
     def replay(self, step: int) -> Integers | None:
         """The noisy sum already stored under `step`, or None."""
 
-    def charge(self, step: int, label: str, units: int) -> None:
-        """Book `units` durably before anything is drawn.
+    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
+        """Book `units`, and `slack` beside them, durably before anything is drawn; slack once for a step.
 
         Raises:
             BudgetExceeded: The reservation does not cover the charge; nothing was booked.
@@ -138,6 +138,10 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         """Synthetic images that teachers vote on in one release; 0 for statistics."""
         return 0
 
+    def slack_beside(self) -> int:
+        """Part of δ, in 1e-18, that is charged with the first of its releases, though they need none."""
+        return 0
+
     def block(self) -> Block | None:
         """How batches are drawn, if they are: then all releases are charged as one block."""
         return None
@@ -167,7 +171,8 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         if block is not None:
             return block.charge(relation)
         queries = self.queries_per_unit(relation)
-        return Charge(count * cost_units(self.sensitivity_squared(relation), self.noise_stddev, queries))
+        units = count * cost_units(self.sensitivity_squared(relation), self.noise_stddev, queries)
+        return Charge(units, self.slack_beside())
 
     @final
     def noise_multiplier(self) -> float:
@@ -212,7 +217,8 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         block = self.block()
         if block is None:
             exact = self.exact_sum(contributions())
-            account.charge(step, self.label(), self.cost())
+            slack = self.slack_beside()
+            account.charge(step, self.label(), self.cost(), *((slack,) if slack else ()))
             return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
         block.check_price(self.noise_multiplier())
         draw = account.charge_draw(step, self.label(), block)

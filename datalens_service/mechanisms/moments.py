@@ -7,6 +7,7 @@ and the noise an exact discrete Gaussian. Claim, proof and tests: docs/mechanism
 from __future__ import annotations
 
 import math
+import operator
 from fractions import Fraction
 from typing import Literal, NamedTuple, final
 
@@ -104,6 +105,16 @@ class VectorSum(BoundedSum):
 
     name: Literal["vector_sum"] = "vector_sum"
     count_weight: int = Field(default=0, ge=0, description="Grid steps that one record counts; 0 = no count.")
+    slack: int = Field(
+        default=0,
+        ge=0,
+        exclude_if=operator.not_,
+        description="In 1e-18 of δ, charged beside the units: what another branch of the plan would have cost.",
+    )
+
+    def slack_beside(self) -> int:
+        """See the field."""
+        return self.slack
 
     def label(self) -> str:
         """Name of the release in the ledger."""

@@ -28,9 +28,9 @@ class LaterSteps:
         """The noisy sum stored under that step."""
         return self._account.replay(self._first + step)
 
-    def charge(self, step: int, label: str, units: int) -> None:
+    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
         """Book a release."""
-        self._account.charge(self._first + step, label, units)
+        self._account.charge(self._first + step, label, units, *((slack,) if slack else ()))
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:
         """Book a draw of a block."""

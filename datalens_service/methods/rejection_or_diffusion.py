@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from datalens_service.data.dataset import Dataset, Schema
-from datalens_service.errors import InvalidSpec
+from datalens_service.errors import InvalidSpec, StateConflict
 from datalens_service.mechanisms import Account, VectorSum
-from datalens_service.methods.base import ExecutionOptions, Method, Plan, TrainingRun
+from datalens_service.methods.base import ExecutionOptions, Extras, Method, Plan, PlannedRelease, TrainingRun
 from datalens_service.methods.content_count import count_drawings, plan_count, read_count
 from datalens_service.methods.diffusion import Diffusion
 from datalens_service.methods.later_steps import LaterSteps
@@ -79,7 +79,8 @@ class RejectionOrDiffusion(Method):
         paid = count.units(NeighboringRelation.ZERO_OUT)
         drawings = self.method_for("drawings").plan(schema, limit - paid)
         objects = self._denoiser().plan_beside(schema, epsilon, delta, paid)
-        return Plan(releases=(count,), branches={"drawings": drawings.releases, "objects": objects.releases})
+        branches = {"drawings": _with_slack(drawings, objects.slack), "objects": objects.releases}
+        return Plan(releases=(count,), branches=branches)
 
     def method_for(self, content: Content) -> Rejection | Diffusion:
         """What is run on images of that content."""
@@ -181,6 +182,10 @@ class RejectionOrDiffusionRun(StatelessRun):
         """Of the chosen method."""
         return self._chosen().initial_generator()
 
+    def extras(self, epsilon: float, delta: float) -> Extras:
+        """Of the chosen method."""
+        return self._chosen().extras(epsilon, delta)
+
     def _measure_content(self, account: Account, noise: NoiseSource) -> Content:
         """What the count says, or what it said before its sum was dropped for a later state."""
         latest = account.latest()
@@ -208,5 +213,17 @@ class RejectionOrDiffusionRun(StatelessRun):
         return self._run
 
 
+def _with_slack(plan: Plan, slack: int) -> tuple[PlannedRelease, ...]:
+    """Releases whose first is charged a slack, so that both branches cost the same of δ."""
+    first = plan.releases[0]
+    if not isinstance(first.mechanism, VectorSum):
+        raise TypeError("a plan of rejection begins with a sum of vectors")
+    mechanism = first.mechanism.model_copy(update={"slack": slack})
+    return (first.model_copy(update={"mechanism": mechanism}), *plan.releases[1:])
+
+
 def _content_of(state: dict[str, NDArray[Any]]) -> Content:
-    return "drawings" if state[_CONTENT].tobytes() == b"drawings" else "objects"
+    name = state[_CONTENT].tobytes().decode()
+    if name not in _REASONS:
+        raise StateConflict("The state of this job is not one of this method.")
+    return name

@@ -44,13 +44,14 @@ class MemoryAccount:
         """The noisy sum stored under `step`, or None."""
         return self._stored.get(step)
 
-    def charge(self, step: int, label: str, units: int) -> None:
-        """Book `units`.
+    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
+        """Book `units`, and slack beside them.
 
         Raises:
             BudgetExceeded: The limit would be passed; nothing was booked.
         """
-        self._check(units, self.slack)
+        self._check(units, self.slack + slack)
+        self.slack += slack
         self.charges.append((step, label, units))
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:
@@ -124,7 +125,7 @@ class UnchargedAccount:
         """Nothing is stored."""
         return
 
-    def charge(self, step: int, label: str, units: int) -> None:
+    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
         """Nothing is booked."""
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:

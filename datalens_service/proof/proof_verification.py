@@ -258,11 +258,20 @@ def _charges(proof: Proof) -> str:
             )
     for release in proof.plan:
         _check_block(proof, release)
+        _check_slack(proof, release)
     paid = {payment.step for payment in proof.payments}
     unpaid = next((step for step in range(_steps_made(proof)) if step not in paid), None)
     if unpaid is not None:
         raise LedgerCorrupt(f"Step {unpaid} was released without a charge.")
     return f"{len(proof.payments):,} charges, none below what σ and Δ of its mechanism cost."
+
+
+def _check_slack(proof: Proof, release: Release) -> None:
+    """What another branch of the plan would have cost is paid with the first of the releases."""
+    slack = release.mechanism.slack_beside()
+    payments = [payment for payment in proof.payments if _planned(proof, payment) == release]
+    if payments and payments[0].slack < slack:
+        raise LedgerCorrupt(f"{payments[0].name} pays a slack of {payments[0].slack:,}; the plan has {slack:,} there.")
 
 
 def _check_block(proof: Proof, release: Release) -> None:

@@ -16,14 +16,19 @@ COUNT, MANY = PlannedRelease(mechanism=SUM), PlannedRelease(mechanism=SUM, count
 GRADIENTS = GradientSum(dimensions=3, clip_norm=1.0, noise_stddev=MAXIMUM_NOISE_STDDEV)
 (SAMPLED,) = SampledRun(400, 40, 5, 0.05).plan(GRADIENTS, 4.0, 8.0, 1e-5).releases
 PLAN = Plan(releases=(COUNT,), branches={"many": (MANY, COUNT), "sampled": (SAMPLED,)})
+TURNED = Plan(releases=(COUNT,), branches=dict(reversed(PLAN.branches.items())))
 
 
+@pytest.mark.parametrize("plan", [PLAN, TURNED], ids=["dearest first", "dearest last"])
 @pytest.mark.parametrize("relation", NeighboringRelation)
-def test_units_and_slack_are_those_of_the_dearest_branch_by_themselves(relation: NeighboringRelation) -> None:
+def test_units_and_slack_are_those_of_the_dearest_branch_by_themselves(
+    plan: Plan, relation: NeighboringRelation
+) -> None:
     many, sampled = 91 * SUM.price(1, relation).units, SAMPLED.units(relation)
-    assert PLAN.units(relation) == SUM.price(1, relation).units + max(many, sampled)
-    assert PLAN.slack == SAMPLED.slack > 0
-    assert PLAN.charge() == Charge(PLAN.units(), PLAN.slack)
+    assert plan.units(relation) == SUM.price(1, relation).units + max(many, sampled)
+    assert plan.slack == SAMPLED.slack > 0
+    assert plan.charge() == Charge(plan.units(), plan.slack)
+    assert plan.steps == 92
 
 
 def test_a_path_has_no_branches() -> None:

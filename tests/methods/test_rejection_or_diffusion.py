@@ -71,7 +71,9 @@ def test_the_branch_of_the_content_is_charged_and_nothing_else(content: str, dat
 def test_the_dearest_branch_is_set_aside_in_units_and_in_slack(plan: Plan, relation: NeighboringRelation) -> None:
     paths = [plan.along(content) for content in ("drawings", "objects")]
     assert plan.units(relation) == max(path.units(relation) for path in paths)
-    assert plan.slack == max(path.slack for path in paths) > 0 == min(path.slack for path in paths)
+    # Else what is given back, and ε as it is stated, would depend on the branch (docs, "Why the largest of each").
+    assert {path.slack for path in paths} == {plan.slack}
+    assert plan.slack > 0
     assert plan.steps == max(path.steps for path in paths)
     assert plan.images == 0
 
@@ -112,14 +114,16 @@ def test_a_killed_run_goes_on_without_a_second_charge(content: str, dataset: Dat
 
 def test_the_content_outlives_the_sums_that_a_state_replaces(plan: Plan) -> None:
     """The count is dropped with the first sums; another data set's records do not change what was decided."""
-    books = account()
-    train(start(plan, OBJECTS), books)
+    books, uninterrupted = account(), start(plan, OBJECTS)
+    train(uninterrupted, books)
     assert books.latest() is not None
     assert books.replay(0) is None
     resumed = start(plan, DRAWINGS)
     train(resumed, books)
     assert resumed.followed_plan == plan.along("objects")
     assert len(books.charges) == plan.along("objects").steps
+    for name, value in uninterrupted.result().tensors.items():
+        np.testing.assert_array_equal(resumed.result().tensors[name], value)
 
 
 @pytest.mark.parametrize(("stddev", "proposals"), [(2.5, True), (1.9, False), (None, False)])

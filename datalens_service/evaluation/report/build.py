@@ -24,6 +24,7 @@ from datalens_service.evaluation.report.privacy_statement import (
     PrivacyStatement,
     Release,
     has_directions,
+    has_sampling,
     started_from,
 )
 from datalens_service.evaluation.report.required_fields import REQUIRED_FIELDS
@@ -174,7 +175,7 @@ def _public_data(report: Report) -> disclosures.PublicData:
 
 
 def _assumptions(privacy: PrivacyStatement) -> tuple[disclosures.Assumption, ...]:
-    return disclosures.assumptions(sampled=privacy.headline.slack > 0, directions=has_directions(privacy.releases))
+    return disclosures.assumptions(sampled=has_sampling(privacy.releases), directions=has_directions(privacy.releases))
 
 
 def _dataset(facts: DatasetFacts, account: AccountFacts | None) -> dict[str, Any]:

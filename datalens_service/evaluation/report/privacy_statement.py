@@ -29,6 +29,7 @@ from datalens_service.privacy.accounting import (
     mu_of_units,
     round_up,
 )
+from datalens_service.privacy.poisson_sampling import PoissonSampling
 
 Tier = Literal["tier_1", "tier_2", "tier_3"]
 FormerTier = Literal["strong", "reasonable", "none"]
@@ -233,6 +234,11 @@ def started_from(source: PublicSource) -> str:
 def has_directions(releases: Sequence[Release]) -> bool:
     """Whether noise is on directions, where it is not exact."""
     return any(isinstance(release.mechanism, VonMisesFisherSum) for release in releases)
+
+
+def has_sampling(releases: Sequence[Release]) -> bool:
+    """Whether batches are sampled, so that coins are secret as noise is."""
+    return any(isinstance(release.mechanism.block(), PoissonSampling) for release in releases)
 
 
 def _accountant(releases: Sequence[Release], slack_charged: int) -> str:

@@ -113,6 +113,7 @@ PRIVATE_READS: Final = (
             "datalens_service.methods.scattering",
             "datalens_service.methods.record_sums",
             "datalens_service.methods.rejection",
+            "datalens_service.methods.rejection_or_diffusion",
             "datalens_service.methods.shapes",
             "datalens_service.methods.datalens.teacher_pool",
             "datalens_service.methods.datalens.distributed",

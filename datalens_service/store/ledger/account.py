@@ -43,8 +43,8 @@ class JobAccount:
         with self._database.session() as session:
             return aggregates.replay(session, self._job_id, step)
 
-    def charge(self, step: int, label: str, units: int) -> None:
-        """Book `units`: first in the log, then in the database; both are on the disk when this returns.
+    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
+        """Book `units`, and slack once for a step: in the log, then in the database; both are on the disk on return.
 
         Raises:
             BudgetExceeded: The reservation does not cover the charge; nothing was booked.
@@ -52,7 +52,7 @@ class JobAccount:
             LedgerCorrupt: The account is frozen, or was now: the log has charges that it has forgotten.
             StoreUnavailable: Nothing may be drawn; at worst the charge is counted without a draw.
         """
-        self._book(partial(ledger.charge, step=step, label=label, units=units))
+        self._book(partial(ledger.charge, step=step, label=label, units=units, slack=slack))
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:
         """Book a draw of a block as `charge` does: all of its units and its slack with the first.

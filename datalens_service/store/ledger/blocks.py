@@ -38,9 +38,7 @@ def charge_draw(session: Session, job_id: str, lease_token: int, step: int, labe
     if units > job.reserved_units or slack > ledger.reserved_slack(session, job_id):
         raise BudgetExceeded("The job's reservation does not cover its draws.")
     ledger.spend(account, job.reservation, units)
-    # The sum of both stays, and with it what is held.
-    account.reserved_slack -= slack
-    account.charged_slack += slack
+    ledger.spend_slack(account, slack)
     return ledger.append(
         session,
         account,

@@ -172,10 +172,11 @@ def new_reservation(job_id: str, account_id: str, owner_kind: str) -> Reservatio
     )
 
 
-def charge(session: Session, job_id: str, lease_token: int, step: int, label: str, units: int) -> Entry:
-    """Spend `units` of the job's reservation on `step`, before anything is drawn for it.
+def charge(session: Session, job_id: str, lease_token: int, step: int, label: str, units: int, slack: int = 0) -> Entry:
+    """Spend `units` and `slack` of the job's reservation on `step`, before anything is drawn for it.
 
-    A step that was charged and not stored is charged again: whether its noise was drawn is not known.
+    A step that was charged and not stored is charged again: whether its noise was drawn is not known. Its slack is
+    not: that is set aside for the whole job.
 
     Raises:
         StaleLease: `lease_token` is not the current one, or the job does not run.
@@ -185,9 +186,11 @@ def charge(session: Session, job_id: str, lease_token: int, step: int, label: st
     """
     units = _positive(units)
     account, job = lock_for_charge(session, job_id, lease_token, step)
-    if units > job.reserved_units:
+    slack = 0 if slack and _has_charged_slack(session, job_id, step) else slack
+    if units > job.reserved_units or (slack and slack > reserved_slack(session, job_id)):
         raise BudgetExceeded(f"The job's reservation does not cover step {step}; it has to end before this step.")
     spend(account, job.reservation, units)
+    spend_slack(account, slack)
     return append(
         session,
         account,
@@ -197,8 +200,25 @@ def charge(session: Session, job_id: str, lease_token: int, step: int, label: st
         step=step,
         label=label,
         units=units,
+        slack=slack,
         lease_token=lease_token,
     )
+
+
+def spend_slack(account: AccountRow, slack: int) -> None:
+    """From set aside to spent: the sum of both stays, and with it what is held."""
+    account.reserved_slack -= slack
+    account.charged_slack += slack
+
+
+def _has_charged_slack(session: Session, job_id: str, step: int) -> bool:
+    query = select(LedgerEntryRow.seq).where(
+        LedgerEntryRow.job_id == job_id,
+        LedgerEntryRow.step == step,
+        LedgerEntryRow.slack > 0,
+        LedgerEntryRow.kind.in_((EntryKind.CHARGE, EntryKind.RECOVERED)),
+    )
+    return session.scalars(query.limit(1)).first() is not None
 
 
 def lock_for_charge(session: Session, job_id: str, lease_token: int, step: int) -> tuple[AccountRow, JobRow]:

@@ -1,0 +1,115 @@
+"""Jobs whose plan has branches on real accounts: either branch pays the same slack, once, and its proof holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from datalens_service.data.dataset import Dataset
+from datalens_service.errors import BudgetExceeded
+from datalens_service.evaluation.report.build import DatasetFacts, MethodFacts, Report
+from datalens_service.evaluation.report.privacy_statement import Release, first_releases, privacy_statement
+from datalens_service.methods import Plan
+from datalens_service.privacy.accounting import NeighboringRelation
+from datalens_service.proof.hash_chain import EntryKind
+from datalens_service.proof.job_proof import JobProof, account_proof_of
+from datalens_service.proof.proof_verification import verify
+from datalens_service.run import Result, run
+from datalens_service.spec import TrainingSpec
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.jobs import Job
+from datalens_service.store.ledger import ledger
+from tests.methods.test_rejection_or_diffusion import CONTENTS, DELTA, DRAWINGS, EPSILON, METHOD, OBJECTS
+
+from .books import account_of, claimed, journal_of, new_dataset, state_of, verified
+from .test_sampled_jobs import seal
+
+SPEC = TrainingSpec(method=METHOD, epsilon=EPSILON, delta=DELTA)
+ACCOUNT_EPSILON = 2 * EPSILON
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return SPEC.plan(DRAWINGS.schema)
+
+
+def submitted(database: Database, dataset: Dataset, plan: Plan) -> Job:
+    stored = new_dataset(database, dataset.train.images, epsilon=ACCOUNT_EPSILON, delta=DELTA)
+    return jobs.create(
+        database, dataset_id=stored.id, spec=SPEC.model_dump(mode="json"), plan={}, release_plan=plan,
+        units=plan.units(),
+    )  # fmt: skip
+
+
+def proof_of(database: Database, job: Job, result: Result) -> dict[str, Any]:
+    releases = tuple(Release(mechanism=each.mechanism, count=each.count) for each in result.plan.releases)
+    made = first_releases(releases, result.steps_made)
+    report = Report(
+        dataset=DatasetFacts(id=job.dataset_id, public_schema=DRAWINGS.schema),
+        method=MethodFacts(name=METHOD.name, spec=SPEC.model_dump(mode="json"), plan=releases),
+        privacy=privacy_statement(
+            releases=made,
+            units_charged=jobs.get(database, job.id).charged_units,
+            slack_charged=sum(release.slack for release in made),
+            epsilon_limit=EPSILON,
+            limit_units=SPEC.limit_units(DRAWINGS.schema),
+            delta=DELTA,
+            num_units=DRAWINGS.schema.num_units,
+            unit="record",
+        ),
+    )
+    account = account_proof_of(job.id, report, journal_of(database, job.dataset_id), ACCOUNT_EPSILON, DELTA)
+    return JobProof.of(account).model_dump(mode="json")
+
+
+@CONTENTS
+def test_either_branch_pays_the_slack_and_proves_it(
+    sqlite_database: Database, content: str, dataset: Dataset, plan: Plan
+) -> None:
+    job = submitted(sqlite_database, dataset, plan)
+    result = run(SPEC, dataset, account=account_of(sqlite_database, claimed(sqlite_database, job.id)), plan=plan)
+    assert result.plan == plan.along(content)
+    state = state_of(sqlite_database, job.dataset_id)
+    assert (state.charged_units, state.charged_slack) == plan.along(content).charge()
+    assert state.charged_slack == plan.slack
+    proof = proof_of(sqlite_database, job, result)
+    verdict = verify(json.dumps(proof).encode())
+    assert verdict.holds, verdict.contradiction
+    verified(sqlite_database, job.dataset_id)
+
+
+def test_a_proof_of_drawings_without_the_slack_is_refused(sqlite_database: Database, plan: Plan) -> None:
+    job = submitted(sqlite_database, DRAWINGS, plan)
+    result = run(SPEC, DRAWINGS, account=account_of(sqlite_database, claimed(sqlite_database, job.id)), plan=plan)
+    proof = proof_of(sqlite_database, job, result)
+    proof["charges"][1]["slack"] = proof["card"]["privacy"]["slack"] = 0
+    seal(proof)
+    assert "slack" in str(verify(json.dumps(proof).encode()).contradiction)
+
+
+def test_a_lost_release_is_charged_again_without_its_slack(sqlite_database: Database, plan: Plan) -> None:
+    job = submitted(sqlite_database, DRAWINGS, plan)
+    account = account_of(sqlite_database, claimed(sqlite_database, job.id))
+    means = plan.branches["drawings"][0].mechanism
+    units = means.price(1, NeighboringRelation.ZERO_OUT).units
+    for _ in range(2):
+        account.charge(1, means.label(), units, plan.slack)
+    charges = [entry for entry in journal_of(sqlite_database, job.dataset_id) if entry.kind == EntryKind.CHARGE]
+    assert [(entry.units, entry.slack) for entry in charges] == [(units, plan.slack), (units, 0)]
+    with pytest.raises(BudgetExceeded):
+        account.charge(2, means.label(), 1, 1)
+    verified(sqlite_database, job.dataset_id)
+
+
+def test_what_is_left_goes_back_without_the_slack(sqlite_database: Database, plan: Plan) -> None:
+    job = submitted(sqlite_database, OBJECTS, plan)
+    lease = claimed(sqlite_database, job.id)
+    run(SPEC, OBJECTS, account=account_of(sqlite_database, lease), plan=plan)
+    with sqlite_database.transaction() as session:
+        left = ledger.settle(session, job.id, lease.token)
+    assert left == plan.units() - plan.along("objects").units() > 0
+    state = state_of(sqlite_database, job.dataset_id)
+    assert (state.reserved_units, state.reserved_slack, state.charged_slack) == (0, 0, plan.slack)
