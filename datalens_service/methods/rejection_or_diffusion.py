@@ -9,6 +9,7 @@ of the released count, so it is covered by adaptive composition (docs/mechanisms
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, ClassVar, Final, Literal, Self
 
@@ -32,6 +33,7 @@ from datalens_service.privacy.accounting import NeighboringRelation, delta_besid
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 
 _CONTENT: Final = "content"
+_LONG_MINUTES: Final = 5
 _LABELS: Final = "a privately trained classifier says which class each of them shows"
 _REASONS: Final[dict[Content, str]] = {
     "drawings": "outlines are modelled instead of pixels, so that they are sharp",
@@ -101,8 +103,10 @@ class RejectionOrDiffusion(Method):
         )
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
-        """Those of the denoiser."""
-        said = self._denoiser().warnings(plan.along("objects"), schema)
+        """How much longer objects take, and what is said of the denoiser."""
+        minutes = math.ceil(self.objects.gradient_seconds(schema) / 60)
+        said = (f"Gradients take about {minutes} minutes of one core.",) if minutes >= _LONG_MINUTES else ()
+        said += self._denoiser().warnings(plan.along("objects"), schema)
         return tuple(f"If the images show objects: {sentence}" for sentence in said)
 
     def create_run(

@@ -198,7 +198,8 @@ def test_parameters_that_leave_nothing_to_decide_are_refused(parameters: dict[st
 
 
 def test_warnings_say_that_they_are_about_objects() -> None:
-    schema = MNIST.model_copy(update={"num_units": 5_000})
-    method = RejectionOrDiffusion()
-    (warning,) = method.warnings(method.plan_within(schema, 0.2, 1e-5), schema)
-    assert warning.startswith("If the images show objects: The noise of a step")
+    small, method = MNIST.model_copy(update={"num_units": 5_000}), RejectionOrDiffusion()
+    (noise,) = method.warnings(method.plan_within(small, 0.2, 1e-5), small)
+    assert noise.startswith("If the images show objects: The noise of a step")
+    (time,) = method.warnings(method.plan_within(MNIST, 1.0, 1e-5), MNIST)
+    assert time == "If the images show objects: Gradients take about 30 minutes of one core."
