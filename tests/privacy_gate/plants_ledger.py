@@ -117,10 +117,12 @@ def second_charge_skipped(patch: pytest.MonkeyPatch) -> None:
     """A step that has a charge is not charged again, whether its noise was drawn or not."""
     charge = ledger.charge
 
-    def once(session: Session, job_id: str, lease_token: int, step: int, label: str, units: int) -> Entry:
+    def once(
+        session: Session, job_id: str, lease_token: int, step: int, label: str, units: int, slack: int = 0
+    ) -> Entry:
         for row in session.query(ledger.LedgerEntryRow).filter_by(job_id=job_id, step=step, kind=EntryKind.CHARGE):
             return Entry.model_validate(row)
-        return charge(session, job_id, lease_token, step, label, units)
+        return charge(session, job_id, lease_token, step, label, units, slack)
 
     patch.setattr(ledger, "charge", once)
 
