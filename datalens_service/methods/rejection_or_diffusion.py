@@ -105,8 +105,8 @@ class RejectionOrDiffusion(Method):
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """How much longer objects take, and what is said of the denoiser."""
         minutes = math.ceil(self.objects.gradient_seconds(schema) / 60)
-        said = (f"Gradients take about {minutes} minutes of one core.",) if minutes >= _LONG_MINUTES else ()
-        said += self._denoiser().warnings(plan.along("objects"), schema)
+        time = [f"Gradients take about {minutes} minutes of one core."] if minutes >= _LONG_MINUTES else []
+        said = [*time, *self._denoiser().warnings(plan.along("objects"), schema)]
         return tuple(f"If the images show objects: {sentence}" for sentence in said)
 
     def create_run(
