@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -38,6 +38,13 @@ def plan() -> Plan:
     return METHOD.plan_within(DRAWINGS.schema, EPSILON, DELTA)
 
 
+class Trained(NamedTuple):
+    """A run after its last step, and its account."""
+
+    run: RejectionOrDiffusionRun
+    books: MemoryAccount
+
+
 def account() -> MemoryAccount:
     return MemoryAccount(limit_units(EPSILON, DELTA), (EPSILON, DELTA))
 
@@ -53,10 +60,21 @@ def train(training: RejectionOrDiffusionRun, books: MemoryAccount, last: int | N
         step += 1
 
 
-@CONTENTS
-def test_the_branch_of_the_content_is_charged_and_nothing_else(content: str, dataset: Dataset, plan: Plan) -> None:
-    books, training = account(), start(plan, dataset)
-    train(training, books)
+@pytest.fixture(scope="module")
+def trained(plan: Plan) -> dict[str, Trained]:
+    """A whole run on either content."""
+    made = {}
+    for content, dataset in (("drawings", DRAWINGS), ("objects", OBJECTS)):
+        made[content] = Trained(start(plan, dataset), account())
+        train(*made[content])
+    return made
+
+
+@pytest.mark.parametrize("content", ["drawings", "objects"])
+def test_the_branch_of_the_content_is_charged_and_nothing_else(
+    content: str, plan: Plan, trained: dict[str, Trained]
+) -> None:
+    training, books = trained[content]
     path = plan.along(content)
     planned = [release.mechanism.label() for release in path.releases for _ in range(release.count)]
     assert [label for _, label, _ in books.charges] == planned
@@ -112,10 +130,9 @@ def test_a_killed_run_goes_on_without_a_second_charge(content: str, dataset: Dat
         assert again.followed_plan == plan.along(content)
 
 
-def test_the_content_outlives_the_sums_that_a_state_replaces(plan: Plan) -> None:
+def test_the_content_outlives_the_sums_that_a_state_replaces(plan: Plan, trained: dict[str, Trained]) -> None:
     """The count is dropped with the first sums; another data set's records do not change what was decided."""
-    books, uninterrupted = account(), start(plan, OBJECTS)
-    train(uninterrupted, books)
+    uninterrupted, books = trained["objects"]
     assert books.latest() is not None
     assert books.replay(0) is None
     resumed = start(plan, DRAWINGS)
@@ -164,16 +181,18 @@ def test_a_result_names_the_path_and_why(content: str, dataset: Dataset) -> None
 
 
 @CONTENTS
-def test_public_images_help_the_classifier_of_either_branch(content: str, dataset: Dataset, plan: Plan) -> None:
+def test_public_images_help_the_classifier_of_either_branch(
+    content: str, dataset: Dataset, plan: Plan, trained: dict[str, Trained]
+) -> None:
     noise = np.random.default_rng(0).integers(0, 255, dataset.train.images.shape).astype(np.uint8)
     public = Dataset(dataset.schema, Split(noise, dataset.train.labels, dataset.train.unit_ids), None, b"")
-    bases = []
-    for source in (None, public):
-        training = start(plan, dataset)
-        if source is not None:
-            training.start_from(source)
-        train(training, account())
-        bases.append(next(value for name, value in training.result().tensors.items() if name.endswith("0.basis")))
+    training = start(plan, dataset)
+    training.start_from(public)
+    train(training, account())
+    bases = [
+        next(value for name, value in each.result().tensors.items() if name.endswith("0.basis"))
+        for each in (training, trained[content].run)
+    ]
     assert not np.allclose(*bases)
 
 
