@@ -4,7 +4,7 @@
                diffusion; colour: guided. Where there is too little evidence to train a classifier: fast. With the
                purpose `teach`: guided, widened
     fast       moments, or a mixture where the budget pays for one
-    diffusion  images with texture: a denoiser that starts from the images of auto and learns from records
+    diffusion  images with texture: a denoiser that starts from images of rejection, or guided, and learns from records
     large      the same with a larger network, for a graphics processor
     balanced   DataLens with small dense teachers, started from moments and refined by votes
     classifier a classifier instead of images: a linear layer on wavelet features where they fit, else a network
