@@ -217,8 +217,7 @@ class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
         block = self.block()
         if block is None:
             exact = self.exact_sum(contributions())
-            slack = self.slack_beside()
-            account.charge(step, self.label(), self.cost(), *((slack,) if slack else ()))
+            account.charge(step, self.label(), self.cost(), self.slack_beside())
             return exact + noise.discrete_gaussian(exact.shape, self.noise_stddev)
         block.check_price(self.noise_multiplier())
         draw = account.charge_draw(step, self.label(), block)

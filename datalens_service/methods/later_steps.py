@@ -30,7 +30,7 @@ class LaterSteps:
 
     def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
         """Book a release."""
-        self._account.charge(self._first + step, label, units, *((slack,) if slack else ()))
+        self._account.charge(self._first + step, label, units, slack)
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:
         """Book a draw of a block."""

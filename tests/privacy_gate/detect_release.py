@@ -65,8 +65,8 @@ class Diary(MemoryAccount):
         super().__init__(limit_units)
         self.events: list[str] = []
 
-    def charge(self, step: int, label: str, units: int) -> None:
-        super().charge(step, label, units)
+    def charge(self, step: int, label: str, units: int, slack: int = 0) -> None:
+        super().charge(step, label, units, slack)
         self.events.append("charge")
 
     def charge_draw(self, step: int, label: str, block: Block) -> int:

@@ -99,10 +99,10 @@ def exact_sum_handed_out(patch: pytest.MonkeyPatch) -> None:
 def charge_commits_later(patch: pytest.MonkeyPatch) -> None:
     """Charges are collected and written with the noisy sum: faster, and lost in a crash."""
     charge, store = JobAccount.charge, JobAccount.store
-    waiting: list[tuple[int, str, int]] = []
+    waiting: list[tuple[int, str, int, int]] = []
 
-    def noted(self: JobAccount, step: int, label: str, units: int) -> None:
-        waiting.append((step, label, units))
+    def noted(self: JobAccount, step: int, label: str, units: int, slack: int = 0) -> None:
+        waiting.append((step, label, units, slack))
 
     def written(self: JobAccount, step: int, noisy: np.ndarray) -> None:
         while waiting:
