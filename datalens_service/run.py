@@ -60,8 +60,8 @@ class Result:
         model: A generator or a classifier, as the method says; whatever is done with it is free of further cost.
         plan: What was planned to be charged; of a plan with branches, the path that was followed.
         cost: The price of all that was planned at the spec's δ.
-        rationale: What the images are made for, and why so, in one sentence; empty if there is no such choice.
-        steps_made: Releases made; fewer than planned if crashes used up part of the budget.
+        rationale: What the images are made for, and why so, and whether a crash used up part of the budget.
+        steps_made: Releases made; fewer than planned after such a crash.
         initial_generator: The warm start before any vote, also released; None without one.
         extras: Files and figures that are released beside the model.
         public_source: Public images that the model started from; None without any.
@@ -131,7 +131,8 @@ def run(
     extras = training.extras(cost.epsilon_at_plan, cost.delta)
     followed, rationale = _followed(training, plan, spec)
     model, start = training.result(), training.initial_generator()
-    return Result(model, start, followed, cost, rationale, steps_made, extras, source)
+    why = " ".join(filter(None, (rationale, _describe_lost(steps_made, followed.steps))))
+    return Result(model, start, followed, cost, why, steps_made, extras, source)
 
 
 def _followed(training: TrainingRun, plan: Plan, spec: TrainingSpec) -> tuple[Plan, str]:
@@ -139,6 +140,13 @@ def _followed(training: TrainingRun, plan: Plan, spec: TrainingSpec) -> tuple[Pl
     if isinstance(training, BranchingRun):
         return training.followed_plan, training.rationale()
     return plan, spec.method.rationale()
+
+
+def _describe_lost(made: int, planned: int) -> str:
+    """A sentence; empty if all releases were made."""
+    if made == planned:
+        return ""
+    return f"A crash lost noise that was paid for, so the result is of {made:,} of {planned:,} planned releases."
 
 
 def _start_from(public: Dataset, training: TrainingRun, spec: TrainingSpec) -> PublicSource:

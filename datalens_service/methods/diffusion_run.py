@@ -77,6 +77,7 @@ class DiffusionRun(StatelessRun):
         self._optimizer = torch.optim.Adam(self._weights, parameters.learning_rate, betas=_MOMENTS)
         self._start: Generator | None = None
         self._first_step = 0
+        self._followed_gradient = False
 
     def start_from(self, public: Dataset) -> None:
         """Let the classifier of the warm start begin with public images.
@@ -94,8 +95,8 @@ class DiffusionRun(StatelessRun):
         return self._warm.steps + self._count
 
     def may_stop_before(self, step: int) -> bool:
-        """There is a generator after the first gradient."""
-        return step > self._warm.steps
+        """The warm start is a generator; the block of gradients does not fit after a crash that lost a release."""
+        return step >= self._warm.steps
 
     def step(self, step: int, account: Account, noise: NoiseSource) -> None:
         """A release of the warm start, or one noisy gradient and a step of the optimizer along it."""
@@ -115,8 +116,10 @@ class DiffusionRun(StatelessRun):
             account.advance(step + 1, self._released_state())
 
     def result(self) -> Generator:
-        """The denoiser with the average of its weights so far, and the warm start with its classifier."""
+        """The denoiser with the average of its weights so far and its start; before any gradient, the warm start."""
         parameters, start = self._parameters, self.initial_generator()
+        if not self._followed_gradient:
+            return start
         names = [name for name, _ in self._network.named_parameters()]
         denoiser = {name: _array(value) for name, value in zip(names, self._average, strict=True)}
         settings: dict[str, Any] = {
@@ -182,6 +185,7 @@ class DiffusionRun(StatelessRun):
             weight.grad = part.view_as(weight).clone()
         self._optimizer.step()
         update_average(self._average, self._weights, done, self._parameters.averaging)
+        self._followed_gradient = True
 
     def _released_state(self) -> dict[str, NDArray[Any]]:
         """Where the descent stands, and the warm start: functions of released sums."""
@@ -198,6 +202,7 @@ class DiffusionRun(StatelessRun):
         if latest is None:
             return
         self._first_step, state = latest
+        self._followed_gradient = self._first_step > self._warm.steps
         header = json.loads(state[_HEADER].tobytes())
         tensors = {name: np.asarray(value, np.float32) for name, value in _part(state, _START).items()}
         self._start = Generator(header["kind"], self._schema, header["settings"], tensors)

@@ -19,6 +19,7 @@ from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_charge, limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 
 COUNT, SIDE, EPSILON, DELTA = 200, 8, 2.0, 1e-3
@@ -103,6 +104,20 @@ def test_a_run_killed_after_its_first_gradient_is_not_pretrained_again() -> None
     with mock.patch.object(diffusion_run, "fit_denoiser", side_effect=AssertionError("pretrained again")):
         train(resumed, books)
     assert len(books.charges) == resumed.steps
+
+
+def test_a_run_that_lost_a_release_of_its_start_hands_out_the_start() -> None:
+    """The block of gradients no longer fits: what was paid for is not lost with it."""
+    dataset, books = bars(), account()
+    method = Diffusion.model_validate({**SMALL, "noise_multiplier": None})
+    plan = method.plan_within(dataset.schema, EPSILON, DELTA)
+    first = plan.releases[0].mechanism
+    books.charge(0, first.label(), first.price(1, NeighboringRelation.ZERO_OUT).units, 0)
+    result = run(TrainingSpec(method=method, epsilon=EPSILON, delta=DELTA), dataset, account=books, plan=plan)
+    start = sum(release.count for release in plan.releases[:-1])
+    assert (result.steps_made, len(books.charges)) == (start, start + 1)
+    assert result.generator.kind == "gaussian"
+    assert f"result is of {start} of {start + SMALL['steps']} planned releases" in result.rationale
 
 
 def test_what_is_released_is_a_function_of_noisy_sums() -> None:

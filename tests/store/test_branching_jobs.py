@@ -104,6 +104,19 @@ def test_a_lost_release_is_charged_again_without_its_slack(sqlite_database: Data
     verified(sqlite_database, job.dataset_id)
 
 
+def test_a_job_of_objects_that_lost_a_release_hands_out_the_warm_start(sqlite_database: Database, plan: Plan) -> None:
+    """Its gradients are paid for as one block, which no longer fits."""
+    job = submitted(sqlite_database, OBJECTS, plan)
+    account = account_of(sqlite_database, claimed(sqlite_database, job.id))
+    path = plan.along("objects")
+    account.charge(0, plan.releases[0].mechanism.label(), plan.units() - path.units() + 1, 0)
+    result = run(SPEC, OBJECTS, account=account, plan=plan)
+    made = path.steps - path.releases[-1].count
+    assert (result.generator.kind, result.steps_made) == ("rejection", made)
+    assert f"the result is of {made} of {path.steps} planned releases" in result.rationale
+    verified(sqlite_database, job.dataset_id)
+
+
 def test_what_is_left_goes_back_without_the_slack(sqlite_database: Database, plan: Plan) -> None:
     job = submitted(sqlite_database, OBJECTS, plan)
     lease = claimed(sqlite_database, job.id)
