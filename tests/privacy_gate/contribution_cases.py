@@ -35,6 +35,7 @@ from .replay import neighbor
 
 _KEY = b"k" * 32
 _UNITS, _CLASSES, _RARE = 26, 3, 2
+_INK = 0.2
 OUTLIER = 0
 """The unit whose records are white and alone in their class."""
 
@@ -50,12 +51,16 @@ class Neighbor:
 
 @dataclass(frozen=True)
 class ContributionCase:
-    """A method on images of `side`² pixels and units of up to `records` records, with so many neighbours."""
+    """A method on images of `side`² pixels and units of up to `records` records, with so many neighbours.
+
+    Images are of any brightness, or strokes on black if they are `drawn`.
+    """
 
     method: AnyMethod
     records: int = 1
     side: int = 6
     tried: int = 6
+    drawn: bool = False
 
     @property
     def name(self) -> str:
@@ -77,6 +82,8 @@ class ContributionCase:
         counts = np.append(self.records, rng.integers(1, self.records + 1, size=_UNITS - 1))
         units = np.repeat(np.arange(_UNITS), counts)
         images = rng.integers(0, rng.integers(60, 250), (len(units), self.side, self.side, 1)).astype(np.uint8)
+        if self.drawn:
+            images = np.where(rng.random(images.shape) < _INK, 255, 0).astype(np.uint8)
         labels = rng.choice(_CLASSES - 1, p=rng.dirichlet([2, 2]), size=len(units))
         images[units == OUTLIER], labels[units == OUTLIER] = 255, _RARE
         order = rng.permutation(len(units))
@@ -258,7 +265,8 @@ CASES: tuple[ContributionCase, ...] = (
     *(ContributionCase(Scattering(warm_start=_MOMENTS, **_SCATTERING), records) for records in (1, 2, 3)),
     *(ContributionCase(Diffusion(**_DIFFUSION), records, tried=2) for records in (1, 2, 3)),
     *(ContributionCase(_REJECTION, records, tried=2) for records in (1, 2, 3)),
-    *(ContributionCase(_EITHER, records, tried=1) for records in (1, 2, 3)),
+    *(ContributionCase(_EITHER, records, tried=1) for records in (1, 3)),
+    ContributionCase(_EITHER, 2, tried=1, drawn=True),
 )  # fmt: skip
 
 LARGE_CASES: tuple[ContributionCase, ...] = (

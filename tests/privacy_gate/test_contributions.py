@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 from datalens_service.mechanisms import CrossProductSum, Mechanism
-from datalens_service.methods import AnyMethod, DataLens
+from datalens_service.methods import AnyMethod, DataLens, RejectionOrDiffusion
+from datalens_service.models.generators.content import are_drawings
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource
-from tests.torch_threads import torch_threads
 
 from . import replay
 from .cases import CASES as MECHANISM_CASES
 from .contribution_cases import CASES, LARGE_CASES
-from .detect_contributions import contributions_of_others_stay_as_they_are
 
 REGISTERED = typing.get_args(AnyMethod)
 
@@ -41,6 +40,12 @@ def test_sums_and_votes_have_a_case_beyond_a_chunk_of_noise():
     assert len({type(case.method) for case in LARGE_CASES}) == 2
 
 
+def test_plans_with_branches_have_a_case_of_each():
+    cases = [case for case in CASES if isinstance(case.method, RejectionOrDiffusion)]
+    drawings = [are_drawings(case.dataset(np.random.default_rng(0)).train.images).mean() for case in cases]
+    assert sorted(share > 0.5 for share in drawings) == [False, False, True]
+
+
 def test_kinds_of_contributions_that_cannot_be_compared_are_an_error(monkeypatch: pytest.MonkeyPatch):
     case = next(case for case in MECHANISM_CASES if isinstance(case.mechanism, CrossProductSum))
     data = case.make(np.random.default_rng(0))
@@ -48,15 +53,3 @@ def test_kinds_of_contributions_that_cannot_be_compared_are_an_error(monkeypatch
     monkeypatch.setattr(Mechanism, "release", replay._recording_release([], MemoryAccount(10**30), {}, draws=True))
     with pytest.raises(TypeError, match="OuterProductFactors"):
         case.mechanism.release(lambda: data, step=0, account=MemoryAccount(10**30), noise=NoiseSource())
-
-
-@pytest.fixture
-def one_thread():
-    with torch_threads(1):
-        yield
-
-
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("seed", range(3))
-def test_no_false_alarm(seed: int):
-    contributions_of_others_stay_as_they_are(np.random.default_rng(100 + seed))
