@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Images, Schema
-from datalens_service.models.generators.level_sets import LevelSets, signed_distances
+from datalens_service.models.generators.level_sets import LevelSets
+from datalens_service.models.generators.outlines import signed_distances
 from datalens_service.models.generators.poses import (
     POSE_NUMBERS,
     apply_poses,
@@ -39,8 +40,8 @@ def _pixels(images: Images) -> Floats:
 
 
 def _distances(images: Images) -> Floats:
-    fields = [signed_distances(image[..., 0], _LEVEL).clip(-_DEPTH, _DEPTH).ravel() + _DEPTH for image in images]
-    return np.stack(fields)
+    fields = signed_distances(images[..., 0], _LEVEL).clip(-_DEPTH, _DEPTH) + _DEPTH
+    return np.asarray(fields.reshape(len(images), -1))
 
 
 def _drawn(fields: Floats) -> NDArray[np.float32]:
@@ -51,7 +52,7 @@ def _posed(image: NDArray[np.uint8], distances: bool) -> Floats:
     ink = image[..., 0]
     pose = measure_pose(ink)
     if distances:
-        plane = normalize_pose(signed_distances(ink, _LEVEL), pose).clip(-_DEPTH, _DEPTH) + _DEPTH
+        plane = normalize_pose(signed_distances(ink[None], _LEVEL)[0], pose).clip(-_DEPTH, _DEPTH) + _DEPTH
     else:
         plane = normalize_pose(ink / 255.0, pose)
     return np.concatenate([plane.ravel(), pose_coordinates(pose) / (1 if distances else 3)])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from datalens_service.data.dataset import Schema
-from datalens_service.models.generators.level_sets import LevelSets, signed_distances
+from datalens_service.models.generators.level_sets import LevelSets
+from datalens_service.models.generators.outlines import signed_distances
 from datalens_service.models.generators.poses import (
     apply_poses,
     measure_pose,
@@ -43,9 +44,11 @@ def test_what_is_decoded_looks_like_what_was_encoded(content, channels, height, 
 
 
 @pytest.mark.parametrize("content", ["drawings", "objects"])
-def test_a_vector_does_not_depend_on_other_images(content):
-    codec, images = LevelSets(schema_of(), content), rings()
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_vector_does_not_depend_on_other_images(content, channels):
+    codec, images = LevelSets(schema_of(channels), content), rings(channels=channels)
     together = codec.encode(images)
+    np.testing.assert_array_equal(codec.encode_fields(images), together[:, : codec.field_numbers])
     np.testing.assert_array_equal(codec.encode(images[5:6])[0], together[5])
     np.testing.assert_array_equal(codec.encode(images[::-1])[::-1], together)
     np.testing.assert_array_equal(codec.encode(images[3:])[4:], together[7:])
@@ -62,28 +65,19 @@ def test_images_without_an_outline_are_finite(content, value):
     assert abs(float(decoded.mean()) - value / 255) < 0.02
 
 
-def test_distances_are_pixels_from_the_outline():
-    ink = np.zeros((28, 28), dtype=np.uint8)
-    ink[:, 14:] = 255
-    distances = signed_distances(ink, 0.5)
-    np.testing.assert_allclose(distances[10, 12:17], [-1.5, -0.5, 0.5, 1.5, 2.5], atol=0.01)
-    assert distances.min() == -6
-    assert distances.max() == 6
-
-
 def test_a_moved_drawing_has_the_same_shape_and_another_pose():
     image = rings(1)[0, ..., 0]
     moved = np.roll(image, (2, -1), axis=(0, 1))
     first, second = measure_pose(image), measure_pose(moved)
     np.testing.assert_allclose((second - first) * 28, [-1, 2, 0, 0, 0], atol=1e-9)
-    fields = [signed_distances(plane, 0.5).clip(-2, 2) for plane in (image, moved)]
+    fields = signed_distances(np.stack([image, moved]), 0.5).clip(-2, 2)
     common = [normalize_pose(field, pose) for field, pose in zip(fields, (first, second), strict=True)]
     np.testing.assert_allclose(common[0][4:-4, 4:-4], common[1][4:-4, 4:-4], atol=1e-6)
 
 
 def test_applying_a_pose_undoes_normalizing_it():
     image = rings(1)[0, ..., 0]
-    pose, field = measure_pose(image), signed_distances(image, 0.5)
+    pose, field = measure_pose(image), signed_distances(image[None], 0.5)[0]
     back = apply_poses(normalize_pose(field, pose)[None, None], pose[None])[0, 0]
     assert np.abs(back - field)[6:-6, 6:-6].mean() < 0.1
     np.testing.assert_allclose(poses_from(pose_coordinates(pose)), pose)

@@ -11,17 +11,17 @@ What is done to an image is a function of that image alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import distance_transform_edt, gaussian_filter, zoom
+from scipy.ndimage import gaussian_filter
 
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.dct import dct_basis
+from datalens_service.models.generators.outlines import SIDE, signed_distances
 from datalens_service.models.generators.poses import (
     POSE_NUMBERS,
     apply_poses,
@@ -34,12 +34,9 @@ from datalens_service.models.generators.poses import (
 Floats = NDArray[np.float64]
 Content = Literal["drawings", "objects"]
 
-# Lengths are counted in twenty-eighths of an image's side. Farther from the outline than this, distance is no matter.
-_SIDE: Final = 28.0
+# Farther from the outline than this, distance is no matter.
 _DEPTH: Final = 3.0
 _INK: Final = 0.7
-_FAR: Final = 6.0
-_ENLARGEMENT: Final = 3
 # Brightness per pixel across the outline.
 _SLOPE: Final = 0.8
 _FIELD_FREQUENCIES: Final = 144
@@ -47,16 +44,8 @@ _SHADING_FREQUENCIES: Final = 300
 _SHADING_WEIGHT: Final = 12.0
 # Lowest frequencies of usual fields, in zigzag order.
 _BLOB: Final = np.array([32.0, 0.0, 0.0, -14.0, 0.0, -24.0])
-_FLAT: Final = np.array([_SIDE * _DEPTH])
+_FLAT: Final = np.array([SIDE * _DEPTH])
 _ROWS: Final = 1024
-
-
-class _Layers(NamedTuple):
-    """One image: its field (pixels,), its shading (d,) and its pose, those that its content has."""
-
-    field: Floats
-    shading: Floats
-    pose: Floats
 
 
 @dataclass(frozen=True)
@@ -96,19 +85,22 @@ class LevelSets:
 
     def encode(self, images: Images) -> Floats:
         """Vectors (n, dimensions) of uint8 images (n, height, width, channels), each a function of its own image."""
-        field_basis, shading_basis = self._bases()
         vectors = np.empty((len(images), self.dimensions))
         for start in range(0, len(images), _ROWS):
-            layers = [self._layers(image) for image in images[start : start + _ROWS]]
-            fields, others = np.stack([item.field for item in layers]), np.stack([item.shading for item in layers])
-            rows = vectors[start : start + _ROWS]
-            rows[:, : self.field_numbers] = exact_products(on_grid(fields, self._longest), field_basis) * self._density
+            block, rows = images[start : start + _ROWS], vectors[start : start + _ROWS]
+            fields, poses = self._fields(block), self._poses(block)
+            rows[:, : self.field_numbers] = self._numbers_of(fields, poses)
             if self._posed:
-                rows[:, -POSE_NUMBERS:] = pose_coordinates(np.stack([item.pose for item in layers]))
+                rows[:, -POSE_NUMBERS:] = pose_coordinates(poses)
             else:
-                shades = exact_products(on_grid(others, self._longest), shading_basis)
-                rows[:, self.field_numbers :] = shades * (_SHADING_WEIGHT * self._density)
+                rows[:, self.field_numbers :] = self._shading_of(block, fields)
         return vectors
+
+    def encode_fields(self, images: Images) -> Floats:
+        """The first `field_numbers` of what `encode` returns, sooner."""
+        blocks = [images[start : start + _ROWS] for start in range(0, len(images), _ROWS)]
+        numbers = [self._numbers_of(self._fields(block), self._poses(block)) for block in blocks]
+        return np.concatenate(numbers) if numbers else np.empty((0, self.field_numbers))
 
     def decode(self, vectors: Floats) -> NDArray[np.float32]:
         """float32 images (n, d) in [0, 1], channels first."""
@@ -171,7 +163,7 @@ class LevelSets:
     @property
     def _unit(self) -> float:
         """Pixels per unit of length."""
-        return math.sqrt(self._pixels) / _SIDE
+        return math.sqrt(self._pixels) / SIDE
 
     @property
     def _longest(self) -> float:
@@ -181,7 +173,7 @@ class LevelSets:
     @property
     def _density(self) -> float:
         """Makes the length of a vector independent of the resolution."""
-        return _SIDE / math.sqrt(self._pixels)
+        return SIDE / math.sqrt(self._pixels)
 
     @property
     def _shading_numbers(self) -> int:
@@ -191,45 +183,44 @@ class LevelSets:
         plane = self.schema.model_copy(update={"channels": 1})
         return dct_basis(plane, self.field_numbers), dct_basis(self.schema, self._shading_numbers)
 
-    def _layers(self, image: NDArray[np.uint8]) -> _Layers:
-        """Of one image (height, width, channels)."""
-        ink = image.max(axis=2)
-        field = signed_distances(ink, self._level) / self._unit
+    def _fields(self, images: Images) -> Floats:
+        """(n, height, width) signed distances in units of length."""
+        return signed_distances(images.max(axis=3), self._level) / self._unit
+
+    def _poses(self, images: Images) -> Floats:
+        """(n, 5) of drawings, (n, 0) of objects."""
+        if not self._posed:
+            return np.empty((len(images), 0))
+        return np.stack([measure_pose(ink) for ink in images.max(axis=3)])
+
+    def _numbers_of(self, fields: Floats, poses: Floats) -> Floats:
+        """(n, field_numbers) of fields, moved into the common pose if they are drawings."""
         if self._posed:
-            pose = measure_pose(ink)
-            moved = normalize_pose(field, pose).clip(-_DEPTH, _DEPTH) + _DEPTH
-            return _Layers(moved.ravel(), np.zeros(1), pose)
-        shading = np.stack(list(self._shades(image, field))) - 0.5
-        return _Layers((field.clip(-_DEPTH, _DEPTH) + _DEPTH).ravel(), shading.ravel(), np.zeros(POSE_NUMBERS))
+            fields = np.stack([normalize_pose(field, pose) for field, pose in zip(fields, poses, strict=True)])
+        cut = (fields.clip(-_DEPTH, _DEPTH) + _DEPTH).reshape(len(fields), -1)
+        return exact_products(on_grid(cut, self._longest), self._bases()[0]) * self._density
 
-    def _shades(self, image: NDArray[np.uint8], field: Floats) -> Iterator[Floats]:
-        """Per channel the brightness of the foreground, continued smoothly into the background."""
-        inside = (0.5 + self._unit * field).clip(0, 1) ** 2
-        cover = gaussian_filter(inside, 2 * self._unit)
-        for plane in np.moveaxis(image, 2, 0) / 255.0:
-            mean = (plane * inside).mean() / max(float(inside.mean()), 1e-3)
-            around = (gaussian_filter(plane * inside, 2 * self._unit) + 0.02 * mean) / (cover + 0.02)
-            yield inside * plane + (1 - inside) * around
+    def _shading_of(self, images: Images, fields: Floats) -> Floats:
+        """(n, shading numbers) of objects."""
+        inside = (0.5 + self._unit * fields).clip(0, 1) ** 2
+        cover = _blurred(inside, 2 * self._unit)
+        planes = np.ascontiguousarray(np.moveaxis(images, 3, 0)) / 255.0
+        shades = np.stack([self._shade(plane, inside, cover) for plane in planes], axis=1) - 0.5
+        shades = shades.reshape(len(images), -1)
+        return exact_products(on_grid(shades, self._longest), self._bases()[1]) * (_SHADING_WEIGHT * self._density)
 
-
-def signed_distances(ink: NDArray[np.uint8], level: float) -> Floats:
-    """Distance to the outline in pixels, positive inside, of one plane (height, width); at most 6/28 of a side.
-
-    Args:
-        ink: Brightness.
-        level: Brightness, of 1, of the outline.
-    """
-    farthest = _FAR * math.sqrt(ink.size) / _SIDE
-    larger = _enlarged(ink) > level * 255
-    if not larger.any() or larger.all():
-        return np.full(ink.shape, farthest if larger.any() else -farthest)
-    distances = distance_transform_edt(larger) - distance_transform_edt(~larger)
-    # Pixel centres lie half a pixel off the outline.
-    distances = (distances - np.copysign(0.5, distances)) / _ENLARGEMENT
-    parts = distances.reshape(ink.shape[0], _ENLARGEMENT, ink.shape[1], _ENLARGEMENT)
-    return np.asarray(parts.mean(axis=(1, 3)).clip(-farthest, farthest))
+    def _shade(self, plane: Floats, inside: Floats, cover: Floats) -> Floats:
+        """Brightness of the foreground in one channel (n, height, width), continued smoothly into the background."""
+        lit = plane * inside
+        mean = _means(lit) / np.maximum(_means(inside), 1e-3)
+        around = (_blurred(lit, 2 * self._unit) + 0.02 * mean) / (cover + 0.02)
+        return inside * plane + (1 - inside) * around
 
 
-def _enlarged(ink: NDArray[np.uint8]) -> Floats:
-    """Three times as many rows and columns, linear between pixel centres."""
-    return np.asarray(zoom(ink.astype(np.float64), _ENLARGEMENT, order=1, mode="nearest", grid_mode=True))
+def _blurred(planes: Floats, stddev: float) -> Floats:
+    return np.asarray(gaussian_filter(planes, stddev, axes=(1, 2)))
+
+
+def _means(planes: Floats) -> Floats:
+    """(n, 1, 1)."""
+    return np.asarray(planes.reshape(len(planes), -1).mean(axis=1)[:, None, None])

@@ -99,5 +99,5 @@ def propose(
     images = codec.decode(vectors)
     schema, field = codec.schema, slice(codec.field_numbers)
     planes = np.rint(images * 255).astype(np.uint8).reshape(-1, schema.channels, schema.height, schema.width)
-    moved = codec.encode(planes.transpose(0, 2, 3, 1))[:, field] - vectors[:, field]
+    moved = codec.encode_fields(planes.transpose(0, 2, 3, 1)) - vectors[:, field]
     return images, np.einsum("ij,ij->i", moved, moved)

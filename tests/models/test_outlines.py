@@ -1,0 +1,51 @@
+"""Distances of many planes at once are those that SciPy finds plane by plane, each a function of its own plane."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.ndimage import gaussian_filter
+
+from benchmarks.outlines import distances_by_scipy
+from datalens_service.models.generators.outlines import signed_distances
+
+
+def blots(height: int, width: int, count: int = 5) -> np.ndarray:
+    """Noise that is smoother in every plane than in the one before."""
+    rng = np.random.default_rng(height * width)
+    planes = [gaussian_filter(rng.uniform(-900, 900, (height, width)), number) for number in range(count)]
+    return np.stack([(plane * (1 + number) + 128).clip(0, 255) for number, plane in enumerate(planes)]).astype(np.uint8)
+
+
+@pytest.mark.parametrize(("height", "width"), [(28, 28), (5, 7), (1, 9), (64, 40), (180, 200)])
+@pytest.mark.parametrize("level", [0.1, 0.5])
+def test_distances_are_those_of_scipy(height, width, level):
+    """Of 180 by 200 pixels, squares no longer fit into 16 bits."""
+    planes = blots(height, width)
+    distances = signed_distances(planes, level)
+    for ink, plane in zip(planes, distances, strict=True):
+        np.testing.assert_allclose(plane, distances_by_scipy(ink, level), atol=1e-12)
+
+
+def test_a_plane_does_not_depend_on_others():
+    planes = blots(28, 28, count=70)
+    together = signed_distances(planes, 0.5)
+    np.testing.assert_array_equal(signed_distances(planes[66:67], 0.5)[0], together[66])
+    np.testing.assert_array_equal(signed_distances(planes[::-1], 0.5)[::-1], together)
+    assert signed_distances(planes[:0], 0.5).shape == (0, 28, 28)
+
+
+@pytest.mark.parametrize(("value", "sign"), [(0, -1), (255, 1)])
+@pytest.mark.parametrize("side", [28, 200])
+def test_without_an_outline_everything_is_far(value, sign, side):
+    distances = signed_distances(np.full((2, side, side), value, dtype=np.uint8), 0.5)
+    np.testing.assert_allclose(distances, sign * 6 * side / 28)
+
+
+def test_distances_are_pixels_from_the_outline():
+    ink = np.zeros((28, 28), dtype=np.uint8)
+    ink[:, 14:] = 255
+    distances = signed_distances(ink[None], 0.5)[0]
+    np.testing.assert_allclose(distances[10, 12:17], [-1.5, -0.5, 0.5, 1.5, 2.5], atol=0.01)
+    assert distances.min() == -6
+    assert distances.max() == 6
