@@ -110,6 +110,21 @@ def test_slack_is_held_from_reservation_on_and_returns_only_if_nothing_was_drawn
         verified(database, dataset.id)
 
 
+def test_what_is_said_to_remain_beside_slack_can_be_reserved(database: Database) -> None:
+    """Units that slack takes are those of the whole account, so a small rest does not pay for a job of its ε."""
+    dataset = new_dataset(database)
+    new_job(database, dataset.id, LIMIT - limit_units(0.3, DELTA))
+    state = state_of(database, dataset.id)
+    assert state.epsilon_remaining == 0.3
+    shown = state.epsilon_remaining_beside(SLACK)
+    assert 0 < shown < 0.3
+    asked = limit_units(0.3, delta_beside(SLACK, DELTA))
+    with pytest.raises(BudgetExceeded, match=rf"0\.3 of 1 remains, {shown:g} for a job with sampled gradients"):
+        sampled_job(database, dataset.id, BLOCK.model_copy(update={"units_zero_out": asked}))
+    fitting = limit_units(shown, delta_beside(SLACK, DELTA))
+    sampled_job(database, dataset.id, BLOCK.model_copy(update={"units_zero_out": fitting}))
+
+
 def test_slack_of_every_job_counts(database: Database) -> None:
     """Two jobs that fit one by one may not fit together; the sum of slacks decides, not the larger one."""
     dataset = new_dataset(database)

@@ -75,8 +75,13 @@ class AccountSummary:
     @property
     def epsilon_remaining(self) -> float:
         """Largest ε of four digits whose units are still there: what a new job may ask for."""
-        shown = self.epsilon_of(self.remaining_units)
-        while shown > 0 and accounting.limit_units(shown, self.delta) > self.remaining_units:
+        return self.epsilon_remaining_beside(0)
+
+    def epsilon_remaining_beside(self, slack: int) -> float:
+        """The same for a job that sets aside a slack, which takes units of the whole account beside its own."""
+        units, delta = self.with_reserved(Charge(0, slack)).remaining_units, accounting.delta_beside(slack, self.delta)
+        shown = self.epsilon_of(units, slack) if units > 0 else 0.0
+        while shown > 0 and accounting.limit_units(shown, delta) > units:
             shown = accounting.round_down(shown - 5e-5)
         return shown
 
