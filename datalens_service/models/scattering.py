@@ -3,6 +3,9 @@
 Bruna and Mallat 2013, "Invariant scattering convolution networks", with two scales and eight angles. Tramèr and Boneh
 2021, "Differentially private learning needs better features", train a linear layer on them with noisy gradients. No
 filter is learnt, so features of a record are a function of that record alone.
+
+Coefficients of the coarser wavelets are computed at every second pixel, which holds all that they say (Andén and Mallat
+2014, "Deep scattering spectrum", section 2).
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ class Scattering(nn.Module):
         super().__init__()
         for scale in range(_SCALES):
             self.register_buffer(f"wavelets{scale}", _wavelets(scale), persistent=False)
-        self.register_buffer("average", _gaussian(_SCALES), persistent=False)
+            self.register_buffer(f"average{scale}", _gaussian(_SCALES - 1 - scale), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         """All orders, one after another along the channels."""
@@ -48,23 +51,25 @@ class Scattering(nn.Module):
 
     def _scatter(self, planes: Tensor) -> Tensor:
         """(n, 81, rows, columns) of planes (n, 1, height, width)."""
-        count, _, height, width = planes.shape
-        first = [self._modulus(planes, scale) for scale in range(_SCALES)]
-        second = self._modulus(first[0].reshape(-1, 1, height, width), 1)
-        maps = torch.cat([planes, *first, second.reshape(count, -1, height, width)], dim=1)
-        smooth = self._smoothed(maps.reshape(-1, 1, height, width))
-        return smooth.reshape(count, MAPS, *smooth.shape[-2:])
+        first, coarse = (self._modulus(planes, scale) for scale in range(_SCALES))
+        second = self._modulus(first.flatten(0, 1).unsqueeze(1), 1)
+        pairs = second.reshape(len(planes), -1, *second.shape[-2:])
+        maps = torch.cat([planes, first], dim=1), torch.cat([coarse, pairs], dim=1)
+        return torch.cat([self._smoothed(part, scale) for scale, part in enumerate(maps)], dim=1)
 
     def _modulus(self, planes: Tensor, scale: int) -> Tensor:
-        """(n, angles, height, width) lengths of complex wavelet coefficients."""
+        """(n, angles, rows, columns) lengths of complex wavelet coefficients, at every 2^scale-th pixel."""
         wavelets = self.get_buffer(f"wavelets{scale}")
-        parts = functional.conv2d(_extended(planes, wavelets), wavelets)
+        parts = functional.conv2d(_extended(planes, wavelets), wavelets, stride=2**scale)
         real, imaginary = parts.chunk(2, dim=1)
         return (real.square() + imaginary.square() + torch.finfo(torch.float32).tiny).sqrt()
 
-    def _smoothed(self, planes: Tensor) -> Tensor:
-        low_pass = self.get_buffer("average")
-        return functional.conv2d(_extended(planes, low_pass), low_pass, stride=POOLING)
+    def _smoothed(self, maps: Tensor, scale: int) -> Tensor:
+        """(n, maps, rows, columns) averages at every fourth pixel, of maps at every 2^scale-th."""
+        low_pass = self.get_buffer(f"average{scale}")
+        planes = maps.flatten(0, 1).unsqueeze(1)
+        smooth = functional.conv2d(_extended(planes, low_pass), low_pass, stride=POOLING // 2**scale)
+        return smooth.reshape(*maps.shape[:2], *smooth.shape[-2:])
 
 
 def planes_at_once(height: int, width: int) -> int:
@@ -107,9 +112,9 @@ def _wavelets(scale: int) -> Tensor:
     return torch.cat([together.real, together.imag]).unsqueeze(1).to(torch.float32)
 
 
-def _gaussian(scales: int) -> Tensor:
-    """(1, 1, side, side) average over about 2^scales pixels, with sum 1."""
-    width = _WIDTH * 2 ** (scales - 1)
+def _gaussian(scale: int) -> Tensor:
+    """(1, 1, side, side) average as wide as a wavelet of that scale, with sum 1."""
+    width = _WIDTH * 2**scale
     rows, columns = _grid(math.ceil(3.5 * width))
     bell = torch.exp(-(rows**2 + columns**2) / (2 * width**2))
     return (bell / bell.sum())[None, None].to(torch.float32)

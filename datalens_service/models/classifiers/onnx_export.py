@@ -134,14 +134,14 @@ def _scattering_features(graph: Graph, layer: ScatteringFeatures, schema: Schema
 
 
 def _scattering(graph: Graph, layer: Scattering, schema: Schema) -> None:
-    """Planes of one channel each, as in `Scattering.forward`."""
-    height, width = schema.height, schema.width
+    """Planes of one channel each, as in `Scattering.forward`; grids have every pixel, every second and every fourth."""
+    grids = [[-(-side // 2**scale) for side in (schema.height, schema.width)] for scale in range(3)]
 
-    def planes(name: str, channels: int) -> str:
-        return graph.add("Reshape", name, graph.constant(np.array([-1, channels, height, width], dtype=np.int64)))
+    def planes(name: str, channels: int, scale: int) -> str:
+        return graph.add("Reshape", name, graph.constant(np.array([-1, channels, *grids[scale]], dtype=np.int64)))
 
-    def convolved(name: str, filters: NDArray[Any], stride: int) -> str:
-        margin, mode = margins(filters.shape[-1], (height, width))
+    def convolved(name: str, filters: NDArray[Any], scale: int, stride: int) -> str:
+        margin, mode = margins(filters.shape[-1], (grids[scale][0], grids[scale][1]))
         pads = graph.constant(np.array([0, 0, margin, margin] * 2, dtype=np.int64))
         padded = graph.add("Pad", name, pads, mode=mode.replace("replicate", "edge"))
         return graph.add("Conv", padded, graph.constant(filters), strides=[stride] * 2)
@@ -149,18 +149,21 @@ def _scattering(graph: Graph, layer: Scattering, schema: Schema) -> None:
     def modulus(name: str, scale: int) -> str:
         filters = layer.get_buffer(f"wavelets{scale}").numpy()
         half = graph.constant(np.array([len(filters) // 2] * 2, dtype=np.int64))
-        parts = convolved(name, filters, 1)
+        parts = convolved(name, filters, 0, 2**scale)
         graph.nodes.append(helper.make_node("Split", [parts, half], [f"{parts}_real", f"{parts}_imaginary"], axis=1))
         squares = [graph.add("Mul", part, part) for part in (f"{parts}_real", f"{parts}_imaginary")]
         return graph.add("Sqrt", graph.add("Add", *squares))
 
-    image = planes(graph.last, 1)
-    first = [modulus(image, scale) for scale in range(2)]
-    second = planes(modulus(planes(first[0], 1), 1), 64)
-    maps = graph.add("Concat", image, *first, second, axis=1)
-    smooth = convolved(planes(maps, 1), layer.get_buffer("average").numpy(), 4)
-    coarse = [-(-side // 4) for side in (height, width)]
-    graph.add("Reshape", smooth, graph.constant(np.array([-1, 81 * schema.channels, *coarse], dtype=np.int64)))
+    def smoothed(name: str, channels: int, scale: int) -> str:
+        low_pass = layer.get_buffer(f"average{scale}").numpy()
+        return planes(convolved(planes(name, 1, scale), low_pass, scale, 4 // 2**scale), channels, 2)
+
+    image = planes(graph.last, 1, 0)
+    first, coarse = modulus(image, 0), modulus(image, 1)
+    pairs = planes(modulus(planes(first, 1, 0), 1), 64, 1)
+    fine = smoothed(graph.add("Concat", image, first, axis=1), 9, 0)
+    broad = smoothed(graph.add("Concat", coarse, pairs, axis=1), 72, 1)
+    planes(graph.add("Concat", fine, broad, axis=1), 81 * schema.channels, 2)
 
 
 _WRITERS: dict[type[nn.Module], Callable[[Graph, Any, Schema], None]] = {
