@@ -4,8 +4,8 @@ Bruna and Mallat 2013, "Invariant scattering convolution networks", with two sca
 2021, "Differentially private learning needs better features", train a linear layer on them with noisy gradients. No
 filter is learnt, so features of a record are a function of that record alone.
 
-Coefficients of the coarser wavelets are computed at every second pixel, which holds all that they say (Andén and Mallat
-2014, "Deep scattering spectrum", section 2).
+Coefficients of the coarser wavelets are computed at every second pixel, as in the fast algorithm of the first paper:
+their moduli are smooth.
 """
 
 from __future__ import annotations
