@@ -134,7 +134,8 @@ def _load(tensors: Tensors, settings: dict[str, Any], schema: Schema) -> Denoise
         network.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in tensors.items()})
     except RuntimeError:
         raise InvalidInput("The generator's tensors do not fit its settings.") from None
-    return network.eval()
+    # Maps side by side in memory: convolutions of a core take two thirds of the time.
+    return network.eval().to(memory_format=torch.channels_last)
 
 
 def _part(tensors: Tensors, prefix: str) -> Tensors:
