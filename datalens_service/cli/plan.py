@@ -68,12 +68,13 @@ def describe_plan(cost: dict[str, Any]) -> dict[str, object]:
     Args:
         cost: A `PlanSummary` as JSON.
     """
+    most = "at most " if any("branch" in release for release in cost["releases"]) else ""
     facts = {
         "method": cost["method"],
         "images voted on": f"{cost['images']:,}",
-        "releases": f"{cost['steps']:,}",
+        "releases": f"{most}{cost['steps']:,}",
         "μ": cost["mu"],
-        "ε at plan": f"{cost['epsilon_at_plan']} of {cost['epsilon_limit']}",
+        "ε at plan": f"{most}{cost['epsilon_at_plan']} of {cost['epsilon_limit']}",
         "ε if one unit is replaced": cost["epsilon_replace_one"],
         "δ": cost["delta"],
     }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from datalens_service.cli.plan import describe_plan
 from datalens_service.data import read_upload
 from datalens_service.methods import Moments
 from datalens_service.spec import PlanSummary, TrainingSpec, VoteAllowance
@@ -157,3 +158,13 @@ def test_a_plan_warns_of_noise_that_drowns_the_gradient(datalens: Run, npz: Path
     result = datalens("plan", "--data", npz, "--epsilon", 0.5, *settings)
     assert result.exit_code == 0
     assert "learn little" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(("branch", "word"), [({}, ""), ({"branch": "objects"}, "at most ")])
+def test_of_branches_the_dearest_is_stated(branch: dict[str, str], word: str) -> None:
+    cost = {
+        "method": "m", "images": 0, "steps": 65, "mu": 1.0, "epsilon_at_plan": 9.9, "epsilon_limit": 10.0,
+        "epsilon_replace_one": 20.0, "delta": 1e-5, "warnings": [], "releases": [{"count": 65, **branch}],
+    }  # fmt: skip
+    lines = describe_plan(cost)
+    assert (lines["releases"], lines["ε at plan"]) == (f"{word}65", f"{word}9.9 of 10.0")
