@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -79,7 +80,7 @@ class Classifier:
         if images.dtype != np.uint8 or images.shape[1:] != (schema.height, schema.width, schema.channels):
             size = f"{schema.height}×{schema.width} pixels and {schema.channels} channels"
             raise InvalidInput(f"The classifier takes images of bytes with {size}.")
-        network = self._network()
+        network = self._network
         width = network[-1].in_features
         features = [np.zeros((0, width), dtype=np.float32)]
         parts = [np.zeros((0, schema.num_classes), dtype=np.float32)]
@@ -99,7 +100,7 @@ class Classifier:
         """Write an ONNX graph that takes bytes and gives probabilities."""
         from datalens_service.models.classifiers.onnx_export import export
 
-        path.write_bytes(export(self._network(), self.schema))
+        path.write_bytes(export(self._network, self.schema))
 
     def files(self) -> tuple[ReleasedFile, ...]:
         """The weights, and a graph that runs without this product."""
@@ -123,6 +124,7 @@ class Classifier:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         return cls(Schema.model_validate_json(metadata["schema"]), json.loads(metadata["settings"]), tensors)
 
+    @cached_property
     def _network(self) -> Any:
         """The network with its weights; torch is imported only where one is used."""
         import torch
