@@ -2,8 +2,9 @@
 
     python -m benchmarks.outlines --out …
 
-On the first training images of both sets, in one process and thread; `ratio` is SciPy's processor time over ours, the
-median of several turns. `largest_difference` is that of the distances, in pixels.
+On the first training images of both sets, and on fewer of them enlarged to `side` pixels, in one process and thread;
+`ratio` is SciPy's processor time over ours, the median of several turns. `largest_difference` is that of the distances,
+in pixels.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from benchmarks.environment import dataset, provenance
 from datalens_service.models.generators.outlines import signed_distances
 
 _LEVELS: Final = {"mnist": 0.5, "fashion_mnist": 0.1}
+_ENLARGED: Final = (64, 128)
 _TURNS: Final = 5
 
 
@@ -47,9 +49,18 @@ def timed(function: Callable[[], NDArray[Any]]) -> tuple[float, NDArray[Any]]:
     return time.process_time() - began, result
 
 
-def measured(name: str, count: int) -> dict[str, Any]:
-    """One set."""
-    planes, level = dataset(name).train.images[:count, :, :, 0], _LEVELS[name]
+def measured_sizes(name: str, count: int) -> Iterator[dict[str, Any]]:
+    """One set, at its own size and enlarged."""
+    planes = dataset(name).train.images[:count, :, :, 0]
+    yield measured(name, planes)
+    for side in _ENLARGED:
+        few = planes[: max(1, count // 10)]
+        yield measured(name, np.stack([zoom(plane, side / plane.shape[0], order=1) for plane in few]))
+
+
+def measured(name: str, planes: NDArray[np.uint8]) -> dict[str, Any]:
+    """Planes (n, side, side) of one set."""
+    level, count = _LEVELS[name], len(planes)
     turns = []
     for _ in range(_TURNS):
         alone, one_by_one = timed(lambda: np.stack([distances_by_scipy(ink, level) for ink in planes]))
@@ -58,6 +69,7 @@ def measured(name: str, count: int) -> dict[str, Any]:
     alone, together = (statistics.median(times) for times in zip(*turns, strict=True))
     return {
         "dataset": name,
+        "side": planes.shape[1],
         "planes": count,
         "milliseconds_by_scipy": round(1000 * alone / count, 3),
         "milliseconds": round(1000 * together / count, 3),
@@ -73,7 +85,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the JSON here")
     options = parser.parse_args()
     origin = provenance()
-    text = json.dumps({**origin, "rows": [measured(name, options.planes) for name in _LEVELS]}, indent=2)
+    text = json.dumps(
+        {**origin, "rows": [row for name in _LEVELS for row in measured_sizes(name, options.planes)]}, indent=2
+    )
     print(text)
     if options.out:
         options.out.write_text(text + "\n")

@@ -60,7 +60,7 @@ class Result:
         model: A generator or a classifier, as the method says; whatever is done with it is free of further cost.
         plan: What was planned to be charged; of a plan with branches, the path that was followed.
         cost: The price of all that was planned at the spec's δ.
-        rationale: What the images are made for, and why so, and whether a crash used up part of the budget.
+        rationale: What the images are made for, and why so, and where the budget ended before the plan.
         steps_made: Releases made; fewer than planned after such a crash.
         initial_generator: The warm start before any vote, also released; None without one.
         extras: Files and figures that are released beside the model.
@@ -131,8 +131,9 @@ def run(
     extras = training.extras(cost.epsilon_at_plan, cost.delta)
     followed, rationale = _followed(training, plan, spec)
     model, start = training.result(), training.initial_generator()
-    why = " ".join(filter(None, (rationale, _describe_lost(steps_made, followed.steps))))
-    return Result(model, start, followed, cost, why, steps_made, extras, source)
+    if steps_made < followed.steps:
+        rationale = _describe_early_end(rationale, steps_made, followed.steps, model is start)
+    return Result(model, start, followed, cost, rationale, steps_made, extras, source)
 
 
 def _followed(training: TrainingRun, plan: Plan, spec: TrainingSpec) -> tuple[Plan, str]:
@@ -142,11 +143,11 @@ def _followed(training: TrainingRun, plan: Plan, spec: TrainingSpec) -> tuple[Pl
     return plan, spec.method.rationale()
 
 
-def _describe_lost(made: int, planned: int) -> str:
-    """A sentence; empty if all releases were made."""
-    if made == planned:
-        return ""
-    return f"A crash lost noise that was paid for, so the result is of {made:,} of {planned:,} planned releases."
+def _describe_early_end(rationale: str, made: int, planned: int, is_start: bool) -> str:
+    """What is still true of the rationale, and why the run ended."""
+    first = "The result is the warm start alone." if is_start else rationale
+    last = f"The budget ended after {made:,} of {planned:,} planned releases: a crash that loses noise costs budget."
+    return f"{first} {last}".strip()
 
 
 def _start_from(public: Dataset, training: TrainingRun, spec: TrainingSpec) -> PublicSource:

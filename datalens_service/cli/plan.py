@@ -68,7 +68,7 @@ def describe_plan(cost: dict[str, Any]) -> dict[str, object]:
     Args:
         cost: A `PlanSummary` as JSON.
     """
-    most = "at most " if any("branch" in release for release in cost.get("releases", [])) else ""
+    most = "at most " if any("branch" in release for release in cost["releases"]) else ""
     facts = {
         "method": cost["method"],
         "images voted on": f"{cost['images']:,}",

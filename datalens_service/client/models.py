@@ -189,6 +189,7 @@ class Cost(ResponseModel):
     epsilon_replace_one: float
     delta: float
     epsilon_limit: float
+    releases: tuple[dict[str, Any], ...] = ()
     kept_bytes: int = 0
     warnings: tuple[str, ...] = ()
     rationale: str = ""

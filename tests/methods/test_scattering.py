@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec
@@ -107,6 +108,19 @@ def test_wavelets_see_direction_and_ignore_brightness() -> None:
     assert (int(across.argmax()), int(along.argmax())) == (0, 4)
     assert maps[2, 0] == pytest.approx(0.7, abs=1e-3)
     assert maps[2, 1:].abs().max() < 1e-3
+
+
+def test_every_second_pixel_says_what_all_pixels_say() -> None:
+    """Averages of the coarser wavelets' moduli at every pixel, away from the edges."""
+    network = Features()
+    pixels = torch.rand(10, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    images = functional.interpolate(pixels, size=(32, 32), mode="bilinear")
+    parts = functional.conv2d(functional.pad(images, (8,) * 4, mode="reflect"), network.get_buffer("wavelets1"))
+    lengths = torch.hypot(*parts.chunk(2, dim=1)).flatten(0, 1).unsqueeze(1)
+    padded = functional.pad(lengths, (6,) * 4, mode="reflect")
+    whole = functional.conv2d(padded, network.get_buffer("average0"), stride=4).reshape(10, 8, 8, 8)[..., 2:-2, 2:-2]
+    difference = network(images)[:, 9:17, 2:-2, 2:-2] - whole
+    assert difference.norm() < 0.01 * whole.norm()
 
 
 @pytest.mark.parametrize("size", [(1, 28, 28), (3, 32, 32), (1, 6, 9)], ids=str)

@@ -113,7 +113,8 @@ def test_a_job_of_objects_that_lost_a_release_hands_out_the_warm_start(sqlite_da
     result = run(SPEC, OBJECTS, account=account, plan=plan)
     made = path.steps - path.releases[-1].count
     assert (result.generator.kind, result.steps_made) == ("rejection", made)
-    assert f"the result is of {made} of {path.steps} planned releases" in result.rationale
+    assert result.rationale.startswith("The result is the warm start alone.")
+    assert f"ended after {made} of {path.steps} planned releases" in result.rationale
     verified(sqlite_database, job.dataset_id)
 
 

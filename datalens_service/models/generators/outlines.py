@@ -27,7 +27,8 @@ _ENLARGEMENT: Final = 3
 _BESIDE: Final = 4
 # Sums of two squares of more do not fit into 16 bits, and SciPy is no slower.
 _LONGEST: Final = 127
-_PLANES: Final = 64
+# Of planes at once: more do not fit into a core's cache.
+_PIXELS: Final = 50_000
 
 
 def signed_distances(inks: NDArray[np.uint8], level: float) -> Floats:
@@ -37,7 +38,8 @@ def signed_distances(inks: NDArray[np.uint8], level: float) -> Floats:
         inks: Brightness (n, height, width).
         level: Brightness, of 1, of the outline.
     """
-    parts = [_of_planes(inks[row : row + _PLANES], level) for row in range(0, len(inks), _PLANES)]
+    planes = max(1, _PIXELS // math.prod(inks.shape[1:]))
+    parts = [_of_planes(inks[row : row + planes], level) for row in range(0, len(inks), planes)]
     return np.concatenate(parts) if parts else np.zeros(inks.shape)
 
 
