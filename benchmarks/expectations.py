@@ -1,14 +1,15 @@
 """What jobs reach by size of the data set, ε and preset: the table that plans quote (docs/expectations.md).
 
     python -m benchmarks.expectations measure --dataset mnist --units 2000 --epsilon 1 --preset auto
-    python -m benchmarks.expectations adopt benchmarks/results/utility-mnist-1-auto.json
+    python -m benchmarks.expectations adopt benchmarks/results/{utility,seeds}-mnist-1-auto*.json
     python -m benchmarks.expectations page > docs/expectations.md
     python -m benchmarks.expectations check --dataset fashion_mnist --units 4000 --epsilon 3 --preset auto
 
 `measure` draws that many training images for each seed, trains, and adds the row to the table of the package
 (`datalens_service/expectations.json`). Accuracy is that of the standard CNN on real test images after
 training on the samples, or of the classifier itself; last epoch, nothing is selected on test data. `adopt` takes a
-row of the utility table for jobs on all records; with `--seconds-of`, seconds of another row, if it used kept models.
+row of the utility table for jobs on all records, with other seeds of it; with `--seconds-of`, seconds of another row,
+if it used kept models.
 `check` runs a job that is not in the table and says whether it lies inside what a plan would have said.
 """
 
@@ -26,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.environment import dataset, provenance
+from benchmarks.pooling import pool
 from datalens_service.calibration import measure_machine
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.clock import duration
@@ -137,18 +139,21 @@ def check(options: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def adopt(path: Path, timed: Path | None = None) -> Measured:
+def adopt(paths: Sequence[Path], timed: Path | None = None) -> Measured:
     """The row of a utility benchmark, which ran the preset `auto` on all records.
 
     Args:
-        path: Of the row.
+        paths: Of the row, and of other seeds of it.
         timed: Of a row of the same jobs that says how long they trained, where the first used kept models.
     """
-    measured = json.loads(path.read_text())
-    row = measured["rows"][0]
+    results = [json.loads(path.read_text()) for path in paths]
+    rows = [result["rows"][0] | {"commit": result["commit"]} for result in results]
+    row = pool(rows[0], rows[1:])
     if row["row"] != "auto" or row["settings"] or row["delta"] != DELTA:
         raise SystemExit("only rows of the preset auto with its own settings can be adopted")
-    timing = measured if timed is None else json.loads(timed.read_text())
+    if row["seeds"] != sum(one["seeds"] for one in rows):
+        raise SystemExit("these are not rows of the same job, number of images and epochs")
+    timing = results[0] if timed is None else json.loads(timed.read_text())
     same = ("dataset", "row", "epsilon", "delta", "settings")
     if any(timing["rows"][0][name] != row[name] for name in same):
         raise SystemExit("seconds have to be those of the same jobs")
@@ -159,13 +164,13 @@ def adopt(path: Path, timed: Path | None = None) -> Measured:
         method=preset("auto", schema, row["epsilon"]).name,
         units=schema.num_units,
         epsilon=row["epsilon"],
-        accuracies=(row["accuracy_mean"],),
+        accuracies=tuple(row.get("accuracies", [row["accuracy_mean"]])),
         training_seconds=timing["rows"][0]["seconds"],
         calibration_seconds=calibration_of(timing["machine"]),
         synthetic_images=row["synthetic_images"],
         epochs=row["epochs"],
-        commit=measured["commit"],
-        machine=measured["machine"],
+        commit=row["commit"],
+        machine=timing["machine"],
     )
 
 
@@ -214,7 +219,7 @@ def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("measure", "adopt", "check", "page"))
-    parser.add_argument("row", type=Path, nargs="?", help="of adopt")
+    parser.add_argument("rows", type=Path, nargs="*", help="of adopt: a row, and other seeds of it")
     parser.add_argument("--seconds-of", type=Path, metavar="FILE", help="of adopt: a row of the same jobs that trained")
     parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="mnist")
     parser.add_argument("--units", type=int, default=2000)
@@ -230,7 +235,7 @@ def main() -> None:
     elif options.what == "check":
         sys.stdout.write(json.dumps(check(options), indent=2) + "\n")
     elif options.what == "adopt":
-        store(adopt(options.row, options.seconds_of), ["auto"])
+        store(adopt(options.rows, options.seconds_of), ["auto"])
     else:
         row = measure(options)
         store(row, name_alike(options, draw(dataset(options.dataset), options.units, 0).schema))

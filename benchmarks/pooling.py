@@ -28,6 +28,7 @@ def pool(row: Row, others: Iterable[Row]) -> Row:
     return row | {
         "accuracy_mean": round(statistics.mean(values), 2),
         "accuracy_std": round(statistics.stdev(values), 2),
+        "accuracies": values,
         "seeds": len(values),
         "commit": ", ".join(dict.fromkeys(one["commit"] for one in same)),
     }

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from benchmarks import http_load, published
+from benchmarks.expectations import adopt
 from benchmarks.fixed_extractor import fixed_extractor
 from benchmarks.http_load import Request, Running
 from benchmarks.kept_models import KeptModels
@@ -173,7 +174,7 @@ def test_seeds_of_one_cell_are_pooled() -> None:
         cell_of(first_seed=3, accuracies=[1.0], dataset="fashion_mnist"),
     ]
     pooled = pool(cell_of(), others)
-    assert pooled == cell_of(3, accuracy_mean=93.0, accuracy_std=3.0, commit="a, b")
+    assert pooled == cell_of(3, accuracy_mean=93.0, accuracy_std=3.0, accuracies=[90.0, 93.0, 96.0], commit="a, b")
 
 
 def test_a_row_without_other_seeds_stays_as_it_is() -> None:
@@ -188,3 +189,25 @@ def test_no_seed_counts_twice() -> None:
 def test_rows_whose_accuracies_were_not_kept_are_not_pooled() -> None:
     with pytest.raises(ValueError, match="not kept"):
         pool(cell_of(3), [cell_of(first_seed=3, accuracies=[91.0])])
+
+
+def result_of(folder: Path, name: str, **changes: Any) -> Path:
+    """A file that `benchmarks.utility` wrote."""
+    row = cell_of(row="auto", dataset="mnist", delta=1e-5, seconds=None) | changes
+    path = folder / name
+    path.write_text(json.dumps({"commit": row.pop("commit"), "machine": "one", "rows": [row]}))
+    return path
+
+
+def test_plans_adopt_all_seeds_of_a_row_and_the_seconds_of_one_that_trained(tmp_path: Path) -> None:
+    first = result_of(tmp_path, "utility.json")
+    other = result_of(tmp_path, "seeds.json", first_seed=1, accuracies=[93.0], commit="b", seconds=12.5)
+    adopted = adopt([first, other], other)
+    assert (adopted.accuracies, adopted.training_seconds, adopted.commit) == ((90.0, 93.0), 12.5, "a, b")
+
+
+@pytest.mark.parametrize("changes", [{"epochs": 3}, {"epsilon": 10.0}, {"dataset": "fashion_mnist"}])
+def test_seeds_of_another_row_are_not_adopted(tmp_path: Path, changes: dict[str, Any]) -> None:
+    other = result_of(tmp_path, "seeds.json", first_seed=1, accuracies=[93.0], **changes)
+    with pytest.raises(SystemExit, match="not rows of the same job"):
+        adopt([result_of(tmp_path, "utility.json", seconds=1.0), other])
