@@ -235,6 +235,8 @@ def main() -> None:
     elif options.what == "check":
         sys.stdout.write(json.dumps(check(options), indent=2) + "\n")
     elif options.what == "adopt":
+        if not options.rows:
+            parser.error("adopt needs a row of the utility benchmark")
         store(adopt(options.rows, options.seconds_of), ["auto"])
     else:
         row = measure(options)
