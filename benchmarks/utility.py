@@ -18,7 +18,8 @@ For the samples of its first seed the row also has their fidelity by the fixed e
 convolutions of reports. `--inception-weights FILE` adds those by Inception. Results of other seeds (`--first-seed 1`)
 are pooled by the table from `seeds-*.json`.
 
-`seconds` are those that processors gave to training, all threads together: other work on the machine leaves them alone.
+`seconds` are those that processors gave to training, all threads together, and `drawing_seconds` to drawing the samples
+of the first seed: other work on the machine counts only where it slows a core down.
 """
 
 from __future__ import annotations
@@ -71,12 +72,19 @@ def measured(options: argparse.Namespace, data: Dataset) -> list[dict[str, Any]]
         if options.grids is not None and seed == options.first_seed:
             write(generators[chosen.title], options.grids, options.dataset, options.row, options.epsilon)
         for title, generator in generators.items():
-            images, labels = generator.sample(options.images, seed=seed)
+            images, labels, drawing_seconds = drawn(generator, options.images, seed)
             scores.setdefault(title, []).append(trained_on(images, labels, data, options.epochs, seed))
             if seed == options.first_seed:
-                fidelities[title] = fidelity.of(images, labels)
+                fidelities[title] = {"drawing_seconds": drawing_seconds} | fidelity.of(images, labels)
     spent = statistics.mean(seconds) if len(seconds) == options.seeds else None
     return [line(options, title, values, spent) | fidelities[title] for title, values in scores.items()]
+
+
+def drawn(generator: Generator, count: int, seed: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Samples, (n, height, width, channels) and (n,), and the processor seconds that they took."""
+    began = time.process_time()
+    images, labels = generator.sample(count, seed=seed)
+    return images, labels, round(time.process_time() - began, 1)
 
 
 def trained(
