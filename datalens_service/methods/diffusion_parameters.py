@@ -15,6 +15,7 @@ from datalens_service.methods.rejection import Rejection
 from datalens_service.strict import Integer, Number
 
 _END_STDDEV: Final = 0.15
+_GUIDANCE_SCALE: Final = 1.5
 
 
 class DiffusionParameters(Method):
@@ -63,6 +64,14 @@ class DiffusionParameters(Method):
         description="Noise from which the last step goes to an image at once: with less, images are grainier. Left "
         "out: 0.15, or half of start_stddev where that is less.",
     )
+    guidance_scale: Number | None = Field(
+        default=None,
+        ge=1,
+        le=10,
+        exclude_if=operator.not_,
+        description="How far images are moved towards their class: with more, classes are clearer and images less "
+        "varied. 1: not at all, in half the time. Left out: 1.5.",
+    )
     path: Integer = Field(default=4, ge=2, le=1000, description="Steps from noise to an image, two evaluations each.")
 
     def last_stddev(self) -> float:
@@ -70,3 +79,7 @@ class DiffusionParameters(Method):
         if self.end_stddev is not None:
             return self.end_stddev
         return _END_STDDEV if self.start_stddev is None else min(_END_STDDEV, self.start_stddev / 2)
+
+    def strength_of_guidance(self) -> float:
+        """Scale of classifier-free guidance."""
+        return _GUIDANCE_SCALE if self.guidance_scale is None else self.guidance_scale

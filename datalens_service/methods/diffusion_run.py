@@ -128,6 +128,7 @@ class DiffusionRun(StatelessRun):
             "start_stddev": parameters.start_stddev,
             "start_proposals": parameters.start_stddev is not None and parameters.start_stddev >= _HIDES_REJECTION,
             "end_stddev": parameters.last_stddev(),
+            "guidance_scale": parameters.strength_of_guidance(),
             "start": {"kind": start.kind, "settings": start.settings},
         }
         return Generator("diffusion", self._schema, settings, pack(denoiser, start.tensors))

@@ -168,6 +168,24 @@ def test_the_noise_at_which_the_path_ends_belongs_to_the_generator() -> None:
     assert (model.sample(8)[0] != ended.sample(8)[0]).any()
 
 
+def test_guidance_belongs_to_the_generator() -> None:
+    """Earlier versions drew without. Weights after one step hardly know classes, so others take their place."""
+    plain = train(start(bars(), steps=1, guidance_scale=1.0), account())
+    model = train(start(bars(), steps=1), account())
+    assert (model.settings["guidance_scale"], plain.settings["guidance_scale"]) == (1.5, 1.0)
+    rng = np.random.default_rng(0)
+    tensors = {
+        name: rng.normal(0, 0.1, value.shape).astype(np.float32) if name.startswith("denoiser.") else value
+        for name, value in model.tensors.items()
+    }
+    settings = {name: value for name, value in model.settings.items() if name != "guidance_scale"}
+    guided = Generator(model.kind, model.schema, model.settings, tensors)
+    unguided = Generator(model.kind, model.schema, settings | {"guidance_scale": 1.0}, tensors)
+    earlier = Generator(model.kind, model.schema, settings, tensors)
+    np.testing.assert_array_equal(earlier.sample(8)[0], unguided.sample(8)[0])
+    assert (guided.sample(8)[0] != unguided.sample(8)[0]).any()
+
+
 def test_images_cannot_end_with_more_noise_than_they_begin_with() -> None:
     with pytest.raises(InvalidSpec, match="end_stddev"):
         Diffusion(start_stddev=0.1, end_stddev=0.1).plan_within(bars().schema, 4.0, 1e-4)
@@ -178,6 +196,7 @@ def test_a_job_of_an_earlier_version_keeps_its_digest() -> None:
     earlier = TrainingSpec(method=Diffusion(path=12), epsilon=EPSILON, delta=DELTA)
     stored = earlier.model_dump_json()
     assert "end_stddev" not in stored
+    assert "guidance_scale" not in stored
     assert TrainingSpec.model_validate_json(stored).digest() == earlier.digest()
 
 

@@ -79,6 +79,30 @@ def test_a_path_ends_at_what_a_perfect_denoiser_says() -> None:
     torch.testing.assert_close(ended, torch.full_like(noisy, 0.25))
 
 
+@pytest.mark.parametrize(("guidance_scale", "brightness"), [(1.0, 0.3), (1.5, 0.4), (3.0, 0.7)])
+def test_guidance_moves_images_away_from_what_all_classes_share(guidance_scale: float, brightness: float) -> None:
+    """Classes are 0.3, 0 and 0 bright; their mixture is 0.1: 0.1 + scale · 0.2."""
+
+    class Bright(Denoiser):
+        def forward(self, images: torch.Tensor, stddevs: torch.Tensor, one_hot: torch.Tensor) -> torch.Tensor:
+            return 0.3 * one_hot[:, 0, None, None, None].expand_as(images)
+
+    network = Bright(DenoiserShape(schema_of(1, 8, 8), 8, 1))
+    noisy, classes = torch.randn(1, 1, 8, 8) * 5, torch.eye(3)[:1]
+    ended = follow_path(network, noisy, classes, noise_schedule(5.0, 0.02, 4), guidance_scale)
+    torch.testing.assert_close(ended, torch.full_like(noisy, brightness))
+
+
+def test_without_guidance_the_network_is_evaluated_half_as_often() -> None:
+    network = Denoiser(DenoiserShape(schema_of(1, 8, 8), 8, 1))
+    evaluations = []
+    network.register_forward_hook(lambda *_: evaluations.append(1))
+    for guidance_scale, expected in ((1.0, 7), (1.5, 14)):
+        evaluations.clear()
+        follow_path(network, torch.randn(1, 1, 8, 8), torch.eye(3)[:1], noise_schedule(5.0, 0.02, 4), guidance_scale)
+        assert len(evaluations) == expected
+
+
 def test_it_learns_classes_and_draws_them() -> None:
     """Class 0 is bright above, class 1 below."""
     rng = np.random.default_rng(0)

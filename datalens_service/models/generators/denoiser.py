@@ -8,6 +8,7 @@ Diffusion-Based Generative Models" (sections 3 and 5, algorithm 1). The network 
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import pairwise
 from typing import Final, TypeVar
 
@@ -129,7 +130,9 @@ def noise_schedule(largest: float, smallest: float, steps: int) -> list[float]:
 
 
 @torch.no_grad()
-def follow_path(network: Denoiser, images: Tensor, one_hot: Tensor, schedule: list[float]) -> Tensor:
+def follow_path(
+    network: Denoiser, images: Tensor, one_hot: Tensor, schedule: list[float], guidance_scale: float = 1.0
+) -> Tensor:
     """Heun's method along the deterministic path from noisy images to images without noise.
 
     Args:
@@ -137,21 +140,31 @@ def follow_path(network: Denoiser, images: Tensor, one_hot: Tensor, schedule: li
         images: (n, channels, height, width), with noise of the first standard deviation.
         one_hot: (n, classes).
         schedule: As `noise_schedule` gives it.
+        guidance_scale: Of classifier-free guidance (Ho and Salimans 2022, equation 6, whose w is one less). With 1,
+            nothing is moved, and the network is evaluated half as often.
     """
+    denoise = partial(_guide, network, one_hot=one_hot, scale=guidance_scale)
     for stddev, following in pairwise(schedule):
-        slope = _slope(network, images, stddev, one_hot)
+        slope = (images - denoise(images, stddev)) / stddev
         moved = images + (following - stddev) * slope
         if following:
-            slope = (slope + _slope(network, moved, following, one_hot)) / 2
+            slope = (slope + (moved - denoise(moved, following)) / following) / 2
             moved = images + (following - stddev) * slope
         images = moved
     return images
 
 
-def _slope(network: Denoiser, images: Tensor, stddev: float, one_hot: Tensor) -> Tensor:
+def _guide(network: Denoiser, images: Tensor, stddev: float, *, one_hot: Tensor, scale: float) -> Tensor:
+    """Images without noise, moved away from those that the network sees in them for an equal mixture of all classes.
+
+    It was never trained for a mixture. Classes enter it through linear layers, so it answers in between.
+    """
     stddevs = torch.full((len(images),), stddev, device=images.device)
-    slope: Tensor = (images - network(images, stddevs, one_hot)) / stddev
-    return slope
+    denoised: Tensor = network(images, stddevs, one_hot)
+    if scale == 1:
+        return denoised
+    of_any_class: Tensor = network(images, stddevs, torch.full_like(one_hot, 1 / one_hot.shape[1]))
+    return of_any_class + scale * (denoised - of_any_class)
 
 
 def _normalize(maps: Tensor) -> Tensor:

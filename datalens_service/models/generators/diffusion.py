@@ -37,6 +37,8 @@ _DENOISER, _START = "denoiser.", "start."
 _LARGEST_STDDEV: Final = 10.0
 _EARLIER_END_STDDEV: Final = 0.02
 """Of files of earlier versions, whose settings do not name it."""
+_EARLIER_GUIDANCE_SCALE: Final = 1.0
+"""The same."""
 _ROWS: Final = 64
 """Images at once: their maps fit into a core's cache."""
 
@@ -66,7 +68,7 @@ def draw(
         settings: `width` and `blocks` of the denoiser; `start`, kind and settings of the released model; `path`, steps
             of the sampler; `start_stddev`, noise on samples of the start, or None to begin with noise alone;
             `start_proposals`, whether these samples are taken before any is rejected; `end_stddev`, noise from which
-            the last step goes to an image at once.
+            the last step goes to an image at once; `guidance_scale`, as of `follow_path`.
         schema: Of the images.
         labels: (n,) requested classes.
         rng: Of the samples.
@@ -108,8 +110,9 @@ def _propose(
     noisy = noisy.view(-1, schema.channels, schema.height, schema.width)
     one_hot = functional.one_hot(torch.from_numpy(labels), schema.num_classes).to(torch.float32)
     schedule = noise_schedule(largest, settings.get("end_stddev", _EARLIER_END_STDDEV), settings["path"])
+    guidance_scale = settings.get("guidance_scale", _EARLIER_GUIDANCE_SCALE)
     parts = [
-        follow_path(network, images, classes, schedule)
+        follow_path(network, images, classes, schedule, guidance_scale)
         for images, classes in zip(torch.split(noisy, _ROWS), torch.split(one_hot, _ROWS), strict=True)
     ]
     pixels = (torch.cat(parts).flatten(1) + 1) / 2
