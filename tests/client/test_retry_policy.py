@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from datalens_service.client import ClientError, ServiceUnreachable
+from datalens_service.client import ClientError, ServiceUnreachable, retry_policy
 from datalens_service.client.retry_policy import RetryPolicy
 
 UNREACHABLE = ServiceUnreachable("no response")
@@ -12,9 +14,9 @@ UNREACHABLE = ServiceUnreachable("no response")
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds on the clock, as its only element."""
+    """Seconds on the policy's clock alone, as its only element: event loops of servers in this process have theirs."""
     seconds = [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: seconds[0])
+    monkeypatch.setattr(retry_policy, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
     return seconds
 
 
