@@ -69,10 +69,12 @@ class DiffusionParameters(Method):
         ge=1,
         le=10,
         exclude_if=operator.not_,
-        description="How far images are moved towards their class: with more, classes are clearer and images less "
-        "varied. 1: not at all, in half the time. Left out: 1.5.",
+        description="Scale of classifier-free guidance: with more, classes are clearer and images less varied. 1: "
+        "none, with half as many evaluations of the network. Left out: 1.5.",
     )
-    path: Integer = Field(default=4, ge=2, le=1000, description="Steps from noise to an image, two evaluations each.")
+    path: Integer = Field(
+        default=4, ge=2, le=1000, description="Steps from noise to an image, two evaluations each, four with guidance."
+    )
 
     def last_stddev(self) -> float:
         """Noise from which the last step goes to an image."""

@@ -38,7 +38,7 @@ _LARGEST_STDDEV: Final = 10.0
 _EARLIER_END_STDDEV: Final = 0.02
 """Of files of earlier versions, whose settings do not name it."""
 _EARLIER_GUIDANCE_SCALE: Final = 1.0
-"""The same."""
+"""Of such files, too."""
 _ROWS: Final = 64
 """Images at once: their maps fit into a core's cache."""
 
