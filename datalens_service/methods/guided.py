@@ -94,8 +94,7 @@ class Guided(Method):
         if self.poses or self.surfaces or self.spread > 1:
             return (
                 "Images are made to teach classifiers: they vary more than the private ones, in pose and texture too, "
-                "and a privately trained classifier labels them, so models learn more from them than people see in "
-                "them."
+                "and a privately trained classifier labels them."
             )
         return (
             "Images are made to look like the private ones: they vary as much as those do, and only those are handed "
