@@ -27,29 +27,40 @@
         └── RankLost                a process that shares the job's teachers is gone; the job can be resumed
 
 Each class carries the `slug` and `title` of its RFC 9457 problem type; `api/problems/handlers.py` adds the status.
-A `detail` says what to change and never contains a private value.
+A `detail` says what to change and never contains a private value. It names fields and options as `⟦name⟧`
+(`voices.py`), so that each reader gets the words of the interface in front of them.
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from datalens_service.voices import speak
+
 
 class DatalensError(Exception):
     """Base of all deliberate errors.
 
     Args:
-        detail: One sentence for the person who caused it: what is wrong and what to change.
+        text: One sentence for the person who caused it: what is wrong and what to change.
         extra: Public members added to the problem document, for example a budget.
+
+    Attributes:
+        text: As it is kept, for a reader who is not known yet.
     """
 
     slug: ClassVar[str] = "internal-error"
     title: ClassVar[str] = "Internal error"
 
-    def __init__(self, detail: str, *, extra: dict[str, Any] | None = None) -> None:
-        super().__init__(detail)
-        self.detail = detail
+    def __init__(self, text: str, *, extra: dict[str, Any] | None = None) -> None:
+        super().__init__(text)
+        self.text = text
         self.extra: dict[str, Any] = extra or {}
+
+    @property
+    def detail(self) -> str:
+        """The sentence in the words of the interface that its reader uses."""
+        return speak(self.text)
 
 
 class InvalidInput(DatalensError):
