@@ -18,7 +18,7 @@ from benchmarks.environment import DATA, ROOT, provenance
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.cli.train import train_upload
 from datalens_service.data import read_upload
-from datalens_service.data.readers.base import with_public_test
+from datalens_service.data.assembly import with_public_test
 
 SETTINGS = ("evaluation.synthetic_images=2000", "evaluation.ceiling=false")
 EXAMPLES = ROOT / "docs" / "examples"

@@ -65,10 +65,10 @@ def audit(
     from datalens_service.audits.attacks import MEMBERSHIP
     from datalens_service.audits.reconstruction import NO_MODEL
     from datalens_service.audits.subgroups import check_groups
-    from datalens_service.data import read_with_notices
+    from datalens_service.data import ReadingChoices, read_with_notices
 
     units = build_unit_declaration(records_per_unit, classes_per_unit, unit)
-    upload, _ = read_with_notices(data, class_names=parse_class_names(classes), units=units)
+    upload, _ = read_with_notices(data, ReadingChoices(class_names=parse_class_names(classes), units=units))
     request = SpecOptions(epsilon, delta, method, preset, settings or (), seed, evaluate=False, purpose=purpose.value)
     spec = request.build_spec(upload.schema)
     # The parts are smaller than the whole; δ stays that of the job which is rehearsed.

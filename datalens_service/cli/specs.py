@@ -105,7 +105,7 @@ def build_unit_declaration(records: int | None, classes: int | None, name: str |
             raise InvalidSpec("--unit and --classes-per-unit need --records-per-unit.")
         return None
     try:
-        return UnitDeclaration(name=name or "group", records=records, classes=classes)
+        return UnitDeclaration(name=name, records=records, classes=classes)
     except ValidationError as error:
         raise InvalidSpec(describe_error(error)) from error
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from datalens_service.data.assembly import assemble, with_preparation, with_public_test
 from datalens_service.data.notices import Notice
 from datalens_service.data.privacy_units import UnitDeclaration
 from datalens_service.data.readers import READERS, recognised
 from datalens_service.data.readers.base import ClassNames, Reader, Upload
+from datalens_service.data.reading_choices import AS_IT_IS, ReadingChoices
 from datalens_service.data.schema_inference import inspect, without_constant_images
-from datalens_service.data.untrusted.images import STRICT
-from datalens_service.data.untrusted.limits import DEFAULT_LIMITS, Limits
+from datalens_service.data.untrusted.images import STRICT, PictureDecoder
+from datalens_service.data.untrusted.limits import DEFAULT_LIMITS, PREPARE_LIMITS, Limits
 from datalens_service.data.untrusted.source import Source, open_source
 from datalens_service.errors import InvalidDataset
 
 
-def detect(path: Path, *, limits: Limits = DEFAULT_LIMITS) -> str:
+def detect(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits = DEFAULT_LIMITS) -> str:
     """Format of an upload, by its contents; its name plays no part.
 
     Returns:
@@ -24,24 +26,17 @@ def detect(path: Path, *, limits: Limits = DEFAULT_LIMITS) -> str:
     Raises:
         InvalidDataset: No reader recognises it, or its archive is refused.
     """
-    with open_source(_existing(path), limits) as source:
-        return recognised(source)
+    with open_source(_existing(path), limits, decoder_for(choices), choices.encoding) as source:
+        return recognised(source, choices)
 
 
-def read_upload(
-    path: Path,
-    *,
-    class_names: ClassNames | None = None,
-    units: UnitDeclaration | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-) -> Upload:
+def read_upload(path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits | None = None) -> Upload:
     """Read an upload of any known format; the caller adds the partition key to make it a `Dataset`.
 
     Args:
-        path: The file; contents decide the format.
-        class_names: Public class names; None leaves them to the format (see each reader).
-        units: What one privacy unit is, if the upload groups its records; None: every record is one.
-        limits: Caps on what is read and unpacked.
+        path: The file, or a folder of this machine; contents decide the format.
+        choices: The owner's.
+        limits: Caps on what is read and unpacked; None takes those for the choices.
 
     Returns:
         (schema, train, test or None).
@@ -49,40 +44,29 @@ def read_upload(
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    return read_with_notices(path, class_names=class_names, units=units, limits=limits)[0]
+    return read_with_notices(path, choices, limits=limits)[0]
 
 
 def read_with_notices(
-    path: Path,
-    *,
-    class_names: ClassNames | None = None,
-    units: UnitDeclaration | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    path: Path, choices: ReadingChoices = AS_IT_IS, *, limits: Limits | None = None
 ) -> tuple[Upload, tuple[Notice, ...]]:
     """The same with what its owner should know of how it was read. Notices are private.
 
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    with open_source(_existing(path), limits) as source:
-        _, upload = read_source(source, class_names=class_names, units=units)
+    limits = limits or limits_for(choices)
+    with open_source(_existing(path), limits, decoder_for(choices), choices.encoding) as source:
+        _, upload = read_source(source, choices)
         return upload, source.notices.collected()
 
 
-def read_source(
-    source: Source,
-    *,
-    class_names: ClassNames | None,
-    units: UnitDeclaration | None,
-    leave_out_constant_images: bool = False,
-) -> tuple[str, Upload]:
+def read_source(source: Source, choices: ReadingChoices) -> tuple[str, Upload]:
     """Read an opened upload; what its owner should know is in `source.notices` afterwards.
 
     Args:
-        source: The opened file.
-        class_names: Public class names; None leaves them to the format.
-        units: What one privacy unit is; None: every record is one.
-        leave_out_constant_images: Whether training images of a single colour are left out.
+        source: The opened file, with the decoder for the choices.
+        choices: The owner's.
 
     Returns:
         A key of `READERS`, and the contents.
@@ -90,20 +74,33 @@ def read_source(
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    name = recognised(source)
-    if not READERS[name].prepares and source.decoder is not STRICT:
-        raise InvalidDataset(
-            "Arrays of pixels cannot be prepared. Send a zip or tar of images, or leave out prepare_side."
-        )
-    upload = READERS[name].read(source, class_names=class_names, units=units)
-    if leave_out_constant_images:
-        upload = without_constant_images(upload, units, source.notices)
+    name = recognised(source, choices)
+    index = READERS[name].index(source, choices)
+    upload = assemble(index, choices, source.notices)
+    if choices.leave_out_constant_images:
+        upload = without_constant_images(upload, source.notices)
+    if choices.public_test:
+        upload = with_public_test(upload)
     inspect(upload, source.notices)
-    return name, upload
+    return name, with_preparation(upload, choices.preparation)
+
+
+def decoder_for(choices: ReadingChoices) -> PictureDecoder:
+    """What decodes the images; the library that reads DICOM is imported where it may be needed."""
+    if choices.preparation is None:
+        return STRICT
+    from datalens_service.data.preparation.pictures import PreparingDecoder
+
+    return PreparingDecoder(choices.preparation)
+
+
+def limits_for(choices: ReadingChoices) -> Limits:
+    """Caps on what is read: larger where images are resized one by one."""
+    return DEFAULT_LIMITS if choices.preparation is None else PREPARE_LIMITS
 
 
 def _existing(path: Path) -> Path:
-    if not path.is_file():
+    if not path.exists():
         raise InvalidDataset("There is no such file. Name an NPZ, a zip or tar of images, or a Parquet file.")
     return path
 
@@ -111,8 +108,10 @@ def _existing(path: Path) -> Path:
 __all__ = [
     "DEFAULT_LIMITS",
     "READERS",
+    "ClassNames",
     "Limits",
     "Reader",
+    "ReadingChoices",
     "UnitDeclaration",
     "Upload",
     "detect",

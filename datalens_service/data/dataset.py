@@ -25,7 +25,7 @@ class Schema(BaseModel):
     """What the owner declares public: everything a run may depend on without a charge.
 
     `num_units` is n, the public number of privacy units. By default one record is one unit; a unit of several
-    records has a name of the owner's, and public bounds on its records and their classes (`data/units.py`).
+    records has a name of the owner's, and public bounds on its records and their classes (`privacy_units.py`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,6 +42,8 @@ class Schema(BaseModel):
     """Whether the test split is public: figures measured on it may then be passed on."""
     records_are_public: bool = Field(default=False, exclude_if=operator.not_)
     """Whether all records are public: methods may start from them; never changed after the upload."""
+    groups_ignored: bool = Field(default=False, exclude_if=operator.not_)
+    """Whether every record is a unit although the upload said which records belong together."""
     preparation: PrepareSettings | None = Field(default=None, exclude_if=operator.not_)
     """How every image was brought to this size, if that was done before the upload or with it."""
 
@@ -63,7 +65,7 @@ class Split:
     Attributes:
         images: uint8 (n, height, width, channels).
         labels: int64 (n,), in [0, num_classes).
-        units: int64 (n,), identity of each record's unit (`data/units.py`); None: every record is its own.
+        units: int64 (n,), identity of each record's unit (`privacy_units.py`); None: every record is its own.
     """
 
     images: Images

@@ -12,6 +12,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, computed_field
 
+from datalens_service.voices import speak
+
 EXAMPLES: Final = 5
 """Most examples of one notice; all cases are counted."""
 
@@ -24,6 +26,12 @@ class NoticeCode(StrEnum):
     IGNORED_SPLIT = "ignored_split"
     IGNORED_FILES = "ignored_files"
     IGNORED_ARRAYS = "ignored_arrays"
+    UNREADABLE_LEFT_OUT = "unreadable_left_out"
+    MISSING_FILES = "missing_files"
+    PERSON_COLUMN = "person_column"
+    UNUSED_COLUMNS = "unused_columns"
+    SPLITS_READ = "splits_read"
+    BACKSLASHES = "backslashes"
     ORIENTATION_APPLIED = "orientation_applied"
     RESIZED = "resized"
     CHANNELS_CONVERTED = "channels_converted"
@@ -31,9 +39,15 @@ class NoticeCode(StrEnum):
     WINDOW_APPLIED = "window_applied"
     FRAME_SELECTED = "frame_selected"
     CHANNELS_FIRST = "channels_first"
+    FLAT_IMAGES = "flat_images"
+    FLOATS_TO_255 = "floats_to_255"
     CLASSES_RENAMED = "classes_renamed"
     LABELS_RENUMBERED = "labels_renumbered"
     EMPTY_CLASSES = "empty_classes"
+    SINGLE_IMAGE_CLASSES = "single_image_classes"
+    IMBALANCED_CLASSES = "imbalanced_classes"
+    CONFLICTING_LABELS = "conflicting_labels"
+    TEST_IN_TRAIN = "test_in_train"
     NEARLY_BLACK = "nearly_black"
     CONSTANT_IMAGES = "constant_images"
     CONSTANT_IMAGES_LEFT_OUT = "constant_images_left_out"
@@ -45,10 +59,20 @@ class NoticeCode(StrEnum):
 MESSAGES: Final[dict[NoticeCode, str]] = {
     NoticeCode.IGNORED_SPLIT: "Files of a validation split were ignored. To train on them, move them to the training "
     "split; to measure on them, make them the test split.",
-    NoticeCode.IGNORED_FILES: "Files were ignored because they are hidden (a name with a leading dot) or of no use to "
-    "the format. Rename a file or folder that should be read.",
+    NoticeCode.IGNORED_FILES: "Files were ignored: hidden ones (a name with a leading dot), what desktops leave "
+    "behind, notes, licences, or others of no use to the format. Rename a file or folder that should be read.",
     NoticeCode.IGNORED_ARRAYS: "Arrays of the NPZ were ignored. Append val_images and val_labels to the training "
     "arrays if they should be trained on.",
+    NoticeCode.UNREADABLE_LEFT_OUT: "Files were left out, as you asked: they cannot be read as images, or no line of "
+    "the metadata names them.",
+    NoticeCode.MISSING_FILES: "Lines of the metadata name images that are not there. Add the images, or remove the "
+    "lines.",
+    NoticeCode.PERSON_COLUMN: "Columns look like keys of persons, and are not used as the unit that is protected. "
+    "Rename the right one to patient or group, or name it in ⟦group_column⟧, so that the promise is about persons.",
+    NoticeCode.UNUSED_COLUMNS: "Columns of the metadata are not used. Nothing of them is kept.",
+    NoticeCode.SPLITS_READ: "Folders were read as splits: train or training, test or testing, val or validation. "
+    "Rename one that is a class.",
+    NoticeCode.BACKSLASHES: "Names have backslashes between folders and were read with slashes.",
     NoticeCode.ORIENTATION_APPLIED: "Images were turned as their EXIF orientation says.",
     NoticeCode.RESIZED: "Images had another size and were brought to the one you chose.",
     NoticeCode.CHANNELS_CONVERTED: "Images had other channels and were converted to those you chose.",
@@ -56,22 +80,31 @@ MESSAGES: Final[dict[NoticeCode, str]] = {
     NoticeCode.WINDOW_APPLIED: "Images had more than 8 bits; the values of a window became 0 to 255.",
     NoticeCode.FRAME_SELECTED: "Files had several frames and one was read: the first, or the one you named.",
     NoticeCode.CHANNELS_FIRST: "An array of images has its channels before height and width, and was read so.",
+    NoticeCode.FLAT_IMAGES: "Images are rows of numbers and were read as squares of grey pixels.",
+    NoticeCode.FLOATS_TO_255: "Images are floats above 1 and were read as 0 to 255, rounded.",
     NoticeCode.CLASSES_RENAMED: "The class names were assigned to the folders or labels in sorted order. Check them.",
-    NoticeCode.LABELS_RENUMBERED: "Class names that are numbers differ from their labels: labels count the names in "
-    "sorted text order (1, 10, 2). The names stay. To change the order, name the classes, or pad numbers (01, 02, 10).",
-    NoticeCode.EMPTY_CLASSES: "Classes have no training image. Labels count from 0: subtract 1 from labels that start "
-    "at 1, or leave out classes that do not occur.",
+    NoticeCode.LABELS_RENUMBERED: "Class names that are numbers differ from the numbers inside arrays of labels, which "
+    "count the classes from 0. The names stay. Name all classes in ⟦class_names⟧ to keep places for others.",
+    NoticeCode.EMPTY_CLASSES: "Classes have no training image. A folder without images is no class; a declared class "
+    "without images cannot be learned.",
+    NoticeCode.SINGLE_IMAGE_CLASSES: "Classes have a single training image. Nothing can be learned of one that would "
+    "not be about that image: join such a class with another, or leave it out.",
+    NoticeCode.IMBALANCED_CLASSES: "The largest class has more than 100 times the images of these. Little can be "
+    "learned of so small classes beside it.",
+    NoticeCode.CONFLICTING_LABELS: "Images have the same pixels as one of another class. Which label is right?",
+    NoticeCode.TEST_IN_TRAIN: "Test images have the same pixels as training images, so figures measured on them are "
+    "too good. Remove them from one of the splits.",
     NoticeCode.NEARLY_BLACK: "No value of these images is above 15 of 255, so they are nearly black. Multiply masks of "
     "0 and 1 by 255; scale other values to 0..255.",
     NoticeCode.CONSTANT_IMAGES: "Images show a single colour. Such an image occurs in many data sets and ties their "
-    "budgets together; leave_out_constant_images leaves it out.",
+    "budgets together; ⟦leave_out_constant_images⟧ leaves it out.",
     NoticeCode.CONSTANT_IMAGES_LEFT_OUT: "Images of a single colour were left out, as you asked.",
     NoticeCode.REPEATED_IMAGES: "Images have the same pixels as an earlier one. The promise covers each record, not "
     "all copies together: remove the copies, or group them as one unit.",
     NoticeCode.SHARES_RECORDS: "Images were uploaded before, so this data set shares the budget of that upload for "
     "ever.",
     NoticeCode.SHARES_CONSTANT_IMAGES: "Images that were uploaded before show a single colour. If the data sets have "
-    "nothing else in common, use leave_out_constant_images next time.",
+    "nothing else in common, use ⟦leave_out_constant_images⟧ next time.",
 }
 """What each code means and what to do about it."""
 
@@ -105,7 +138,7 @@ class Notice(BaseModel):
     @property
     def message(self) -> str:
         """What it means and what to do."""
-        return MESSAGES[self.code]
+        return speak(MESSAGES[self.code])
 
 
 class Notices:

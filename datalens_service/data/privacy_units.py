@@ -27,14 +27,14 @@ class UnitDeclaration(BaseModel):
     """What the owner says one privacy unit is; public.
 
     Attributes:
-        name: Word for one unit in reports.
+        name: Word for one unit in reports; None takes that of the upload, such as the name of its column.
         records: Most records of one unit.
         classes: Most classes that records of one unit belong to; None puts no bound beside `records`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(default="group", pattern=NAME_PATTERN)
+    name: str | None = Field(default=None, pattern=NAME_PATTERN)
     records: Integer = Field(ge=1, le=MAXIMUM_RECORDS_PER_UNIT)
     classes: Integer | None = Field(default=None, ge=1, le=MAXIMUM_RECORDS_PER_UNIT)
 

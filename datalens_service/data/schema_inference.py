@@ -1,4 +1,4 @@
-"""A look at the training images for what is usually a mistake: nearly black, constant or repeated ones."""
+"""A look at classes and images for what is usually a mistake: too few, nearly black, constant or repeated ones."""
 
 from __future__ import annotations
 
@@ -9,32 +9,46 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.data.dataset import Images, Split
+from datalens_service.data.assembly import with_training_rows
+from datalens_service.data.dataset import Images, Labels
 from datalens_service.data.notices import NoticeCode, Notices
-from datalens_service.data.privacy_units import UnitDeclaration
-from datalens_service.data.readers.base import Upload, build_upload
+from datalens_service.data.readers.base import Upload
 from datalens_service.errors import InvalidDataset
 
 Rows = NDArray[np.int64]
 
 _NEARLY_BLACK: Final = 15
+_IMBALANCE: Final = 100
 _BLOCK_BYTES: Final = 2**24
 
 
 def inspect(upload: Upload, notices: Notices) -> None:
-    """Note empty classes and unusual training images.
+    """Note unusual classes and unusual images.
 
     Args:
         upload: What was read.
         notices: Collects what its owner should know.
     """
+    _inspect_classes(upload, notices)
     images, labels = upload.train.images, upload.train.labels
-    present = np.bincount(labels, minlength=upload.schema.num_classes) > 0
-    names = upload.schema.class_names
-    notices.add(NoticeCode.EMPTY_CLASSES, (name for name, seen in zip(names, present, strict=True) if not seen))
     notices.add(NoticeCode.NEARLY_BLACK, map(_named, nearly_black_rows(images)))
     notices.add(NoticeCode.CONSTANT_IMAGES, map(_named, constant_rows(images)))
-    notices.add(NoticeCode.REPEATED_IMAGES, map(_named, repeated_rows(images)))
+    digests = _digests(images)
+    notices.add(NoticeCode.REPEATED_IMAGES, map(_named, _repeated(digests)))
+    notices.add(NoticeCode.CONFLICTING_LABELS, map(_named, _conflicting(digests, labels)))
+    if upload.test is not None:
+        known = set(digests)
+        shared = (row for row, digest in enumerate(_digests(upload.test.images)) if digest in known)
+        notices.add(NoticeCode.TEST_IN_TRAIN, (f"test image {row}" for row in shared))
+
+
+def _inspect_classes(upload: Upload, notices: Notices) -> None:
+    counts = np.bincount(upload.train.labels, minlength=upload.schema.num_classes)
+    named = list(zip(upload.schema.class_names, counts.tolist(), strict=True))
+    notices.add(NoticeCode.EMPTY_CLASSES, (name for name, count in named if count == 0))
+    notices.add(NoticeCode.SINGLE_IMAGE_CLASSES, (name for name, count in named if count == 1))
+    small = (name for name, count in named if 0 < count < counts.max() / _IMBALANCE)
+    notices.add(NoticeCode.IMBALANCED_CLASSES, small)
 
 
 def constant_rows(images: Images) -> Rows:
@@ -63,23 +77,14 @@ def nearly_black_rows(images: Images) -> Rows:
 
 def repeated_rows(images: Images) -> Rows:
     """Rows of images whose pixels an earlier row has: each is protected, but not as often as it occurs."""
-    seen: set[bytes] = set()
-    repeated = []
-    for row, image in enumerate(images):
-        # A digest, as all pixels together may nearly fill the memory.
-        digest = hashlib.sha256(image.tobytes()).digest()
-        if digest in seen:
-            repeated.append(row)
-        seen.add(digest)
-    return np.array(repeated, dtype=np.int64)
+    return np.array(_repeated(_digests(images)), dtype=np.int64)
 
 
-def without_constant_images(upload: Upload, units: UnitDeclaration | None, notices: Notices) -> Upload:
+def without_constant_images(upload: Upload, notices: Notices) -> Upload:
     """The upload without training images of a single colour. Whether one goes depends on that image alone.
 
     Args:
         upload: What was read.
-        units: As it was declared.
         notices: Collects how many went.
 
     Raises:
@@ -92,11 +97,28 @@ def without_constant_images(upload: Upload, units: UnitDeclaration | None, notic
     stay = np.setdiff1d(np.arange(len(upload.train)), rows)
     if not len(stay):
         raise InvalidDataset("All training images show a single colour; none remains without them.")
-    train = upload.train
-    identity = None if train.units is None else train.units[stay]
-    return build_upload(
-        Split(train.images[stay], train.labels[stay], identity), upload.test, upload.schema.class_names, units
-    )
+    return with_training_rows(upload, stay)
+
+
+def _digests(images: Images) -> list[bytes]:
+    """Digests, as all pixels together may nearly fill the memory."""
+    return [hashlib.sha256(image.tobytes()).digest() for image in images]
+
+
+def _repeated(digests: list[bytes]) -> list[int]:
+    seen: set[bytes] = set()
+    repeated = []
+    for row, digest in enumerate(digests):
+        if digest in seen:
+            repeated.append(row)
+        seen.add(digest)
+    return repeated
+
+
+def _conflicting(digests: list[bytes], labels: Labels) -> list[int]:
+    """Rows whose pixels an earlier row has under another label."""
+    first: dict[bytes, int] = {}
+    return [row for row, digest in enumerate(digests) if labels[first.setdefault(digest, row)] != labels[row]]
 
 
 def _rows(images: Images, holds: Callable[[Images], NDArray[np.bool_]]) -> Rows:

@@ -10,6 +10,7 @@ from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
 from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, NAME_PATTERN, UnitDeclaration
 from datalens_service.data.readers.base import check_class_names
+from datalens_service.data.reading_choices import Column, Encoding, ReadingChoices
 from datalens_service.errors import InvalidDataset
 from datalens_service.strict import Flag, Integer, Number
 
@@ -84,6 +85,35 @@ class DatasetForm(BaseModel):
         "that contain the same ones; left out, they stay.",
     )
 
+    ignore_groups: Flag | None = Field(
+        default=None,
+        description="Whether every image is protected for itself although the upload says which images belong "
+        "together; left out, it is refused without `records_per_unit`. Cards and datasheets say so.",
+    )
+    allow_identifying_classes: Flag | None = Field(
+        default=None,
+        description="Whether class names may look like names or numbers of persons, or be as many as persons are; left "
+        "out, such an upload is refused, because class names are published.",
+    )
+    skip_unreadable: Flag | None = Field(
+        default=None,
+        description="Whether files that cannot be read as images, or that no line of the metadata names, are left out "
+        "and counted in `notices`; left out, the upload is refused and names them.",
+    )
+    encoding: Encoding | None = Field(
+        default=None,
+        description="Of metadata without a byte order mark, and of names in archives that do not say theirs; left out, "
+        "UTF-8. It is never guessed.",
+    )
+    label_column: Column | None = Field(
+        default=None, description="Column of the metadata, or of a table, with the labels; left out, the usual names."
+    )
+    group_column: Column | None = Field(
+        default=None,
+        description="Column of the metadata, or of a table, that says which images belong together; left out, the "
+        "usual names.",
+    )
+
     prepare_side: Integer | None = Field(
         default=None,
         ge=4,
@@ -128,12 +158,31 @@ class DatasetForm(BaseModel):
         """What one unit is, if the images are grouped."""
         if self.records_per_unit is None:
             return None
-        return UnitDeclaration(name=self.unit or "group", records=self.records_per_unit, classes=self.classes_per_unit)
+        return UnitDeclaration(name=self.unit, records=self.records_per_unit, classes=self.classes_per_unit)
+
+    @property
+    def choices(self) -> ReadingChoices:
+        """How the file is to be read."""
+        return ReadingChoices(
+            class_names=self.classes,
+            units=self.units,
+            public_test=bool(self.public_test),
+            leave_out_constant_images=bool(self.leave_out_constant_images),
+            preparation=self.preparation,
+            skip_unreadable=bool(self.skip_unreadable),
+            allow_identifying_classes=bool(self.allow_identifying_classes),
+            ignore_groups=bool(self.ignore_groups),
+            encoding=self.encoding,
+            label_column=self.label_column,
+            group_column=self.group_column,
+        )
 
     @model_validator(mode="after")
     def _units_are_whole(self) -> Self:
         if self.records_per_unit is None and (self.unit, self.classes_per_unit) != (None, None):
             raise ValueError("unit and classes_per_unit need records_per_unit.")
+        if self.ignore_groups and self.records_per_unit is not None:
+            raise ValueError("ignore_groups protects single images, records_per_unit groups: name one of them.")
         return self
 
     @model_validator(mode="after")

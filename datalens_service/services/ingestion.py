@@ -81,17 +81,7 @@ def register(
     with translated(_NOT_KEPT), _locked(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
         try:
             confinement = Confinement(settings.decode_memory_bytes, settings.decode_seconds)
-            decoded = decode(
-                path,
-                scratch,
-                confinement,
-                class_names=form.classes,
-                units=form.units,
-                public_test=bool(form.public_test),
-                leave_out_constant_images=bool(form.leave_out_constant_images),
-                preparation=form.preparation,
-                stopping=stopping,
-            )
+            decoded = decode(path, scratch, confinement, form.choices, stopping=stopping)
             decoded.records.rename(folder)
             links = Notices()
             records_path = records.keep(folder)

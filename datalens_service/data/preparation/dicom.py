@@ -22,7 +22,7 @@ from pydicom.pixels.utils import pixel_array
 
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.preparation_settings import PrepareSettings
-from datalens_service.data.untrusted.entries import refusing
+from datalens_service.data.untrusted.images import Patient, UnreadableImage, decoding
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.errors import InvalidDataset
 
@@ -31,16 +31,20 @@ _COLOUR: Final = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _UNREADABLE: Final = "The DICOM file cannot be decoded. Export it uncompressed, or as 16-bit grey PNG."
 
 
-def read_patient(data: bytes) -> str:
-    """The patient's identifier.
+def read_patient(data: bytes) -> Patient:
+    """Identifier and name of the patient.
 
     Raises:
         InvalidDataset: The file names none.
     """
     with _reading():
-        patient = str(_parse(data, header_only=True).get("PatientID") or "").strip()
-    if not patient:
-        raise InvalidDataset("The DICOM file has no patient ID. Put it into a folder of its patient.")
+        header = _parse(data, header_only=True)
+        patient = Patient(*(str(header.get(name) or "").strip() for name in ("PatientID", "PatientName")))
+    if not patient.id:
+        raise InvalidDataset(
+            "The DICOM file has no patient ID. Name its patient in a metadata.csv with the columns file_name and "
+            "patient."
+        )
     return patient
 
 
@@ -65,7 +69,7 @@ def read_dicom(data: bytes, settings: PrepareSettings, limits: Limits) -> tuple[
 @contextmanager
 def _reading() -> Iterator[None]:
     # Many devices write attributes that are not quite valid; none of those are read.
-    with refusing(_UNREADABLE), warnings.catch_warnings():
+    with decoding(_UNREADABLE), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
@@ -77,7 +81,7 @@ def _parse(data: bytes, *, header_only: bool = False) -> FileDataset:
 def _check(file: FileDataset, settings: PrepareSettings, limits: Limits) -> tuple[NoticeCode, ...]:
     """What the attributes say, before pixels are decoded."""
     if file.Rows * file.Columns > limits.image_pixels:
-        raise InvalidDataset(f"The image has more than {limits.image_pixels} pixels. Resize it.")
+        raise UnreadableImage(f"The image has more than {limits.image_pixels:,} pixels. Resize it.")
     kind, deep = file.PhotometricInterpretation, file.BitsAllocated > 8
     if kind not in (*_GREY, *_COLOUR) or (kind in _COLOUR and deep):
         raise InvalidDataset("The DICOM image is neither grey nor 8-bit RGB. Export it as one of them.")
@@ -102,7 +106,7 @@ def _grey(values: NDArray[np.float64], file: FileDataset, settings: PrepareSetti
     if window is None and file.BitsStored <= 8 and values.min() >= 0 and values.max() <= 255:
         return np.rint(values).astype(np.uint8), False
     if window is None:
-        raise InvalidDataset("The DICOM file names no window. Name the values to show with --window LOW HIGH.")
+        raise InvalidDataset("The DICOM file names no window. Name the values to show in ⟦prepare_window⟧.")
     return through_window(values, *window), True
 
 

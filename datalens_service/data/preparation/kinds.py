@@ -6,10 +6,10 @@ from typing import Final
 
 from datalens_service.data.untrusted.images import MAGIC
 
-TITLE: Final = "PNG, JPEG, BMP, TIFF, WebP and DICOM"
-SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".dcm")
+TITLE: Final = "PNG, JPEG, BMP, GIF, TIFF, WebP and DICOM"
+SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".dcm")
 
-_OTHER_MAGIC: Final = (b"BM", b"II*\0", b"MM\0*", b"RIFF")
+_OTHER_MAGIC: Final = (b"BM", b"GIF8", b"II*\0", b"MM\0*", b"RIFF")
 _DICOM_MAGIC: Final = b"DICM"
 _PREAMBLE_BYTES: Final = 128
 

@@ -12,17 +12,21 @@ from PIL import Image, ImageOps
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.preparation import dicom, kinds
 from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
-from datalens_service.data.untrusted.entries import refusing
-from datalens_service.data.untrusted.images import Picture
+from datalens_service.data.untrusted.images import Patient, Picture, UnreadableImage, decoding
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.errors import InvalidDataset
 
-FORMATS: Final = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
+FORMATS: Final = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")
 
 _EIGHT_BIT: Final = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK")
 _SIXTEEN_BIT: Final = ("I;16", "I;16B", "I;16L")
 _PNG_BIT_DEPTH: Final = 24
 _ORIENTATION: Final = 0x0112
+
+_UNREADABLE: Final = (
+    "The image cannot be decoded. Save it as a complete PNG, JPEG, BMP, GIF, TIFF or WebP file, or set "
+    "⟦skip_unreadable⟧."
+)
 
 Changes = tuple[NoticeCode, ...]
 
@@ -47,26 +51,33 @@ class PreparingDecoder:
         """See `PictureDecoder`."""
         return prepare_picture(data, self.settings, limits)
 
-    def read_patient(self, data: bytes) -> str | None:
+    def read_patient(self, data: bytes) -> Patient | None:
         """See `PictureDecoder`."""
         return dicom.read_patient(data)
 
 
 def prepare_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> Picture:
-    """Pixels of one image, uint8 (side, side, channels), and what was changed.
+    """Pixels of one image, uint8 (height, width, channels), and what was changed.
 
     Raises:
-        InvalidDataset: It is damaged, too large, or of a kind that is not accepted.
+        UnreadableImage: It is damaged, or has too many pixels.
+        InvalidDataset: It is of a kind that is not accepted.
     """
-    with refusing("The image cannot be decoded. Save it as a complete PNG, JPEG, BMP, TIFF or WebP file."):
+    with decoding(_UNREADABLE):
         shown, changes = (
             dicom.read_dicom(data, settings, limits) if kinds.is_dicom(data) else _read_picture(data, settings, limits)
         )
-        channels = "L" if settings.colour is Colour.GREY else "RGB"
-        converted, fitted = shown.mode != channels, shown.size != (settings.side, settings.side)
-        pixels = np.asarray(_fit(shown.convert(channels), settings))
-    changes += (NoticeCode.CHANNELS_CONVERTED,) * converted + (NoticeCode.RESIZED,) * fitted
-    return Picture(pixels.reshape(settings.side, settings.side, -1), changes)
+        picture = fit_picture(shown, settings)
+    return Picture(picture.pixels, (*changes, *picture.changes))
+
+
+def fit_picture(shown: Image.Image, settings: PrepareSettings) -> Picture:
+    """A decoded image at the size and in the mode of the settings, and what was changed."""
+    channels = "L" if settings.colour is Colour.GREY else "RGB"
+    converted, fitted = shown.mode != channels, shown.size != settings.size
+    pixels = np.asarray(_fit(shown.convert(channels), settings))
+    changes = (NoticeCode.CHANNELS_CONVERTED,) * converted + (NoticeCode.RESIZED,) * fitted
+    return Picture(pixels.reshape(settings.height, settings.width, -1), changes)
 
 
 def _read_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> tuple[Image.Image, Changes]:
@@ -90,10 +101,10 @@ def _read_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> tup
 def _check(image: Image.Image, data: bytes, settings: PrepareSettings, limits: Limits) -> Changes:
     """What the header says, before anything is decoded; turns to the chosen frame."""
     if image.width * image.height > limits.image_pixels:
-        raise InvalidDataset(f"The image has more than {limits.image_pixels} pixels. Resize it.")
+        raise UnreadableImage(f"The image has more than {limits.image_pixels:,} pixels. Resize it.")
     if image.mode in _SIXTEEN_BIT:
         if settings.window is None:
-            raise InvalidDataset("The image is 16-bit grey. Name the values to show with --window LOW HIGH.")
+            raise InvalidDataset("The image is 16-bit grey. Name the values to show in ⟦prepare_window⟧.")
     # Pillow hands out 16-bit RGB as 8-bit, without a word.
     elif image.mode not in _EIGHT_BIT or (image.format == "PNG" and data[_PNG_BIT_DEPTH] > 8):
         raise InvalidDataset("The image is neither 8-bit nor 16-bit grey. Save it as 8-bit grey or RGB.")
@@ -110,9 +121,8 @@ def _through_window(image: Image.Image, settings: PrepareSettings) -> Image.Imag
 
 
 def _fit(image: Image.Image, settings: PrepareSettings) -> Image.Image:
-    size = (settings.side, settings.side)
-    if image.size == size:
+    if image.size == settings.size:
         return image
     if settings.fit is Fit.CROP:
-        return ImageOps.fit(image, size, Image.Resampling.LANCZOS)
-    return image.resize(size, Image.Resampling.LANCZOS)
+        return ImageOps.fit(image, settings.size, Image.Resampling.LANCZOS)
+    return image.resize(settings.size, Image.Resampling.LANCZOS)

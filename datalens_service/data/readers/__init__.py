@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from numpy.lib import format as npy
+
 from datalens_service.data.readers import idx, image_folder, image_table, npz, parquet, webdataset
 from datalens_service.data.readers.base import Reader
-from datalens_service.data.readers.image_entries import PREPARE, preparable_names
+from datalens_service.data.readers.image_entries import PREPARE, is_ignored, preparable_names
+from datalens_service.data.reading_choices import AS_IT_IS, ReadingChoices
 from datalens_service.data.untrusted.source import Source
 from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles
 from datalens_service.errors import InvalidDataset
@@ -27,9 +30,13 @@ READERS: Final[dict[str, Reader]] = {reader.name: reader for reader in _FORMATS}
 _WHAT_TO_DO: Final = (
     "Save arrays with numpy.savez_compressed, or zip a folder that holds one folder of PNG or JPEG files per class."
 )
+_START_BYTES: Final = 4096
+_FEW_COLUMNS: Final = 8
+_SHOWN: Final = 3
+_ARCHIVES: Final = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 
 
-def recognised(source: Source) -> str:
+def recognised(source: Source, choices: ReadingChoices = AS_IT_IS) -> str:
     """Format of an opened upload: a key of `READERS`.
 
     Raises:
@@ -37,13 +44,46 @@ def recognised(source: Source) -> str:
         InvalidDataset: No reader recognises it.
     """
     for name, reader in READERS.items():
-        if reader.recognises(source):
+        if reader.recognises(source, choices):
             return name
     names = preparable_names(source)
     if names:
         raise UnusableFiles([BadFile(name=name, reason=PREPARE) for name in names], len(names))
+    raise InvalidDataset(_unknown(source))
+
+
+def _unknown(source: Source) -> str:
+    """What a file is that nobody reads, as far as can be told."""
+    if source.archive is not None:
+        return _unknown_archive(source)
+    start = source.start(_START_BYTES)
+    if not start:
+        return f"The file is empty. {_WHAT_TO_DO}"
+    if start.startswith(npy.MAGIC_PREFIX):
+        return "This is one array without labels. Put images and labels into one NPZ: numpy.savez_compressed."
+    if _is_text(start) and start.count(b",") > _FEW_COLUMNS:
+        return (
+            "This is a table of numbers as text. Save its pixels and labels as arrays: "
+            "numpy.savez_compressed('images.npz', images=pixels.reshape(n, height, width), labels=labels)."
+        )
     titles = ", nor ".join(reader.title for reader in READERS.values())
-    raise InvalidDataset(f"This is neither {titles}. {_WHAT_TO_DO}")
+    return f"This is neither {titles}. {_WHAT_TO_DO}"
+
+
+def _unknown_archive(source: Source) -> str:
+    names = [entry.filename for entry in source.entries if not is_ignored(entry.filename)]
+    if not names:
+        return f"There is no image in it: it is empty, or holds only notes and hidden files. {_WHAT_TO_DO}"
+    if any(name.casefold().endswith(_ARCHIVES) for name in names):
+        return f"It holds another archive ({names[0]}). Unpack that one, and upload it or its images."
+    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    return (
+        f"No file in it has the ending of an image ({shown}). Name images .png or .jpg, or what they are. {_WHAT_TO_DO}"
+    )
+
+
+def _is_text(start: bytes) -> bool:
+    return all(byte in b"\t\r\n" or byte >= ord(" ") for byte in start)
 
 
 def usual_suffixes() -> tuple[str, ...]:

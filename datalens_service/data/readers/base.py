@@ -1,23 +1,22 @@
-"""What every reader hands out, and the checks all readers share."""
+"""What every reader hands out: an index of records whose pixels nobody has decoded yet."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-import numpy as np
-from pydantic import ValidationError
-
-from datalens_service.data.dataset import MAXIMUM_CLASSES, Schema, Split, check_split, check_units
-from datalens_service.data.image_sizes import MAXIMUM_SIDE
+from datalens_service.data.dataset import Images, Schema, Split
 from datalens_service.data.preparation_settings import PrepareSettings
-from datalens_service.data.privacy_units import UnitDeclaration
+from datalens_service.data.reading_choices import ReadingChoices
+from datalens_service.data.untrusted.images import DecodedImages
 from datalens_service.data.untrusted.source import Source
 from datalens_service.errors import InvalidDataset
 
 ClassNames = tuple[str, ...]
 
-_CLASS_NAME_LENGTH = 100
+CLASS_NAME_LENGTH = 100
 
 
 class Upload(NamedTuple):
@@ -28,18 +27,83 @@ class Upload(NamedTuple):
     test: Split | None
 
 
+class LabelKind(StrEnum):
+    """What the labels of a column are."""
+
+    NUMBER = "integers"
+    WORD = "words"
+    FLAG = "true or false"
+
+
+class LabelColumn(NamedTuple):
+    """Labels of one split, in order.
+
+    Attributes:
+        kind: What they are.
+        words: The labels as text; whole numbers in decimal digits.
+        names: Names of the classes by number, if the file declares them.
+    """
+
+    kind: LabelKind
+    words: tuple[str, ...]
+    names: ClassNames | None = None
+
+
+ReadImages = Callable[[Images | None], DecodedImages]
+"""Decodes the images of a split; its argument is an image that all must be like, None takes the first of them."""
+
+
+@dataclass(frozen=True)
+class RecordIndex:
+    """Records of one split: labels and groups, and how to get their images.
+
+    Attributes:
+        called: What the split's labels are called in a refusal.
+        labels: Words, with what they are.
+        read_images: Decodes the images, in the same order.
+        groups: Who or what each record belongs to; None if the upload does not say.
+        group_name: Word for one group.
+        groups_ignored: Whether the upload says it, and that is ignored as its owner wishes.
+    """
+
+    called: str
+    labels: LabelColumn
+    read_images: ReadImages
+    groups: tuple[str, ...] | None = None
+    group_name: str = "group"
+    groups_ignored: bool = False
+
+
+class UploadIndex(NamedTuple):
+    """What a format says of an upload before a pixel is decoded.
+
+    Attributes:
+        train: The training split.
+        test: The test split, or None.
+        empty_classes: Folders of classes in which there is no image.
+        preparation: How the file says that its images were prepared.
+        persons_as_classes: Classes whose name is that of a person, by what the files themselves say.
+    """
+
+    train: RecordIndex
+    test: RecordIndex | None
+    empty_classes: tuple[str, ...] = ()
+    preparation: PrepareSettings | None = None
+    persons_as_classes: tuple[str, ...] = ()
+
+
 class Recognise(Protocol):
     """Says whether a file looks like one format."""
 
-    def __call__(self, source: Source) -> bool:
+    def __call__(self, source: Source, choices: ReadingChoices) -> bool:
         """True if contents, not the name, look like the format."""
 
 
-class Read(Protocol):
-    """Reads one format."""
+class BuildIndex(Protocol):
+    """Reads one format as far as labels and groups."""
 
-    def __call__(self, source: Source, *, class_names: ClassNames | None, units: UnitDeclaration | None) -> Upload:
-        """The checked contents.
+    def __call__(self, source: Source, choices: ReadingChoices) -> UploadIndex:
+        """Labels and groups of all records, and how to decode their images.
 
         Raises:
             InvalidDataset: With a sentence that says what to change.
@@ -56,8 +120,7 @@ class Reader:
         layout: How a file of this format is built, in Markdown, for the table of the documentation.
         suffixes: What such files are usually called, with the dot; contents decide, a browser's file dialog asks.
         recognises: Whether a file is of this format.
-        read: Its reader.
-        prepares: Whether it holds encoded images, which can be prepared one by one.
+        index: Its reader.
     """
 
     name: str
@@ -65,93 +128,7 @@ class Reader:
     layout: str
     suffixes: tuple[str, ...]
     recognises: Recognise
-    read: Read
-    prepares: bool = True
-
-
-def build_upload(
-    train: Split, test: Split | None, class_names: ClassNames, units: UnitDeclaration | None = None
-) -> Upload:
-    """Put checked parts together.
-
-    Args:
-        train: Images uint8 (n, height, width, channels) and labels int64 (n,).
-        test: The same, or None.
-        class_names: Public names; every label is an index into them.
-        units: What one unit is; None if every record is one.
-
-    Raises:
-        InvalidDataset: Sizes, labels, names or units are outside what the product accepts, or were not declared.
-    """
-    check_class_names(class_names)
-    _check_declared(train, units)
-    schema = _schema(train, class_names, units)
-    for split in (train, test):
-        if split is not None:
-            check_split(schema, split)
-    check_units(schema, train)
-    return Upload(schema, train, test)
-
-
-def _check_declared(train: Split, units: UnitDeclaration | None) -> None:
-    if units is None and train.units is not None:
-        raise InvalidDataset(
-            "The upload says which images belong together. Declare records_per_unit, the most training images of "
-            "one group, or remove the column to protect single images."
-        )
-    if units is not None and train.units is None:
-        raise InvalidDataset(
-            "records_per_unit was declared, but the upload does not say which images belong together. Add an array "
-            "'groups' to the NPZ, a metadata.csv with the columns file_name and group to the zip, or a column group "
-            "to the table."
-        )
-
-
-def _schema(train: Split, class_names: ClassNames, units: UnitDeclaration | None) -> Schema:
-    _, height, width, channels = train.images.shape
-    declared = {}
-    if units is not None:
-        reached = units.classes_of(len(class_names))
-        declared = {"unit": units.name, "records_per_unit": units.records, "classes_per_unit": reached}
-    try:
-        return Schema.model_validate(
-            {
-                "channels": channels, "height": height, "width": width, "class_names": class_names,
-                "num_units": len(np.unique(train.unit_ids)), **declared,
-            }
-        )  # fmt: skip
-    except ValidationError:
-        raise InvalidDataset(
-            f"Images must measure 4 to {MAXIMUM_SIDE} pixels on each side, and there must be 1 to {MAXIMUM_CLASSES} "
-            "classes and at least two training images of different units. Resize the images or join classes."
-        ) from None
-
-
-def with_public_test(upload: Upload) -> Upload:
-    """The upload with its test split declared public.
-
-    Raises:
-        InvalidDataset: There is none, or one of its images is a training image.
-    """
-    if upload.test is None:
-        raise InvalidDataset("There is no test split that could be public: add test_images and test_labels.")
-    private = {image.tobytes() for image in upload.train.images}
-    if any(image.tobytes() in private for image in upload.test.images):
-        raise InvalidDataset("A test split that is public must not hold training images: they would be public, too.")
-    return upload._replace(schema=upload.schema.model_copy(update={"test_is_public": True}))
-
-
-def with_preparation(upload: Upload, settings: PrepareSettings | None) -> Upload:
-    """The same upload, whose schema says how its images were prepared, if they were.
-
-    Raises:
-        InvalidDataset: The images have another size than they were brought to.
-    """
-    if settings is None:
-        return upload
-    if {upload.schema.height, upload.schema.width} != {settings.side}:
-        raise InvalidDataset("The array preparation names another size than the images have. Leave it out.")
-    return upload._replace(schema=upload.schema.model_copy(update={"preparation": settings}))
+    index: BuildIndex
 
 
 def check_class_names(class_names: ClassNames) -> None:
@@ -163,5 +140,5 @@ def check_class_names(class_names: ClassNames) -> None:
     if len(set(class_names)) != len(class_names):
         raise InvalidDataset("Class names must differ from each other.")
     for name in class_names:
-        if not (0 < len(name) <= _CLASS_NAME_LENGTH and name.isprintable() and name.strip()):
-            raise InvalidDataset(f"Class names must be 1 to {_CLASS_NAME_LENGTH} printable characters.")
+        if not (0 < len(name) <= CLASS_NAME_LENGTH and name.isprintable() and name.strip()):
+            raise InvalidDataset(f"Class names must be 1 to {CLASS_NAME_LENGTH} printable characters.")

@@ -16,12 +16,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.data.dataset import Split
+from datalens_service.data.dataset import Images
 from datalens_service.data.notices import NoticeCode
-from datalens_service.data.privacy_units import UnitDeclaration
-from datalens_service.data.readers.base import ClassNames, Reader, Upload, build_upload
-from datalens_service.data.readers.labels import number_names
+from datalens_service.data.preparation.arrays import pixels_of
+from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
+from datalens_service.data.readers.labels import column_of_array
+from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.entries import DAMAGED, Entry, refusing
+from datalens_service.data.untrusted.images import DecodedImages
 from datalens_service.data.untrusted.source import GZIP, Source, allowance
 from datalens_service.errors import InvalidDataset
 
@@ -46,18 +48,13 @@ class _File(NamedTuple):
     is_test: bool
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: Source, choices: ReadingChoices) -> bool:
     """Whether the archive holds IDX files."""
     return 0 < len(source.entries) <= _MOST_FILES and len(_files(source)) >= 2
 
 
-def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclaration | None) -> Upload:
-    """Read the files of MNIST and its like.
-
-    Args:
-        source: The opened file.
-        class_names: Public names; by default "0", "1", … up to the largest label.
-        units: What one unit is; this format cannot say.
+def index(source: Source, choices: ReadingChoices) -> UploadIndex:
+    """Labels of MNIST's files and their like; this format cannot say who belongs together.
 
     Raises:
         InvalidDataset: With a sentence that says what to change.
@@ -66,11 +63,11 @@ def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclarati
     read_names = {file.entry.filename for file in files}
     others = (entry.filename for entry in source.entries if entry.filename not in read_names)
     source.notices.add(NoticeCode.IGNORED_FILES, others)
-    train = _split(source, [file for file in files if not file.is_test])
     tests = [file for file in files if file.is_test]
-    test = _split(source, tests) if tests else None
-    labels = train.labels if test is None else np.concatenate([train.labels, test.labels])
-    return build_upload(train, test, class_names or number_names(labels), units)
+    return UploadIndex(
+        _index("the training labels", [file for file in files if not file.is_test], source, choices),
+        _index("the test labels", tests, source, choices) if tests else None,
+    )
 
 
 READER = Reader(
@@ -79,9 +76,27 @@ READER = Reader(
     layout="MNIST's own files, with or without gzip",
     suffixes=(".zip", ".tar", ".gz", ".tgz"),
     recognises=recognises,
-    read=read,
-    prepares=False,
+    index=index,
 )
+
+
+def _index(called: str, files: list[_File], source: Source, choices: ReadingChoices) -> RecordIndex:
+    images = [file for file in files if file.axes in _IMAGES]
+    labels = [file for file in files if file.axes in _LABELS]
+    if len(images) != 1 or len(labels) != 1:
+        raise InvalidDataset(
+            "Put one file of images and one of labels into the archive, and, for a test split, one more of each with "
+            "t10k or test in its name."
+        )
+    pixels, numbers = _array(source, images[0]), _array(source, labels[0])
+    if len(pixels) != len(numbers):
+        raise InvalidDataset(f"There must be one label per image: {len(numbers):,} labels for {len(pixels):,} images.")
+
+    def read(first: Images | None) -> DecodedImages:
+        name = images[0].entry.filename
+        return DecodedImages(pixels_of(pixels, name, choices.preparation, source.notices), np.arange(len(pixels)))
+
+    return RecordIndex(called, column_of_array(numbers), read)
 
 
 def _files(source: Source) -> list[_File]:
@@ -103,18 +118,6 @@ def _start(source: Source, entry: Entry) -> bytes:
         return gzip.GzipFile(fileobj=io.BytesIO(head)).read1(4)[:4]
     except (OSError, EOFError, ValueError):
         return b""
-
-
-def _split(source: Source, files: list[_File]) -> Split:
-    images = [file for file in files if file.axes in _IMAGES]
-    labels = [file for file in files if file.axes in _LABELS]
-    if len(images) != 1 or len(labels) != 1:
-        raise InvalidDataset(
-            "Put one file of images and one of labels into the archive, and, for a test split, one more of each with "
-            "t10k or test in its name."
-        )
-    values = _array(source, images[0])
-    return Split(values.reshape(*values.shape[:3], -1), _array(source, labels[0]).astype(np.int64))
 
 
 def _array(source: Source, file: _File) -> NDArray[Any]:

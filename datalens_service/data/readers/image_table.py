@@ -1,102 +1,125 @@
-"""Zip or tar of images with `metadata.csv` or `metadata.jsonl`, as Hugging Face's `imagefolder` reads it.
+"""Zip, tar or folder of images with `metadata.csv` or `metadata.jsonl`, as Hugging Face's `imagefolder` reads it.
 
     metadata.csv, 0001.png, …                   everything is for training
     train/metadata.csv, train/0001.png, …       with a test split in test/
 
-The columns are `file_name` (relative to the table), `label` (a word, or a number from 0) and, if one person may
-have several images, `group`. Labels in the table count, folders do not. One folder around all of this is allowed.
+The columns are `file_name` (relative to the table), `label` (a word or a whole number) and, if one person may have
+several images, `group` or `patient` (`columns.py` has all names). Labels in the table count, folders do not; folders
+that contradict the table are refused.
 """
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from datalens_service.data.dataset import Images, Split
-from datalens_service.data.privacy_units import UnitDeclaration
-from datalens_service.data.readers.base import ClassNames, Reader, Upload, build_upload
+from datalens_service.data.notices import NoticeCode
+from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
+from datalens_service.data.readers.groups import find_groups, read_patients
 from datalens_service.data.readers.image_entries import (
-    TRAIN,
     ImageEntry,
     holds_images,
     image_entries,
-    in_known_splits,
-    read_images,
-    split_of,
+    images_of,
+    is_metadata,
 )
-from datalens_service.data.readers.labels import numbered
-from datalens_service.data.readers.metadata import delimiter_of, is_metadata, normal, read_metadata, units_of
+from datalens_service.data.readers.labels import column_of_texts
+from datalens_service.data.readers.metadata import Metadata, note_metadata, read_metadata
+from datalens_service.data.readers.splits import by_split, without_wrapper
+from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.source import Source
+from datalens_service.data.untrusted.validation_errors import ValidationErrors
 from datalens_service.errors import InvalidDataset
 
-_LABEL = "label"
-_HEAD_BYTES = 2**16
+_CONTRADICTED = (
+    "The folder says another class than the metadata: the upload has two sources of labels. Remove the column of "
+    "labels from the table, or the class folders."
+)
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: Source, choices: ReadingChoices) -> bool:
     """Whether there are images and a table with a column of labels."""
-    tables = [entry for entry in source.entries if is_metadata(entry.filename)]
-    return any(_has_labels(source.head(entry, _HEAD_BYTES)) for entry in tables) and holds_images(source)
+    if not any(is_metadata(entry.filename) for entry in source.entries) or not holds_images(source):
+        return False
+    metadata = read_metadata(source, choices)
+    return metadata is not None and metadata.has_labels
 
 
-def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclaration | None) -> Upload:
-    """Read images with a table of labels.
-
-    Args:
-        source: The opened file.
-        class_names: Public names; by default the words in the table in sorted order, or "0", "1", ….
-        units: What one unit is, if the table has groups.
+def index(source: Source, choices: ReadingChoices) -> UploadIndex:
+    """Labels by table; groups by table or DICOM file.
 
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    metadata = read_metadata(source)
-    files = in_known_splits(source, image_entries(source))
-    if metadata is None or metadata.labels is None or not files:
+    metadata = read_metadata(source, choices)
+    if metadata is None:
         raise InvalidDataset("metadata.csv must name every image with its label.")
-    # Training records first, so that both splits are slices of one list.
-    files.sort(key=lambda file: split_of(file) != TRAIN)
-    labels, names = numbered(_labels_of(files, metadata.labels), class_names, source.notices)
-    count = sum(split_of(file) == TRAIN for file in files)
-    if count == 0:
-        raise InvalidDataset("There are no training images. Put them beside metadata.csv, or into train/.")
-    train_names = [file.entry.filename for file in files[:count]]
-    identity = None if metadata.groups is None else units_of(train_names, metadata.groups)
-    images = read_images(source, files[:count], None)
-    train = Split(images, labels[:count], identity)
-    test = Split(_test_images(source, files[count:], images), labels[count:]) if files[count:] else None
-    return build_upload(train, test, names, units)
+    files = without_wrapper(image_entries(source), 0)
+    note_metadata(metadata, (file.entry.filename for file in files), source.notices)
+    files = _with_rows(source, files, metadata, choices)
+    split = by_split(files, choices.class_names, source.notices, labelled=True)
+    _check_folders([*split.train, *split.test], metadata)
+    return UploadIndex(
+        _index(source, split.train, choices, "the training split", metadata),
+        _index(source, split.test, choices, "the test split", metadata) if split.test else None,
+    )
 
 
 READER = Reader(
     name="image_table",
-    title="a zip, tar or tar.gz of images with metadata.csv",
+    title="a zip or tar of images with metadata.csv",
     layout="or `metadata.jsonl`: columns `file_name`, `label` and optionally `group` or `patient`, as Hugging Face's "
     "`imagefolder` reads them",
-    suffixes=(".zip", ".tar", ".gz", ".tgz"),
+    suffixes=(".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz"),
     recognises=recognises,
-    read=read,
+    index=index,
 )
 
 
-def _has_labels(head: bytes) -> bool:
-    line = head.decode("utf-8-sig", errors="replace").partition("\n")[0].strip()
-    if line.startswith("{"):
-        try:
-            return _LABEL in json.loads(line)
-        except (ValueError, RecursionError):
-            return False
-    return _LABEL in next(csv.reader([line], delimiter=delimiter_of(line)), [])
+def _index(
+    source: Source, files: Sequence[ImageEntry], choices: ReadingChoices, called: str, metadata: Metadata
+) -> RecordIndex:
+    labels = column_of_texts([_label(file, metadata) for file in files])
+    reading = images_of(source, files, choices)
+    if called != "the training split":
+        return RecordIndex(called, labels, reading)
+    groups = find_groups(files, None, metadata, read_patients(source, files), ignore=choices.ignore_groups)
+    return RecordIndex(called, labels, reading, groups.names, groups.word, groups.ignored)
 
 
-def _labels_of(files: Sequence[ImageEntry], labels: Mapping[str, str]) -> list[str]:
-    try:
-        return [labels[normal(file.entry.filename)] for file in files]
-    except KeyError:
-        # Without the name of the file: it is private.
-        raise InvalidDataset("metadata.csv must name every image with its label.") from None
+def _with_rows(
+    source: Source, files: Sequence[ImageEntry], metadata: Metadata, choices: ReadingChoices
+) -> list[ImageEntry]:
+    """Files that the table names; the others are refused, or left out where that is asked."""
+    errors, found = ValidationErrors(), list[ImageEntry]()
+    for file in files:
+        if metadata.row_of(file.entry.filename) is not None:
+            errors.good()
+            found.append(file)
+        elif choices.skip_unreadable:
+            source.notices.add(NoticeCode.UNREADABLE_LEFT_OUT, [file.entry.filename])
+        else:
+            errors.bad(
+                file.entry.filename,
+                f"No line of {metadata.names[0]} names this image. Add one, remove the image, or set "
+                "⟦skip_unreadable⟧.",
+            )
+    errors.raise_if_any()
+    return found
 
 
-def _test_images(source: Source, files: Sequence[ImageEntry], train: Images) -> Images:
-    return read_images(source, files, train[0])
+def _check_folders(files: Sequence[ImageEntry], metadata: Metadata) -> None:
+    """Refuse images whose folder is called like a label, and not like theirs."""
+    labels = {_label(file, metadata).casefold() for file in files}
+    errors = ValidationErrors()
+    for file in files:
+        folder = file.parts[0].casefold() if len(file.parts) > 1 else ""
+        if folder in labels and folder != _label(file, metadata).casefold():
+            errors.bad(file.entry.filename, _CONTRADICTED)
+        else:
+            errors.good()
+    errors.raise_if_any()
+
+
+def _label(file: ImageEntry, metadata: Metadata) -> str:
+    row = metadata.row_of(file.entry.filename)
+    return (row.label if row is not None else None) or ""

@@ -1,83 +1,212 @@
-"""Labels that come as text: integers number the classes, words name them."""
+"""Labels of every kind become indices into class names: integers, words, flags, one-hot rows.
+
+A column of labels is a list of words and what they are. Numbers that occur are the classes: 3, 77 and 999 are three
+classes of these names, in ascending order. Words are classes in sorted order. Names that a file or its owner declares
+take their places.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from datalens_service.data.dataset import MAXIMUM_CLASSES, Labels
 from datalens_service.data.notices import NoticeCode, Notices
-from datalens_service.data.readers.base import ClassNames
+from datalens_service.data.readers.base import ClassNames, LabelColumn, LabelKind
 from datalens_service.errors import InvalidDataset
 
-_NUMBER = re.compile(r"-?\d+")
-_MOST_DIGITS = len(str(MAXIMUM_CLASSES))
+_WHOLE: Final = re.compile(r"(\d{1,15})(\.0+)?")
+_ONE_HOT: Final = "One-hot labels must have one 1 in each row, and 0 everywhere else."
+_SEVERAL: Final = (
+    "At least one image has several labels. Give each image one label: images of several classes are not trained on."
+)
 
 
-def numbered(labels: Sequence[str], class_names: ClassNames | None, notices: Notices) -> tuple[Labels, ClassNames]:
-    """Labels as indices into class names.
-
-    Args:
-        labels: One per record, of all splits together.
-        class_names: Public names; by default the words in sorted order, or "0", "1", ... up to the largest number.
-        notices: Collects words that got other names, or other numbers than they say.
-
-    Returns:
-        int64 (n,), and the names.
+def column_of_values(values: Sequence[object], names: ClassNames | None = None) -> LabelColumn:
+    """A column of values as tables and JSON hold them: integers, words, flags or whole floats.
 
     Raises:
-        InvalidDataset: A word is not among the names, or a number is too large.
+        InvalidDataset: A value is missing or no label, or the column mixes kinds.
     """
-    words = sorted(set(labels))
-    if class_names is not None and all(word in class_names for word in words):
-        position = {name: index for index, name in enumerate(class_names)}
-        return np.array([position[label] for label in labels], dtype=np.int64), class_names
-    if all(_NUMBER.fullmatch(word) for word in words):
-        # Python takes very long for very many digits.
-        numbers = np.array([int(label) if len(label) <= _MOST_DIGITS else -1 for label in labels], dtype=np.int64)
-        return numbers, class_names or number_names(numbers)
-    return _by_sorted_word(labels, words, class_names, notices)
+    kinds, words = set[LabelKind](), []
+    for value in values:
+        kind, word = _read_value(value)
+        kinds.add(kind)
+        words.append(word)
+    if len(kinds) > 1:
+        raise InvalidDataset(f"Labels must be of one kind; these mix {' and '.join(sorted(kinds))}.")
+    return LabelColumn(kinds.pop() if kinds else LabelKind.WORD, tuple(words), names)
+
+
+def column_of_texts(texts: Sequence[str]) -> LabelColumn:
+    """A column of text: whole numbers if all of them are, in digits or as `1.0`, else words."""
+    if texts and all(_WHOLE.fullmatch(text) for text in texts):
+        return LabelColumn(LabelKind.NUMBER, tuple(text.partition(".")[0] for text in texts))
+    return LabelColumn(LabelKind.WORD, tuple(texts))
+
+
+def check_label_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Refuse an array that cannot be labels, before it is read.
+
+    Raises:
+        InvalidDataset: With a sentence that says what to change.
+    """
+    if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] > MAXIMUM_CLASSES):
+        raise InvalidDataset("Labels must have the shape (n,) or (n, 1), or be one-hot rows (n, classes).")
+    if dtype.kind not in ("uifb" if _is_one_hot(shape) else "uifbUS"):
+        raise InvalidDataset("Labels must be integers, words, true and false, or one-hot rows.")
+
+
+def column_of_array(array: NDArray[Any]) -> LabelColumn:
+    """A column of an array whose header passed `check_label_header`.
+
+    Raises:
+        InvalidDataset: With a sentence that says what to change.
+    """
+    if _is_one_hot(array.shape):
+        return _from_one_hot(array)
+    values = array.reshape(-1)
+    if values.dtype.kind in "US":
+        return LabelColumn(LabelKind.WORD, tuple(_decoded(word) for word in values.tolist()))
+    if values.dtype.kind == "b":
+        return LabelColumn(LabelKind.FLAG, tuple(str(value).lower() for value in values.tolist()))
+    return LabelColumn(LabelKind.NUMBER, tuple(str(number) for number in _whole_numbers(values).tolist()))
+
+
+def number_labels(
+    columns: Mapping[str, LabelColumn], class_names: ClassNames | None, notices: Notices
+) -> tuple[list[Labels], ClassNames]:
+    """Labels of all splits as indices into class names.
+
+    Args:
+        columns: By what each is called in a refusal.
+        class_names: As the owner names them; None takes those of the file, or the labels themselves.
+        notices: Collects labels that got other names, or other numbers than they say.
+
+    Returns:
+        int64 (n,) for each column, and the names.
+
+    Raises:
+        InvalidDataset: Columns differ in kind, a label is not among the names, or there are too many classes.
+    """
+    _check_one_kind(columns)
+    declared = class_names or next((column.names for column in columns.values() if column.names), None)
+    first = next(iter(columns.values()))
+    words = _sorted_words({word for column in columns.values() for word in column.words}, first.kind)
+    names, position = _placed(words, first.kind, declared)
+    if len(names) > MAXIMUM_CLASSES:
+        raise InvalidDataset(
+            f"There may be at most {MAXIMUM_CLASSES} classes, and these labels have {len(names):,} different values. "
+            "Labels must name classes, not single images."
+        )
+    note_names(words, position, names, notices)
+    return [np.array([position[word] for word in column.words], dtype=np.int64) for column in columns.values()], names
 
 
 def note_names(words: Sequence[str], label_of: Mapping[str, int], class_names: ClassNames, notices: Notices) -> None:
     """Note words of the upload that got another name, or, being numbers, another number as their label.
 
     Args:
-        words: Folders or labels of the upload, in sorted order.
+        words: Folders or labels of the upload, in order.
         label_of: Label of each.
         class_names: Public names by label.
         notices: Collects them.
     """
     named = {word: class_names[label_of[word]] for word in words}
     renamed = [f"{word} is named {name}" for word, name in named.items() if word != name]
-    notices.add(NoticeCode.CLASSES_RENAMED, renamed)
-    if not renamed and words and all(_NUMBER.fullmatch(word) for word in words):
-        # Compared as text: Python takes very long for very many digits.
-        moved = [word for word in words if (word.lstrip("0") or "0") != str(label_of[word])]
+    numbers = bool(words) and all(map(_WHOLE.fullmatch, words))
+    if not (numbers and all(word.isdigit() and label_of[word] == int(word) for word in words)):
+        notices.add(NoticeCode.CLASSES_RENAMED, renamed)
+    if numbers and not renamed:
+        moved = [word for word in words if int(word) != label_of[word]]
         notices.add(NoticeCode.LABELS_RENUMBERED, (f"{word} is label {label_of[word]}" for word in moved))
 
 
-def number_names(labels: Labels) -> ClassNames:
-    """ "0", "1", ... up to the largest label, which the owner thereby declares public.
-
-    Raises:
-        InvalidDataset: A label is negative or too large.
-    """
-    if labels.size and not (labels.min() >= 0 and labels.max() < MAXIMUM_CLASSES):
-        raise InvalidDataset(f"Labels must number the classes from 0 and lie below {MAXIMUM_CLASSES}.")
-    return tuple(str(index) for index in range(int(labels.max(initial=0)) + 1))
+def _sorted_words(words: set[str], kind: LabelKind) -> list[str]:
+    if kind is not LabelKind.FLAG and all(map(_WHOLE.fullmatch, words)):
+        return sorted(words, key=lambda word: (int(word), word))
+    return sorted(words)
 
 
-def _by_sorted_word(
-    labels: Sequence[str], words: Sequence[str], class_names: ClassNames | None, notices: Notices
-) -> tuple[Labels, ClassNames]:
-    if len(words) > MAXIMUM_CLASSES:
-        raise InvalidDataset(f"There may be at most {MAXIMUM_CLASSES} classes.")
-    if class_names is not None and (len(class_names) < len(words) or set(words) & set(class_names)):
-        raise InvalidDataset("class_names must name every label, or rename all of them in sorted order.")
-    position = {word: index for index, word in enumerate(words)}
-    names = class_names or tuple(words)
-    note_names(words, position, names, notices)
-    return np.array([position[label] for label in labels], dtype=np.int64), names
+def _placed(words: list[str], kind: LabelKind, declared: ClassNames | None) -> tuple[ClassNames, dict[str, int]]:
+    """Names, and the label of every word: by name, by number, or in order."""
+    if declared is None:
+        return tuple(words), {word: place for place, word in enumerate(words)}
+    if all(word in declared for word in words):
+        return declared, {word: declared.index(word) for word in words}
+    if kind is LabelKind.NUMBER and int(words[-1]) < len(declared):
+        return declared, {word: int(word) for word in words}
+    if len(declared) != len(words) or set(words) & set(declared):
+        raise InvalidDataset(
+            f"⟦class_names⟧ has {len(declared)} names, and the upload has {len(words)} classes: name every class as "
+            "it is called in the upload, or rename all of them in their order."
+        )
+    return declared, {word: place for place, word in enumerate(words)}
+
+
+def _check_one_kind(columns: Mapping[str, LabelColumn]) -> None:
+    kinds = {column.kind: name for name, column in reversed(columns.items())}
+    if len(kinds) > 1:
+        told = ", but ".join(f"those of {name} are {kind}" for kind, name in kinds.items())
+        raise InvalidDataset(f"Labels must be of one kind everywhere: {told}.")
+
+
+def _read_value(value: object) -> tuple[LabelKind, str]:
+    if isinstance(value, bool):
+        return LabelKind.FLAG, str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int):
+        _check_sign(value)
+        return LabelKind.NUMBER, str(value)
+    if isinstance(value, bytes | str):
+        return LabelKind.WORD, _decoded(value)
+    raise InvalidDataset("At least one row has no label, or one that is neither a whole number nor a word.")
+
+
+def _decoded(word: bytes | str) -> str:
+    try:
+        text = word.decode() if isinstance(word, bytes) else word
+    except UnicodeDecodeError:
+        raise InvalidDataset("At least one label is no text in UTF-8. Save labels as integers or as text.") from None
+    if not text.strip():
+        raise InvalidDataset("At least one label is empty. Give every image a label.")
+    return text
+
+
+def _whole_numbers(values: NDArray[Any]) -> NDArray[np.int64]:
+    if values.dtype.kind == "f":
+        if np.isnan(values).any():
+            raise InvalidDataset(f"Label {int(np.isnan(values).argmax())} is not a number (NaN). Give it a class.")
+        if not (np.isfinite(values).all() and (values == np.rint(values)).all()):
+            raise InvalidDataset("Labels must be whole numbers: at least one has a fraction or is infinite.")
+    _check_sign(values.min())
+    if values.max() >= 10**15:
+        raise InvalidDataset("At least one label is a number of more than 15 digits. Number the classes.")
+    return values.astype(np.int64)
+
+
+def _check_sign(number: Any) -> None:
+    if number < 0:
+        raise InvalidDataset("At least one label is negative. Leave out images without a class, or give them one.")
+
+
+def _is_one_hot(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 2 and shape[1] > 1
+
+
+def _from_one_hot(values: NDArray[Any]) -> LabelColumn:
+    # Written so that NaN fails, too.
+    if not np.all((values == 0) | (values == 1)):
+        raise InvalidDataset(_ONE_HOT)
+    ones = np.count_nonzero(values, axis=1)
+    if (ones > 1).any():
+        raise InvalidDataset(_SEVERAL)
+    if (ones < 1).any():
+        raise InvalidDataset(_ONE_HOT)
+    names = tuple(str(index) for index in range(values.shape[1]))
+    return LabelColumn(LabelKind.NUMBER, tuple(map(str, values.argmax(axis=1).tolist())), names)

@@ -1,27 +1,25 @@
-"""NPZ: arrays of images and labels, in the keys of MedMNIST, Keras, or plain `images`/`labels`.
+"""NPZ, or a zip or tar of `.npy` files: arrays of images and labels.
 
-Accepted keys (exactly one row):
+Training images and labels are called `images` and `labels`, `x` and `y`, `X` and `y`, `data` and `targets` or
+`labels`, `x_train` and `y_train` (Keras), or `train_images` and `train_labels` (MedMNIST); those of a test split
+`test_images` and `test_labels`, or `x_test` and `y_test`.
 
-    train_images, train_labels [, test_images, test_labels]
-    x_train,      y_train      [, x_test,      y_test]
-    images,       labels       [, test_images, test_labels]
-    x,            y            [, x_test,      y_test]
+An array `groups` (or `patient`, `subject`, `account`, …) of integers or strings says which training images belong to
+one privacy unit, for example to one person. An array `class_names` of strings is read if it is there, and so is
+`preparation`, in which `datalens prepare` says what it did. Everything else is ignored and noted, `val_*` too: a
+validation split would change the public number of records if it silently joined the training records. Whoever wants it
+protected and used appends it to the training arrays.
 
-An array `groups` (or `train_groups`) of integers or strings says which training images belong to one privacy unit,
-for example to one person. An array `class_names` of strings is read if it is there, and so is `preparation`, in which
-`datalens prepare` says what it did. Everything else is ignored and noted, `val_*` too: a validation split would change
-the public number of records if it silently joined the training records. Whoever wants it protected and used appends it
-to the training arrays.
-
-Images are (n, height, width), (n, height, width, 1) or (n, height, width, 3): integers in 0..255, or floats in
-[0, 1]. Channels may also stand before height and width. Labels are integers or words, (n,) or (n, 1), or one-hot
-rows, (n, classes).
+Images are (n, height, width), (n, height, width, 1 or 3), (n, 1 or 3, height, width), or (n, side²) in grey: integers
+in 0..255, or floats in [0, 1] or in [0, 255]. Which of the two each float image is in is said by that image alone. With
+preparation, integers of more bits are read through the chosen window. Labels are integers, words, true and false, whole
+floats, (n,) or (n, 1), or one-hot rows, (n, classes).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -30,13 +28,23 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from datalens_service.data.dataset import Images, Split, UnitIds
+from datalens_service.data.dataset import Images
 from datalens_service.data.notices import NoticeCode
+from datalens_service.data.preparation.arrays import check_image_header, pixels_of
 from datalens_service.data.preparation_settings import PrepareSettings
-from datalens_service.data.privacy_units import UnitDeclaration, identities
-from datalens_service.data.readers import array_labels
-from datalens_service.data.readers.base import ClassNames, Reader, Upload, build_upload, with_preparation
+from datalens_service.data.readers.base import (
+    ClassNames,
+    LabelColumn,
+    Reader,
+    ReadImages,
+    RecordIndex,
+    UploadIndex,
+)
+from datalens_service.data.readers.columns import GROUP, group_word
+from datalens_service.data.readers.labels import check_label_header, column_of_array
+from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.entries import Archive, Entry, refusing
+from datalens_service.data.untrusted.images import DecodedImages
 from datalens_service.data.untrusted.source import Source
 from datalens_service.errors import InvalidDataset
 
@@ -45,8 +53,7 @@ _CLASS_NAMES = "class_names"
 PREPARATION: Final = "preparation"
 """Settings with which `datalens prepare` made the file, as JSON."""
 _PREPARATION_CHARACTERS = 1000
-_GROUPS = ("groups", "train_groups")
-_ROWS_AT_ONCE = 4096
+_GROUPS: Final = ("groups", "train_groups", *GROUP)
 _NOT_PREPARED = "The array preparation is not what datalens prepare writes. Rename it, or leave it out."
 _DAMAGED = "An array in the NPZ is damaged or not in NumPy's format. Save it again with numpy.savez_compressed."
 
@@ -56,69 +63,62 @@ class _Header(NamedTuple):
     dtype: np.dtype[Any]
 
 
-class _Keys(NamedTuple):
-    images: str
-    labels: str
-    test_images: str
-    test_labels: str
+class _Split(NamedTuple):
+    """Arrays of one split."""
+
+    images: Entry
+    labels: Entry
 
 
-_LAYOUTS = (
-    _Keys("train_images", "train_labels", "test_images", "test_labels"),
-    _Keys("x_train", "y_train", "x_test", "y_test"),
-    _Keys("images", "labels", "test_images", "test_labels"),
-    _Keys("x", "y", "x_test", "y_test"),
-)
+_IMAGES: Final = ("images", "train_images", "x_train", "X_train", "x", "X", "data", "image")
+_LABELS: Final = ("labels", "train_labels", "y_train", "Y_train", "y", "Y", "targets", "target", "label")
+_TEST_IMAGES: Final = ("test_images", "x_test", "X_test")
+_TEST_LABELS: Final = ("test_labels", "y_test", "Y_test")
 
 
-def recognises(source: Source) -> bool:
-    """Whether the file is a zip with a NumPy array in it."""
+def recognises(source: Source, choices: ReadingChoices) -> bool:
+    """Whether the file is an archive with NumPy arrays in it, and no folder."""
     arrays = [entry for entry in source.entries if entry.filename.endswith(_SUFFIX)]
-    return not source.is_tar and bool(arrays) and source.head(arrays[0], len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX
+    return bool(arrays) and source.head(arrays[0], len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX
 
 
-def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclaration | None) -> Upload:
-    """Read an NPZ.
-
-    Args:
-        source: The opened file.
-        class_names: Public names; by default those in the file, else "0", "1", ... up to the largest label.
-        units: What one unit is, if the file has an array of groups.
+def index(source: Source, choices: ReadingChoices) -> UploadIndex:
+    """Labels and groups of an NPZ.
 
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    archive = source.archive
-    if archive is None:
-        raise InvalidDataset(_DAMAGED)
+    archive = _opened(source)
     arrays = {e.filename.removesuffix(_SUFFIX): e for e in archive.entries if e.filename.endswith(_SUFFIX)}
-    pairs = _choose_pairs(arrays)
+    splits = _choose_splits(arrays)
     # All headers first: nothing is unpacked for an upload that is refused anyway.
-    for images, labels in pairs:
-        _check_image_header(_header(archive, images))
-        array_labels.check_header(*_header(archive, labels))
-    pixels = [_read_images(source, archive, images) for images, _ in pairs]
-    in_file = class_names or _names_in_file(archive, arrays)
-    numbers, names = array_labels.read([_read_array(archive, entry) for _, entry in pairs], in_file, source.notices)
-    train, *tests = [Split(*split) for split in zip(pixels, numbers, strict=True)]
-    train = replace(train, units=_read_groups(archive, arrays))
-    test = tests[0] if tests else None
-    used = {entry.filename for pair in pairs for entry in pair}
-    others = [name for name, entry in arrays.items() if entry.filename not in used]
-    known = (_CLASS_NAMES, PREPARATION, *_GROUPS)
-    source.notices.add(NoticeCode.IGNORED_ARRAYS, (name for name in others if name not in known))
-    return with_preparation(build_upload(train, test, names, units), _read_preparation(archive, arrays))
+    for split in splits.values():
+        _check_headers(archive, split, choices)
+    names = _names_in_file(archive, arrays)
+    columns = {called: _column(archive, split, names) for called, split in splits.items()}
+    group = next((key for key in _GROUPS if key in arrays), None)
+    groups = None if group is None else _read_groups(archive, arrays, group)
+    records = [
+        RecordIndex(called, columns[called], _reading(source, archive, split, choices))
+        for called, split in splits.items()
+    ]
+    _note_ignored(source, arrays, splits)
+    if groups is not None and len(groups) != len(columns["the training labels"].words):
+        raise InvalidDataset("There must be exactly one group per training image.")
+    word = "group" if group in (None, "train_groups") else group_word(str(group))
+    train = replace(records[0], groups=groups, group_name=word)
+    test = records[1] if len(records) > 1 else None
+    return UploadIndex(train, test, preparation=_read_preparation(archive, arrays))
 
 
 READER = Reader(
     name="npz",
     title="an NPZ with labelled images",
-    layout="`train_images`, `train_labels` (MedMNIST), `x_train`, `y_train` (Keras) or `images`, `labels`; "
+    layout="`train_images`, `train_labels` (MedMNIST), `x_train`, `y_train` (Keras), `images`, `labels`, or others; "
     "`groups` for people with several images; labels as integers, words or one-hot rows",
     suffixes=(".npz",),
     recognises=recognises,
-    read=read,
-    prepares=False,
+    index=index,
 )
 
 
@@ -128,31 +128,82 @@ def read_images_alone(source: Source) -> Images:
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    archive = source.archive
-    if archive is None:
-        raise InvalidDataset(_DAMAGED)
-    names = {f"{name}{_SUFFIX}" for keys in _LAYOUTS for name in (keys.images, keys.test_images)}
+    archive = _opened(source)
+    names = {f"{name}{_SUFFIX}" for name in (*_IMAGES, *_TEST_IMAGES)}
     arrays = [entry for entry in archive.entries if entry.filename in names]
     if len(arrays) != 1:
         raise InvalidDataset("The NPZ must hold one array of images, named images or x.")
-    _check_image_header(_header(archive, arrays[0]))
-    return _read_images(source, archive, arrays[0])
+    check_image_header(*_header(archive, arrays[0]), prepared=False)
+    return _read_images(source, archive, arrays[0], None)
 
 
-def _choose_pairs(arrays: Mapping[str, Entry]) -> list[tuple[Entry, Entry]]:
-    """(images, labels) of training and, if there is one, of the test split."""
-    layouts = [keys for keys in _LAYOUTS if keys.images in arrays and keys.labels in arrays]
-    if len(layouts) != 1:
+def _opened(source: Source) -> Archive:
+    if source.archive is None:
+        raise InvalidDataset(_DAMAGED)
+    return source.archive
+
+
+def _choose_splits(arrays: Mapping[str, Entry]) -> dict[str, _Split]:
+    """Arrays of the training and, if there is one, of the test split, by what its labels are called in a refusal."""
+    images, labels = _only(arrays, _IMAGES), _only(arrays, _LABELS)
+    if images is None or labels is None:
         raise InvalidDataset(
-            "The NPZ must name its arrays in one way: train_images and train_labels, or images and labels "
-            "(with test_images and test_labels if there is a test split)."
+            f"The file holds {_listed(arrays)}. It must name its arrays in one of the known ways: images and labels, x "
+            "and y, data and targets, train_images and train_labels, or x_train and y_train (with test_images and "
+            "test_labels, or x_test and y_test, if there is a test split)."
         )
-    (keys,) = layouts
-    has_test = [key in arrays for key in (keys.test_images, keys.test_labels)]
-    if any(has_test) and not all(has_test):
-        raise InvalidDataset(f"A test split needs both {keys.test_images} and {keys.test_labels}.")
-    pairs = [(arrays[keys.images], arrays[keys.labels])]
-    return [*pairs, (arrays[keys.test_images], arrays[keys.test_labels])] if all(has_test) else pairs
+    test_images, test_labels = _only(arrays, _TEST_IMAGES), _only(arrays, _TEST_LABELS)
+    splits = {"the training labels": _Split(arrays[images], arrays[labels])}
+    if test_images is not None and test_labels is not None:
+        return {**splits, "the test labels": _Split(arrays[test_images], arrays[test_labels])}
+    if test_images is not None or test_labels is not None:
+        raise InvalidDataset("A test split needs both test_images and test_labels (or x_test and y_test).")
+    return splits
+
+
+def _only(arrays: Mapping[str, Entry], names: tuple[str, ...]) -> str | None:
+    found = [name for name in names if name in arrays]
+    if len(found) > 1:
+        raise InvalidDataset(f"The file holds {_listed(found)}, which mean the same: it must name arrays in one way.")
+    return found[0] if found else None
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = sorted(names)
+    return ", ".join(shown[:8]) + (", …" if len(shown) > 8 else "") or "no arrays"
+
+
+def _check_headers(archive: Archive, split: _Split, choices: ReadingChoices) -> None:
+    images, labels = _header(archive, split.images), _header(archive, split.labels)
+    check_image_header(*images, prepared=choices.preparation is not None)
+    check_label_header(*labels)
+    if images.shape[0] != labels.shape[0]:
+        raise InvalidDataset(
+            f"There must be exactly one label per image: there are {labels.shape[0]:,} labels for {images.shape[0]:,} "
+            "images."
+        )
+
+
+def _column(archive: Archive, split: _Split, names: ClassNames | None) -> LabelColumn:
+    column = column_of_array(_read_array(archive, split.labels))
+    return column if names is None else column._replace(names=names)
+
+
+def _reading(source: Source, archive: Archive, split: _Split, choices: ReadingChoices) -> ReadImages:
+    def read(first: Images | None) -> DecodedImages:
+        images = _read_images(source, archive, split.images, choices.preparation)
+        return DecodedImages(images, np.arange(len(images), dtype=np.int64))
+
+    return read
+
+
+def _note_ignored(source: Source, arrays: Mapping[str, Entry], splits: Mapping[str, _Split]) -> None:
+    used = {entry.filename for split in splits.values() for entry in split}
+    known = (_CLASS_NAMES, PREPARATION, *_GROUPS)
+    others = (name for name, entry in arrays.items() if entry.filename not in used and name not in known)
+    source.notices.add(NoticeCode.IGNORED_ARRAYS, others)
+    files = [entry.filename for entry in source.entries if not entry.filename.endswith(_SUFFIX)]
+    source.notices.add(NoticeCode.IGNORED_FILES, files)
 
 
 def _header(archive: Archive, entry: Entry) -> _Header:
@@ -176,58 +227,23 @@ def _header(archive: Archive, entry: Entry) -> _Header:
     return _Header(shape, dtype)
 
 
-def _check_image_header(header: _Header) -> None:
-    shape = header.shape
-    if len(shape) not in (3, 4) or (len(shape) == 4 and not {1, 3} & {shape[1], shape[3]}):
-        raise InvalidDataset(
-            "Images must have the shape (n, height, width), (n, height, width, 1 or 3) or (n, 1 or 3, height, width)."
-        )
-    if header.dtype.kind not in "uif":
-        raise InvalidDataset("Images must be integers in 0..255 or floats in [0, 1].")
-
-
 def _read_array(archive: Archive, entry: Entry) -> NDArray[Any]:
     with refusing(_DAMAGED), archive.open(entry) as stream:
         return npy.read_array(stream, allow_pickle=False)
 
 
-def _read_images(source: Source, archive: Archive, entry: Entry) -> Images:
-    """uint8 (n, height, width, channels), converted in blocks."""
-    values = _read_array(archive, entry)
-    if values.ndim == 3:
-        values = values[..., np.newaxis]
-    if values.shape[3] not in (1, 3):
-        source.notices.add(NoticeCode.CHANNELS_FIRST, [entry.filename.removesuffix(_SUFFIX)])
-        values = values.transpose(0, 2, 3, 1)
-    if values.dtype == np.uint8:
-        return np.ascontiguousarray(values)
-    images = np.empty(values.shape, dtype=np.uint8)
-    for start in range(0, len(values), _ROWS_AT_ONCE):
-        images[start : start + _ROWS_AT_ONCE] = _as_bytes(values[start : start + _ROWS_AT_ONCE])
-    return images
+def _read_images(source: Source, archive: Archive, entry: Entry, preparation: PrepareSettings | None) -> Images:
+    return pixels_of(_read_array(archive, entry), entry.filename.removesuffix(_SUFFIX), preparation, source.notices)
 
 
-def _as_bytes(values: NDArray[Any]) -> Images:
-    is_float = values.dtype.kind == "f"
-    # Written so that NaN fails, too.
-    if values.size and not (values.min() >= 0 and values.max() <= (1 if is_float else 255)):
-        raise InvalidDataset(
-            "Images must be integers in 0..255 or finite floats in [0, 1]. Convert them to uint8 and save again."
-        )
-    return np.rint(values * values.dtype.type(255)).astype(np.uint8) if is_float else values.astype(np.uint8)
-
-
-def _read_groups(archive: Archive, arrays: Mapping[str, Entry]) -> UnitIds | None:
-    """Identity of the unit of every training image, if the file names them."""
-    groups = [arrays[key] for key in _GROUPS if key in arrays]
-    if len(groups) > 1:
-        raise InvalidDataset("The NPZ must name its groups in one way: groups or train_groups.")
-    if not groups:
-        return None
-    header = _header(archive, groups[0])
+def _read_groups(archive: Archive, arrays: Mapping[str, Entry], key: str) -> tuple[str, ...]:
+    """The unit of every training image."""
+    if sum(name in arrays for name in _GROUPS) > 1:
+        raise InvalidDataset(f"The NPZ must name its groups in one way: one array of {', '.join(_GROUPS)}.")
+    header = _header(archive, arrays[key])
     if header.dtype.kind not in "uiU" or len(header.shape) != 1:
-        raise InvalidDataset("groups must be a one-dimensional array of integers or strings, one per training image.")
-    return identities(_read_array(archive, groups[0]).tolist())
+        raise InvalidDataset(f"{key} must be a one-dimensional array of integers or strings, one per training image.")
+    return tuple(map(str, _read_array(archive, arrays[key]).tolist()))
 
 
 def _read_preparation(archive: Archive, arrays: Mapping[str, Entry]) -> PrepareSettings | None:

@@ -2,9 +2,9 @@
 
 One file, or a zip or tar of files: those with the word `test` in their names are the test split; those with `val`,
 `valid` or `validation` are left out and noted. The features in the schema's metadata say which columns are meant
-(Image, ClassLabel, and its names); without them the columns are `image` (or `img`) and `label` (or `labels`). Images
-are bytes, or a struct with `bytes`; labels are integers or words. A column `group` says which training images belong
-to one privacy unit.
+(Image, ClassLabel, and its names); without them they have the usual names, or those that the owner declares. Images
+are bytes, or a struct with `bytes`; labels are integers, words, true and false, or whole floats. A column `group` (or
+`patient`, `subject`, `account`, …) says which training images belong to one privacy unit.
 """
 
 from __future__ import annotations
@@ -18,13 +18,22 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
-from datalens_service.data.dataset import Images, Split
+from datalens_service.data.dataset import Images
 from datalens_service.data.notices import NoticeCode
-from datalens_service.data.privacy_units import UnitDeclaration, identities
-from datalens_service.data.readers.base import ClassNames, Reader, Upload, build_upload
-from datalens_service.data.readers.labels import numbered
+from datalens_service.data.readers.base import (
+    ClassNames,
+    LabelColumn,
+    LabelKind,
+    Reader,
+    ReadImages,
+    RecordIndex,
+    UploadIndex,
+)
+from datalens_service.data.readers.columns import GROUP, LABEL, find_column, group_word
+from datalens_service.data.readers.labels import column_of_values
+from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.entries import Entry, refusing
-from datalens_service.data.untrusted.images import decode_all
+from datalens_service.data.untrusted.images import DecodedImages, decode_all
 from datalens_service.data.untrusted.source import Source, allowance
 from datalens_service.errors import InvalidDataset
 
@@ -40,9 +49,7 @@ _ROWS_AT_ONCE: Final = 4
 _ROW_GROUPS: Final = 100_000
 _MOST_ROWS: Final = 10_000_000
 _DAMAGED: Final = "The Parquet file is damaged, cut off or of an unusual kind. Write it again with datasets or pyarrow."
-_IMAGE_COLUMNS: Final = ("image", "img")
-_LABEL_COLUMNS: Final = ("label", "labels")
-_GROUP: Final = "group"
+_IMAGE_COLUMNS: Final = ("image", "img", "images", "picture", "pixels")
 _WORD: Final = re.compile("[a-z]+")
 _UNUSED: Final = frozenset({"val", "valid", "validation"})
 
@@ -64,14 +71,24 @@ class _Columns(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """One split as it is stored."""
+    """One file as it is stored.
 
+    Attributes:
+        name: Of the file.
+        images: Encoded.
+        labels: Of each.
+        groups: Of each; None if the file has no column of them.
+        columns: That were read.
+    """
+
+    name: str
     images: list[bytes]
-    labels: list[str]
+    labels: LabelColumn
     groups: list[str] | None
+    columns: _Columns
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: Source, choices: ReadingChoices) -> bool:
     """Whether the file is Parquet, or an archive of Parquet files."""
     if source.archive is None:
         return source.start(len(_MAGIC)) == _MAGIC
@@ -79,27 +96,22 @@ def recognises(source: Source) -> bool:
     return bool(files) and source.head(files[0], len(_MAGIC)) == _MAGIC
 
 
-def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclaration | None) -> Upload:
-    """Read Parquet.
-
-    Args:
-        source: The table_file file.
-        class_names: Public names; by default those of the ClassLabel, the words in sorted order, or "0", "1", ….
-        units: What one unit is, if there is a column of groups.
+def index(source: Source, choices: ReadingChoices) -> UploadIndex:
+    """Labels and groups of the rows.
 
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    with ExitStack() as stack:
-        files = stack.enter_context(_files(source))
-        names, train, test = _tables(source, files)
-    labels, names = numbered([*train.labels, *test.labels], class_names or names, source.notices)
-    count = len(train.labels)
-    images = _decoded(train, None, source)
-    identity = None if train.groups is None else identities(train.groups)
-    split = Split(images, labels[:count], identity)
-    test_split = Split(_decoded(test, images, source), labels[count:]) if test.labels else None
-    return build_upload(split, test_split, names, units)
+    with _files(source) as files:
+        tables = [(is_test, _read_table(name, file, source, choices)) for is_test, name, file in files]
+    train = [table for is_test, table in tables if not is_test]
+    test = [table for is_test, table in tables if is_test]
+    if not any(table.images for table in train):
+        raise InvalidDataset("There are no training rows. Files with test in their names are the test split.")
+    return UploadIndex(
+        _index("the training split", train, source, choices),
+        _index("the test split", test, source, choices) if any(table.images for table in test) else None,
+    )
 
 
 READER = Reader(
@@ -109,7 +121,7 @@ READER = Reader(
     "and `label`",
     suffixes=(".parquet", ".zip"),
     recognises=recognises,
-    read=read,
+    index=index,
 )
 
 
@@ -118,13 +130,13 @@ def _entries(source: Source) -> list[Entry]:
 
 
 @contextmanager
-def _files(source: Source) -> Iterator[list[tuple[bool, IO[bytes]]]]:
-    """(is test, open file) in the order of their names."""
+def _files(source: Source) -> Iterator[list[tuple[bool, str, IO[bytes]]]]:
+    """(is test, name, open file) in the order of their names."""
     with ExitStack() as stack:
         if source.archive is None:
-            yield [(False, stack.enter_context(source.path.open("rb")))]
+            yield [(False, "The table", stack.enter_context(source.path.open("rb")))]
             return
-        files: list[tuple[bool, IO[bytes]]] = []
+        files: list[tuple[bool, str, IO[bytes]]] = []
         for entry in sorted(_entries(source), key=lambda entry: entry.filename):
             words = set(_WORD.findall(entry.filename.rpartition("/")[2].casefold()))
             if words & _UNUSED:
@@ -133,23 +145,45 @@ def _files(source: Source) -> Iterator[list[tuple[bool, IO[bytes]]]]:
                 file = stack.enter_context(tempfile.TemporaryFile(prefix="datalens-"))
                 with refusing(_DAMAGED), source.archive.open(entry) as packed:
                     shutil.copyfileobj(packed, file)
-                files.append(("test" in words, file))
+                files.append(("test" in words, entry.filename, file))
         yield files
 
 
-def _tables(source: Source, files: list[tuple[bool, IO[bytes]]]) -> tuple[ClassNames | None, _Table, _Table]:
-    """Names of the classes, training and test split; an empty one has no labels."""
-    tables: dict[bool, list[_Table]] = {False: [], True: []}
-    names: ClassNames | None = None
-    for is_test, file in files:
-        with refusing(_DAMAGED):
-            table_file = _open(file)
-            columns = _columns(table_file)
-            tables[is_test].append(_rows(table_file, columns, source))
-        names = names or columns.class_names
-    if not any(table.labels for table in tables[False]):
-        raise InvalidDataset("There are no training rows. Files with test in their names are the test split.")
-    return names, _joined(tables[False]), _joined(tables[True])
+def _read_table(name: str, file: IO[bytes], source: Source, choices: ReadingChoices) -> _Table:
+    with refusing(_DAMAGED):
+        table_file = _open(file)
+        columns = _columns(name, table_file, choices)
+        return _rows(name, table_file, columns, source)
+
+
+def _index(called: str, tables: list[_Table], source: Source, choices: ReadingChoices) -> RecordIndex:
+    """Records of all files of a split together."""
+    kinds = {table.labels.kind: table.name for table in reversed(tables) if table.images}
+    if len(kinds) > 1:
+        told = ", but ".join(f"those of {name} are {kind}" for kind, name in kinds.items())
+        raise InvalidDataset(f"Labels must be of one kind in all files: {told}.")
+    names = next((table.columns.class_names for table in tables if table.columns.class_names), None)
+    words = tuple(word for table in tables for word in table.labels.words)
+    grouped = [table.groups for table in tables if table.groups is not None]
+    if grouped and len(grouped) != len(tables):
+        raise InvalidDataset("Either all files have a column of groups, or none.")
+    group = next((table.columns.group for table in tables if table.columns.group), None)
+    return RecordIndex(
+        called,
+        LabelColumn(next(iter(kinds), LabelKind.WORD), words, names),
+        _reading([image for table in tables for image in table.images], source, choices),
+        tuple(name for groups in grouped for name in groups) if grouped else None,
+        "group" if group is None else group_word(group),
+    )
+
+
+def _reading(images: list[bytes], source: Source, choices: ReadingChoices) -> ReadImages:
+    def read(first: Images | None) -> DecodedImages:
+        contents = ((f"row {number}", partial(_whole, image, source)) for number, image in enumerate(images))
+        limits, notices, decoder = source.limits, source.notices, source.decoder
+        return decode_all(contents, len(images), first, limits, notices, decoder, skip=choices.skip_unreadable)
+
+    return read
 
 
 def _open(file: IO[bytes]) -> pq.ParquetFile:
@@ -171,35 +205,40 @@ def _open(file: IO[bytes]) -> pq.ParquetFile:
     return table_file
 
 
-def _columns(table_file: pq.ParquetFile) -> _Columns:
+def _columns(name: str, table_file: pq.ParquetFile, choices: ReadingChoices) -> _Columns:
     schema = table_file.schema_arrow
     features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    kinds = {name: value.get("_type") for name, value in features.items() if isinstance(value, dict)}
-    image = _one(schema.names, [name for name in kinds if kinds[name] == "Image"], _IMAGE_COLUMNS)
-    label = _one(schema.names, [name for name in kinds if kinds[name] == "ClassLabel"], _LABEL_COLUMNS)
-    names = features.get(label, {}).get("names") if kinds.get(label) == "ClassLabel" else None
-    group = _GROUP if _GROUP in schema.names else None
-    return _Columns(image, label, group, tuple(str(name) for name in names) if names else None)
-
-
-def _one(names: list[str], declared: list[str], usual: tuple[str, ...]) -> str:
-    candidates = [name for name in names if name in declared] or [name for name in names if name in usual]
-    if len(candidates) != 1:
+    kinds = {one: value.get("_type") for one, value in features.items() if isinstance(value, dict)}
+    image = _declared_as(schema.names, kinds, "Image") or find_column(
+        name, schema.names, _IMAGE_COLUMNS, None, "images", ""
+    )
+    label = (None if choices.label_column else _declared_as(schema.names, kinds, "ClassLabel")) or find_column(
+        name, schema.names, LABEL, choices.label_column, "labels", "⟦label_column⟧"
+    )
+    if image is None or label is None:
         raise InvalidDataset(
-            "The table must have one column of images and one of labels: Image and ClassLabel of datasets, or columns "
-            "named image and label."
+            f"{name} has the columns {', '.join(schema.names)}. It must have one column of images and one of labels: "
+            "Image and ClassLabel of datasets, columns named image and label, or labels in ⟦label_column⟧."
         )
-    return candidates[0]
+    names = features.get(label, {}).get("names") if kinds.get(label) == "ClassLabel" else None
+    group = find_column(name, schema.names, GROUP, choices.group_column, "groups", "⟦group_column⟧")
+    return _Columns(image, label, group, tuple(str(one) for one in names) if names else None)
 
 
-def _rows(table_file: pq.ParquetFile, columns: _Columns, source: Source) -> _Table:
+def _declared_as(present: list[str], kinds: dict[str, str], kind: str) -> str | None:
+    """The only column that the features declare so."""
+    found = [name for name in present if kinds.get(name) == kind]
+    return found[0] if len(found) == 1 else None
+
+
+def _rows(name: str, table_file: pq.ParquetFile, columns: _Columns, source: Source) -> _Table:
     """All rows; what they unpack to is counted while they come, whatever the file declares."""
     columns_read = [name for name in (columns.image, columns.label, columns.group) if name is not None]
     most = allowance(source.path.stat().st_size, source.limits)
     # Whatever is declared honestly is refused before a page is unpacked, which pyarrow does as a whole.
     _check_unpacked(_declared(table_file), most, source)
     images: list[bytes] = []
-    labels: list[str] = []
+    labels: list[object] = []
     groups: list[str] = []
     unpacked = 0
     for batch in table_file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns_read, use_threads=False):
@@ -207,10 +246,10 @@ def _rows(table_file: pq.ParquetFile, columns: _Columns, source: Source) -> _Tab
             images.append(_bytes(value.as_py()))
             unpacked += len(images[-1])
             _check_unpacked(unpacked, most, source)
-        labels += [_word(value, "label") for value in batch.column(columns.label).to_pylist()]
+        labels += batch.column(columns.label).to_pylist()
         if columns.group is not None:
-            groups += [_word(value, "group") for value in batch.column(columns.group).to_pylist()]
-    return _Table(images, labels, groups if columns.group is not None else None)
+            groups += [_group(value) for value in batch.column(columns.group).to_pylist()]
+    return _Table(name, images, column_of_values(labels), groups if columns.group is not None else None, columns)
 
 
 def _declared(table_file: pq.ParquetFile) -> int:
@@ -231,27 +270,10 @@ def _bytes(value: Any) -> bytes:
     return content
 
 
-def _word(value: object, what: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise InvalidDataset(f"At least one row has no {what}, or one that is neither an integer nor a word.")
+def _group(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
+        raise InvalidDataset("At least one row has no group, or one that is neither an integer nor a word.")
     return str(value)
-
-
-def _joined(tables: list[_Table]) -> _Table:
-    grouped = [table.groups for table in tables if table.groups is not None]
-    if grouped and len(grouped) != len(tables):
-        raise InvalidDataset("Either all files have a column group, or none.")
-    return _Table(
-        [image for table in tables for image in table.images],
-        [label for table in tables for label in table.labels],
-        [group for groups in grouped for group in groups] if grouped else None,
-    )
-
-
-def _decoded(table: _Table, like: Images | None, source: Source) -> Images:
-    first = None if like is None else like[0]
-    contents = ((f"row {number}", partial(_whole, image, source)) for number, image in enumerate(table.images))
-    return decode_all(contents, len(table.images), first, source.limits, source.notices, source.decoder)
 
 
 def _whole(image: bytes, source: Source) -> bytes:

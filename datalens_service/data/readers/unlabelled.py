@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 from datalens_service.data.dataset import Images
 from datalens_service.data.notices import Notices
 from datalens_service.data.readers import npz
-from datalens_service.data.readers.image_entries import check_entry, is_ignored
+from datalens_service.data.readers.image_entries import check_entry, is_ignored, is_metadata
+from datalens_service.data.reading_choices import AS_IT_IS
 from datalens_service.data.untrusted.images import MAGIC, decode_all, is_image_name
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.data.untrusted.source import Source, open_source
@@ -45,7 +46,7 @@ def read_unlabelled(path: Path, limits: Limits, most_images: int) -> Unlabelled:
         InvalidDataset: With a sentence that says what to change.
     """
     with open_source(path, limits) as source:
-        if source.archive is not None and npz.recognises(source):
+        if source.archive is not None and npz.recognises(source, AS_IT_IS):
             images = npz.read_images_alone(source)
             _check_count(len(images), most_images)
             return Unlabelled(images, ())
@@ -64,7 +65,7 @@ def read_folder(path: Path, limits: Limits, most_images: int) -> Unlabelled:
     _check_count(len(files), most_images)
     names = tuple(one.relative_to(path).as_posix() for one in files)
     contents = ((name, one.read_bytes) for name, one in zip(names, files, strict=True))
-    return Unlabelled(decode_all(contents, len(files), None, limits, Notices()), names)
+    return Unlabelled(decode_all(contents, len(files), None, limits, Notices()).images, names)
 
 
 def _picture(source: Source) -> Unlabelled:
@@ -73,18 +74,20 @@ def _picture(source: Source) -> Unlabelled:
     most = source.limits.image_file_bytes
     if source.path.stat().st_size > most:
         raise InvalidDataset(f"The image file is larger than {most} bytes.")
-    return Unlabelled(decode_all([("", source.path.read_bytes)], 1, None, source.limits, source.notices), ())
+    content = [("", source.path.read_bytes)]
+    return Unlabelled(decode_all(content, 1, None, source.limits, source.notices).images, ())
 
 
 def _pictures(source: Source, most_images: int) -> Unlabelled:
-    entries = sorted((one for one in source.entries if not is_ignored(one.filename)), key=lambda one: one.filename)
+    named = (one for one in source.entries if not is_ignored(one.filename) and not is_metadata(one.filename))
+    entries = sorted(named, key=lambda one: one.filename)
     if not entries:
         raise InvalidDataset(_FOREIGN)
     _check_count(len(entries), most_images)
     for entry in entries:
         check_entry(entry, source.limits, source.decoder)
     contents = ((one.filename, partial(source.head, one, one.file_size)) for one in entries)
-    images = decode_all(contents, len(entries), None, source.limits, source.notices)
+    images = decode_all(contents, len(entries), None, source.limits, source.notices).images
     return Unlabelled(images, tuple(entry.filename for entry in entries))
 
 

@@ -14,24 +14,21 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from datalens_service.data.dataset import Split
-from datalens_service.data.notices import NoticeCode
-from datalens_service.data.privacy_units import UnitDeclaration, identities
-from datalens_service.data.readers.base import ClassNames, Reader, Upload, build_upload
+from datalens_service.data.readers.base import ClassNames, Reader, RecordIndex, UploadIndex
 from datalens_service.data.readers.image_entries import (
-    TRAIN,
-    UNUSED,
     ImageEntry,
     check_entry,
     holds_images,
-    read_images,
-    split_of,
+    images_of,
+    is_ignored,
 )
-from datalens_service.data.readers.labels import numbered
-from datalens_service.data.readers.metadata import normal
+from datalens_service.data.readers.labels import column_of_texts, column_of_values
+from datalens_service.data.readers.splits import by_split
+from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.entries import Entry, refusing
 from datalens_service.data.untrusted.images import is_image_name
 from datalens_service.data.untrusted.source import Source
+from datalens_service.data.untrusted.validation_errors import ValidationErrors
 from datalens_service.errors import InvalidDataset
 
 _LABEL_ENDINGS = ("cls", "json")
@@ -42,79 +39,104 @@ _UNREADABLE = "At least one label cannot be read. Write each as text into <key>.
 
 class _Record(NamedTuple):
     file: ImageEntry
-    label: str
+    label: object
     group: str | None
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: Source, choices: ReadingChoices) -> bool:
     """Whether the file is a tar with images and labels beside them."""
     endings = {_key(entry.filename)[1] for entry in source.entries if not _is_public(entry.filename)}
     return source.is_tar and bool(endings & {*_LABEL_ENDINGS}) and holds_images(source)
 
 
-def read(source: Source, *, class_names: ClassNames | None, units: UnitDeclaration | None) -> Upload:
-    """Read a shard.
-
-    Args:
-        source: The opened file.
-        class_names: Public names; by default those of classes.json, the words in sorted order, or "0", "1", ….
-        units: What one unit is, if the records have groups.
+def index(source: Source, choices: ReadingChoices) -> UploadIndex:
+    """Labels and groups of a shard.
 
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    records = [record for record in _records(source) if split_of(record.file) not in UNUSED]
-    records.sort(key=lambda record: split_of(record.file) != TRAIN)
-    count = sum(split_of(record.file) == TRAIN for record in records)
-    if count == 0:
+    records = {record.file.entry.filename: record for record in _records(source)}
+    split = by_split([record.file for record in records.values()], None, source.notices, labelled=True)
+    names = _names_in(source)
+    train = [records[file.entry.filename] for file in split.train]
+    test = [records[file.entry.filename] for file in split.test]
+    if not train:
         raise InvalidDataset("There are no training images with a label.")
-    labels, names = numbered([record.label for record in records], class_names or _names_in(source), source.notices)
-    files = [record.file for record in records]
-    images = read_images(source, files[:count], None)
-    train = Split(images, labels[:count], _units(records[:count]))
-    test = Split(read_images(source, files[count:], images[0]), labels[count:]) if files[count:] else None
-    return build_upload(train, test, names, units)
+    return UploadIndex(
+        _index("the training split", train, names, source, choices),
+        _index("the test split", test, names, source, choices) if test else None,
+    )
 
 
 READER = Reader(
     name="webdataset",
-    title="a tar or tar.gz of a WebDataset",
+    title="a tar of a WebDataset",
     layout="`key.png` with `key.cls` or `key.json`",
-    suffixes=(".tar", ".gz", ".tgz"),
+    suffixes=(".tar", ".gz", ".tgz", ".bz2", ".xz"),
     recognises=recognises,
-    read=read,
+    index=index,
 )
 
 
+def _index(
+    called: str, records: list[_Record], names: ClassNames | None, source: Source, choices: ReadingChoices
+) -> RecordIndex:
+    texts = [record.label for record in records]
+    column = column_of_texts([str(text) for text in texts]) if _all_texts(texts) else column_of_values(texts)
+    reading = images_of(source, [record.file for record in records], choices)
+    groups = _groups(records) if called == "the training split" else None
+    return RecordIndex(called, column._replace(names=names), reading, groups)
+
+
+def _all_texts(labels: list[object]) -> bool:
+    return all(isinstance(label, str) for label in labels)
+
+
 def _records(source: Source) -> list[_Record]:
-    """One for each image, in stored order."""
+    """One for each image, in stored order.
+
+    Raises:
+        UnusableFiles: Naming images without a label, and images of one key.
+    """
     beside = {_key(entry.filename): entry for entry in source.entries}
-    records = []
+    records, errors, seen = list[_Record](), ValidationErrors(), dict[str, str]()
     for entry in source.entries:
-        if is_image_name(entry.filename, source.decoder.suffixes):
+        if not is_image_name(entry.filename, source.decoder.suffixes) or is_ignored(entry.filename):
+            continue
+        try:
             check_entry(entry, source.limits, source.decoder)
+            _check_key(entry.filename, seen)
             records.append(_record(source, entry, beside))
-    if len({_key(record.file.entry.filename)[0] for record in records}) != len(records):
-        raise InvalidDataset("At least one record has two images. Put one image into each.")
-    unused = (record.file.entry.filename for record in records if split_of(record.file) in UNUSED)
-    source.notices.add(NoticeCode.IGNORED_SPLIT, unused)
+            errors.good()
+        except InvalidDataset as error:
+            errors.bad(entry.filename, error.text)
+    errors.raise_if_any()
     return records
+
+
+def _check_key(name: str, seen: dict[str, str]) -> None:
+    key = _key(name)[0]
+    if (other := seen.setdefault(key, name)) != name:
+        raise InvalidDataset(
+            f"Its key is {key}, as that of {other}: a key ends at the first dot of the name. Put one image into each "
+            "record, and write keys without dots."
+        )
 
 
 def _record(source: Source, image: Entry, beside: Mapping[tuple[str, str], Entry]) -> _Record:
     key, _ = _key(image.filename)
-    file = ImageEntry(tuple(normal(image.filename).split("/")), image)
+    file = ImageEntry(tuple(image.filename.split("/")), image)
     if (text := beside.get((key, "cls"))) is not None:
         return _Record(file, _text(source, text).strip(), None)
     if (entry := beside.get((key, "json"))) is None:
-        raise InvalidDataset("At least one image has no label. Add <key>.cls or <key>.json beside <key>.png.")
+        raise InvalidDataset(f"The image has no label: there is no {key}.cls and no {key}.json beside it.")
     with refusing(_UNREADABLE):
         content: dict[str, Any] = json.loads(_text(source, entry))
         label = content["label"] if "label" in content else content["cls"]
         group = content.get("group")
-        if isinstance(label, bool) or not isinstance(label, str | int) or not isinstance(group, str | int | None):
+        if not isinstance(label, str | int | float) or not isinstance(group, str | int | None):
             raise TypeError
-    return _Record(file, str(label), None if group is None else str(group))
+    return _Record(file, label, None if group is None else str(group))
 
 
 def _text(source: Source, entry: Entry) -> str:
@@ -143,10 +165,8 @@ def _names_in(source: Source) -> ClassNames | None:
         return tuple(str(name) for name in json.loads(_text(source, entries[0]))["class_names"])
 
 
-def _units(records: list[_Record]) -> Any:
-    groups = [record.group for record in records]
-    if all(group is None for group in groups):
-        return None
-    if any(group is None for group in groups):
+def _groups(records: list[_Record]) -> tuple[str, ...] | None:
+    groups = tuple(record.group for record in records if record.group is not None)
+    if groups and len(groups) != len(records):
         raise InvalidDataset("Either all records have a group, or none.")
-    return identities(groups)
+    return groups or None

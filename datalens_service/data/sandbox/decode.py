@@ -16,16 +16,14 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.data import DEFAULT_LIMITS, read_source
-from datalens_service.data.dataset import Dataset
+from datalens_service.data import DEFAULT_LIMITS, decoder_for, limits_for, read_source
+from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
-from datalens_service.data.preparation_settings import PrepareSettings
-from datalens_service.data.privacy_units import UnitDeclaration
-from datalens_service.data.readers.base import Upload, with_preparation, with_public_test
+from datalens_service.data.readers.base import Upload
+from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.sandbox.confinement import confine
 from datalens_service.data.stored_dataset import save_dataset
-from datalens_service.data.untrusted.images import STRICT, PictureDecoder
-from datalens_service.data.untrusted.limits import PREPARE_LIMITS
+from datalens_service.data.untrusted.images import PictureDecoder
 from datalens_service.data.untrusted.source import open_source
 from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles
 from datalens_service.errors import InvalidDataset
@@ -43,24 +41,16 @@ class Request(_Frozen):
     """What to read.
 
     Attributes:
-        path: The file.
+        path: The file, or a folder of this machine.
         folder: Where results go.
-        class_names: Public class names, or None.
-        units: What one unit is, or None.
-        public_test: Whether the test split is declared public.
-        leave_out_constant_images: Whether training images of a single colour are left out.
-        preparation: How each image is brought to one size and mode, or None.
+        choices: The owner's.
         memory_bytes: Address space of the process.
         cpu_seconds: Its processor time.
     """
 
     path: Path
     folder: Path
-    class_names: tuple[str, ...] | None
-    units: UnitDeclaration | None
-    public_test: bool
-    leave_out_constant_images: bool
-    preparation: PrepareSettings | None
+    choices: ReadingChoices
     memory_bytes: int
     cpu_seconds: int
 
@@ -71,6 +61,7 @@ class Counts(_Frozen):
     train: int = Field(ge=0)
     test: int = Field(ge=0)
     classes: dict[str, int]
+    test_classes: dict[str, int] = {}
     duplicates: int = Field(ge=0)
 
 
@@ -90,7 +81,7 @@ class Outcome(_Frozen):
 def main() -> None:
     """Serve one request."""
     request = Request.model_validate_json(sys.stdin.buffer.read())
-    decoder = _decoder(request.preparation)
+    decoder = decoder_for(request.choices)
     # Pillow warns of what it is suspicious of; here, nobody shares the filter.
     warnings.simplefilter("error")
     confine(
@@ -107,24 +98,16 @@ def main() -> None:
 
 
 def _read(request: Request, decoder: PictureDecoder) -> Outcome:
+    choices = request.choices
     try:
-        limits = DEFAULT_LIMITS if request.preparation is None else PREPARE_LIMITS
-        with open_source(request.path, limits, decoder) as source:
-            name, upload = read_source(
-                source,
-                class_names=request.class_names,
-                units=request.units,
-                leave_out_constant_images=request.leave_out_constant_images,
-            )
-            if request.public_test:
-                upload = with_public_test(upload)
-            upload = with_preparation(upload, request.preparation)
+        with open_source(request.path, limits_for(choices), decoder, choices.encoding) as source:
+            name, upload = read_source(source, choices)
             save_dataset(Dataset(*upload, partition_key=b""), request.folder / RECORDS)
             notices = source.notices.collected()
     except UnusableFiles as error:
-        return Outcome(refusal=error.detail, bad_files=error.bad_files, bad_count=error.count, checked=error.checked)
+        return Outcome(refusal=error.text, bad_files=error.bad_files, bad_count=error.count, checked=error.checked)
     except InvalidDataset as error:
-        return Outcome(refusal=error.detail)
+        return Outcome(refusal=error.text)
     except MemoryError:
         return Outcome(refusal=OUT_OF_MEMORY)
     except OSError:
@@ -133,23 +116,19 @@ def _read(request: Request, decoder: PictureDecoder) -> Outcome:
     return Outcome(format=name, counts=_counts(upload, notices), notices=notices)
 
 
-def _decoder(preparation: PrepareSettings | None) -> PictureDecoder:
-    """Before the process confines itself; the library that reads DICOM is imported where it may be needed."""
-    if preparation is None:
-        return STRICT
-    from datalens_service.data.preparation.pictures import PreparingDecoder
-
-    return PreparingDecoder(preparation)
-
-
 def _counts(upload: Upload, notices: tuple[Notice, ...]) -> Counts:
-    per_class = np.bincount(upload.train.labels, minlength=upload.schema.num_classes)
     return Counts(
         train=len(upload.train),
         test=0 if upload.test is None else len(upload.test),
-        classes=dict(zip(upload.schema.class_names, map(int, per_class), strict=True)),
+        classes=_per_class(upload.schema, upload.train),
+        test_classes={} if upload.test is None else _per_class(upload.schema, upload.test),
         duplicates=count_notices(NoticeCode.REPEATED_IMAGES, notices),
     )
+
+
+def _per_class(schema: Schema, split: Split) -> dict[str, int]:
+    counts = np.bincount(split.labels, minlength=schema.num_classes)
+    return dict(zip(schema.class_names, map(int, counts), strict=True))
 
 
 if __name__ == "__main__":

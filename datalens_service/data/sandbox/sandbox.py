@@ -15,21 +15,19 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from datalens_service.data import READERS
-from datalens_service.data.dataset import Dataset
+from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.identifying_names import identifying_names
 from datalens_service.data.notices import Notice
-from datalens_service.data.preparation_settings import PrepareSettings
-from datalens_service.data.privacy_units import UnitDeclaration
 from datalens_service.data.readers.base import check_class_names
+from datalens_service.data.reading_choices import AS_IT_IS, ReadingChoices
 from datalens_service.data.sandbox.decode import OUT_OF_MEMORY, OUTCOME, RECORDS, Counts, Outcome, Request
 from datalens_service.data.sandbox.decode_images import IMAGES, ImagesRequest
-from datalens_service.data.sandbox.prepare_request import CHANGES, PREPARED, Changes, PrepareRequest
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.errors import InsufficientStorage, InvalidDataset, StoreUnavailable
 
 _DATASET: Final = "datalens_service.data.sandbox.decode"
 _IMAGES: Final = "datalens_service.data.sandbox.decode_images"
-_PREPARE: Final = "datalens_service.data.sandbox.prepare"
 _OUTCOME_BYTES: Final = 2**22
 _POLL_SECONDS: Final = 0.5
 _PASSED_ON: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "SYSTEMROOT")
@@ -95,25 +93,17 @@ def decode(
     path: Path,
     folder: Path,
     confinement: Confinement,
+    choices: ReadingChoices = AS_IT_IS,
     *,
-    class_names: tuple[str, ...] | None = None,
-    units: UnitDeclaration | None = None,
-    public_test: bool = False,
-    leave_out_constant_images: bool = False,
-    preparation: PrepareSettings | None = None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Decoded:
     """Read an upload in a confined process.
 
     Args:
-        path: The file.
+        path: The file, or a folder of this machine.
         folder: Empty; results are left in it.
         confinement: Limits of the process.
-        class_names: Public class names; None leaves them to the format.
-        units: What one privacy unit is; None: every record is one.
-        public_test: Whether the test split is declared public.
-        leave_out_constant_images: Whether training images of a single colour are left out.
-        preparation: How each image is brought to one size and mode; None takes images as they are.
+        choices: The owner's.
         stopping: Asked now and then; True gives up.
 
     Raises:
@@ -124,11 +114,7 @@ def decode(
     request = Request(
         path=path.absolute(),
         folder=folder.absolute(),
-        class_names=class_names,
-        units=units,
-        public_test=public_test,
-        leave_out_constant_images=leave_out_constant_images,
-        preparation=preparation,
+        choices=choices,
         memory_bytes=confinement.memory_bytes,
         cpu_seconds=confinement.seconds,
     )
@@ -138,10 +124,19 @@ def decode(
         raise Refused(outcome)
     # What a process that was taken over leaves is checked like everything that comes from outside.
     dataset = load_dataset(folder / RECORDS, b"")
-    check_class_names(dataset.schema.class_names)
-    if dataset.schema.test_is_public != public_test or preparation not in (None, dataset.schema.preparation):
-        raise Refused(Outcome(refusal=_BROKEN))
+    _check_schema(dataset.schema, choices)
     return Decoded(outcome.format, folder / RECORDS, dataset, outcome.counts, outcome.notices)
+
+
+def _check_schema(schema: Schema, choices: ReadingChoices) -> None:
+    check_class_names(schema.class_names)
+    as_declared = (
+        schema.test_is_public == choices.public_test
+        and choices.preparation in (None, schema.preparation)
+        and (choices.allow_identifying_classes or not identifying_names(schema.class_names))
+    )
+    if not as_declared:
+        raise Refused(Outcome(refusal=_BROKEN))
 
 
 def decode_images(path: Path, folder: Path, confinement: Confinement, most_images: int) -> tuple[Path, tuple[str, ...]]:
@@ -174,48 +169,14 @@ def decode_images(path: Path, folder: Path, confinement: Confinement, most_image
     return images, outcome.names
 
 
-def prepare(
-    path: Path, folder: Path, confinement: Confinement, settings: PrepareSettings, *, patients: bool = False
-) -> tuple[Path, Changes]:
-    """Prepare a folder of images in a confined process.
-
-    Args:
-        path: The folder of images.
-        folder: Empty; results are left in it.
-        confinement: Limits of the process.
-        settings: The owner's choices.
-        patients: Whether each image belongs to a patient, who becomes the group.
-
-    Returns:
-        Where the NPZ lies, and what was changed.
-
-    Raises:
-        Refused: The images cannot be used.
-        InsufficientStorage: The disk did not take the result.
-    """
-    request = PrepareRequest(
-        path=path.absolute(),
-        folder=folder.absolute(),
-        settings=settings,
-        patients=patients,
-        memory_bytes=confinement.memory_bytes,
-        cpu_seconds=confinement.seconds,
-    )
-    outcome = _outcome(folder, _run(request, confinement.seconds, lambda: False, _PREPARE))
-    prepared, changes = folder / PREPARED, folder / CHANGES
-    if outcome.refusal is not None or any(part.is_symlink() or not part.is_file() for part in (prepared, changes)):
-        raise Refused(outcome)
-    return prepared, Changes.model_validate_json(changes.read_bytes())
-
-
 def _run(
-    request: Request | ImagesRequest | PrepareRequest,
+    request: Request | ImagesRequest,
     seconds: int,
     stopping: Callable[[], bool],
     program: str = _DATASET,
 ) -> int:
     """Exit status of the process."""
-    with subprocess.Popen(  # noqa: S603 (our own interpreter, and one of the three modules above)
+    with subprocess.Popen(  # noqa: S603 (our own interpreter, and one of the two modules above)
         [sys.executable, "-P", "-m", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

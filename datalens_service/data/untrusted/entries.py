@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Final, Protocol
 
+from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles
 from datalens_service.errors import DatalensError, InvalidDataset
 
 DAMAGED: Final = "The archive is damaged or cut off. Create it again as a plain zip or tar and upload it completely."
@@ -36,6 +38,14 @@ class Archive(Protocol):
     @property
     def entries(self) -> tuple[Entry, ...]:
         """Its files, without directories, in stored order."""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Its directories, without a slash at the end; not all archives have entries of them."""
+
+    @property
+    def backslashed(self) -> tuple[str, ...]:
+        """Names of entries that are stored with backslashes between folders."""
 
     def open(self, entry: Entry) -> IO[bytes]:
         """Stream of an entry. Give `read` a size."""
@@ -67,24 +77,55 @@ def check_names(names: Iterable[str]) -> None:
         names: Of all entries, as stored; those of folders end with a slash.
 
     Raises:
-        InvalidDataset: At least one is not plain, or occurs twice.
+        UnusableFiles: At least one is not plain, or occurs twice.
     """
     seen: set[str] = set()
     for name in names:
         if not is_plain(name):
-            raise not_plain()
+            raise not_plain(name)
         folded = name.rstrip("/").casefold()
         if folded in seen:
-            raise InvalidDataset("At least one name occurs twice, or twice up to upper and lower case. Rename one.")
+            raise _refused(name, "This name occurs twice, or twice up to upper and lower case. Rename one.")
         seen.add(folded)
 
 
-def not_plain() -> InvalidDataset:
+def not_plain(name: str) -> UnusableFiles:
     """The refusal of links, devices and names that act as paths."""
-    return InvalidDataset(
-        "At least one entry is a link or has a name that acts as a path (absolute, '..', '\\', control "
-        "characters). Put plain files with relative names into the archive."
+    return _refused(
+        name,
+        "At least one entry is a link or has a name that acts as a path (absolute, '..', control characters). Put "
+        "plain files with relative names into the archive.",
     )
+
+
+def unreadable_name(name: str) -> UnusableFiles:
+    """The refusal of a name in bytes that are not known to be text: a guess would publish a wrong class name."""
+    return _refused(
+        name,
+        "The name is not stored as UTF-8, so it cannot be read for certain. Create the archive again with UTF-8 names "
+        "(most programs do, 7-Zip with -mcu), or declare their ⟦encoding⟧, for example cp850, cp437 or latin-1.",
+    )
+
+
+def _refused(name: str, reason: str) -> UnusableFiles:
+    shown = "".join(character if character.isprintable() else "?" for character in name)
+    return UnusableFiles([BadFile(name=shown[:_NAME_BYTES], reason=reason)], 1)
+
+
+def plain_name(name: str) -> str:
+    """A stored name as others write it: slashes between folders, nothing that stands for the folder itself.
+
+    `tar czf x.tar.gz .` writes `./cat/0.png`, some programs of Windows `cat\\0.png`.
+    """
+    slashed = name.replace("\\", "/")
+    while slashed.startswith("./"):
+        slashed = slashed[2:].lstrip("/")
+    return slashed
+
+
+def normal(name: str) -> str:
+    """Composed form: macOS stores names in decomposed form; the same class must have the same name everywhere."""
+    return unicodedata.normalize("NFC", name)
 
 
 def is_plain(name: str) -> bool:
@@ -93,7 +134,6 @@ def is_plain(name: str) -> bool:
     return (
         len(name.encode(errors="replace")) <= _NAME_BYTES
         and name.isprintable()
-        and "\\" not in name
         and not re.match("[A-Za-z]:", name)
         and not any(component in ("", ".", "..") for component in components)
     )

@@ -10,19 +10,20 @@ not reach the pixels.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from datalens_service.data.dataset import Images
 from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.data.notices import NoticeCode, Notices
-from datalens_service.data.untrusted.entries import refusing
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.data.untrusted.validation_errors import ValidationErrors
-from datalens_service.errors import InvalidDataset
+from datalens_service.errors import DatalensError, InvalidDataset
 
 SUFFIXES: Final = (".png", ".jpg", ".jpeg")
 HEAD_BYTES: Final = 132
@@ -60,6 +61,22 @@ class Picture(NamedTuple):
     changes: tuple[NoticeCode, ...] = ()
 
 
+class Patient(NamedTuple):
+    """Whom a DICOM file shows. Private.
+
+    Attributes:
+        id: PatientID.
+        name: PatientName, or an empty word.
+    """
+
+    id: str
+    name: str
+
+
+class UnreadableImage(InvalidDataset):
+    """A file that is no image, or a damaged one: it may be left out. What has another size or mode may not."""
+
+
 class PictureDecoder(Protocol):
     """Turns one encoded image into pixels: a function of that image and of public settings."""
 
@@ -81,7 +98,7 @@ class PictureDecoder(Protocol):
             InvalidDataset: It cannot be used.
         """
 
-    def read_patient(self, data: bytes) -> str | None:
+    def read_patient(self, data: bytes) -> Patient | None:
         """Whose image a DICOM file is, if the decoder reads such files.
 
         Raises:
@@ -103,7 +120,7 @@ class StrictDecoder:
         """See `PictureDecoder`."""
         return decode(data, limits)
 
-    def read_patient(self, data: bytes) -> str | None:
+    def read_patient(self, data: bytes) -> Patient | None:
         """See `PictureDecoder`."""
         return None
 
@@ -116,14 +133,32 @@ def is_image_name(name: str, suffixes: tuple[str, ...] = SUFFIXES) -> bool:
     return name.casefold().endswith(suffixes)
 
 
+@contextmanager
+def decoding(sentence: str) -> Iterator[None]:
+    """Turn whatever a decoder raises on hostile bytes into one refusal.
+
+    Raises:
+        UnreadableImage: With `sentence`, for every exception that is not deliberate.
+    """
+    try:
+        yield
+    except (DatalensError, MemoryError):
+        # Memory is no property of the image: it must not be left out for it.
+        raise
+    except Exception:  # noqa: BLE001 - Pillow and pydicom do not document what hostile bytes raise
+        # The cause may quote file contents or names, so it is not chained.
+        raise UnreadableImage(sentence) from None
+
+
 def decode(data: bytes, limits: Limits) -> Picture:
     """Pixels of one encoded image.
 
     Raises:
-        InvalidDataset: It is not a complete PNG or JPEG of the accepted kind.
+        UnreadableImage: It is not a complete PNG or JPEG.
+        InvalidDataset: It is one of a kind that is not accepted.
     """
     with (
-        refusing("At least one image cannot be decoded. Save each as a complete PNG or JPEG file."),
+        decoding("The image cannot be decoded. Save it as a complete PNG or JPEG file, or set ⟦skip_unreadable⟧."),
         Image.open(io.BytesIO(data), formats=_FORMATS) as image,
     ):
         _check(image, data, limits)
@@ -136,6 +171,18 @@ def decode(data: bytes, limits: Limits) -> Picture:
     return Picture(pixels.reshape(*pixels.shape[:2], -1), changes)
 
 
+class DecodedImages(NamedTuple):
+    """Images of a split.
+
+    Attributes:
+        images: uint8 (n, height, width, channels).
+        rows: int64 (n,), which files they are of: all, unless unreadable ones are left out.
+    """
+
+    images: Images
+    rows: NDArray[np.int64]
+
+
 def decode_all(
     files: Iterable[tuple[str, Callable[[], bytes]]],
     count: int,
@@ -143,7 +190,9 @@ def decode_all(
     limits: Limits,
     notices: Notices,
     decoder: PictureDecoder = STRICT,
-) -> Images:
+    *,
+    skip: bool = False,
+) -> DecodedImages:
     """All images of a split, in order.
 
     Args:
@@ -151,40 +200,49 @@ def decode_all(
         count: How many there are.
         first: An image that all others must be like; None takes the first of these that can be decoded.
         limits: Caps on each image, and on all pixels together.
-        notices: Collects the names of images that were changed.
+        notices: Collects the names of images that were changed or left out.
         decoder: Of each image.
+        skip: Whether unreadable images are left out; those of another size or mode never are, since which of two
+            sizes is right would depend on other images.
 
     Returns:
-        uint8 (count, height, width, channels); (0, 1, 1, 1) for no files.
+        The images; (0, 1, 1, 1) for no files.
 
     Raises:
         UnusableFiles: Naming all that cannot be used.
         InvalidDataset: They are too large together.
     """
-    errors = ValidationErrors()
+    errors, rows = ValidationErrors(), list[int]()
     images = None if first is None else _room(first, count, limits)
     for row, (name, read) in enumerate(files):
         try:
             image, changes = decoder.decode(read(), limits)
             images = _room(image, count, limits) if images is None else images
             _check_alike(image, images)
-            images[row] = image
+            images[len(rows)] = image
+        except UnreadableImage as error:
+            if skip:
+                notices.add(NoticeCode.UNREADABLE_LEFT_OUT, [name])
+            else:
+                errors.bad(name, error.text)
         except InvalidDataset as error:
-            errors.bad(name, error.detail)
+            errors.bad(name, error.text)
         else:
             errors.good()
+            rows.append(row)
             for change in changes:
                 notices.add(change, [name])
     errors.raise_if_any()
-    return np.empty((0, 1, 1, 1), dtype=np.uint8) if images is None else images
+    images = np.empty((0, 1, 1, 1), dtype=np.uint8) if images is None else images[: len(rows)]
+    return DecodedImages(images, np.array(rows, dtype=np.int64))
 
 
 def _room(first: Images, count: int, limits: Limits) -> Images:
     """Memory for all images, after checking how much that is."""
     if max(first.shape[:2]) > MAXIMUM_SIDE:
         raise InvalidDataset(
-            f"Images may measure at most {MAXIMUM_SIDE} pixels on each side. Resize them: datalens prepare, or "
-            "prepare_side at the upload."
+            f"Images may measure at most {MAXIMUM_SIDE} pixels on each side. Resize them: `datalens prepare` on your "
+            "machine, or ⟦prepare_size⟧ at the upload."
         )
     if first.size * count > limits.uncompressed_bytes:
         raise InvalidDataset(f"The images unpack to more than the {limits.uncompressed_bytes} bytes accepted.")
@@ -192,24 +250,28 @@ def _room(first: Images, count: int, limits: Limits) -> Images:
 
 
 def _check_alike(image: Images, images: Images) -> None:
-    height, width, channels = images.shape[1:]
-    if image.shape != (height, width, channels):
+    if image.shape != images.shape[1:]:
         raise InvalidDataset(
-            f"All images must be {width} by {height} pixels, {'grey' if channels == 1 else 'RGB'}, like the first "
-            "one; at least one differs. Resize or convert them: datalens prepare, or prepare_side at the upload."
+            f"This image is {_described(image.shape)}, the first one is {_described(images.shape[1:])}: all must be "
+            "alike. Resize or convert them: `datalens prepare` on your machine, or ⟦prepare_size⟧ at the upload."
         )
+
+
+def _described(shape: tuple[int, ...]) -> str:
+    height, width, channels = shape
+    return f"{width} by {height} pixels, {'grey' if channels == 1 else 'RGB'}"
 
 
 def _check(image: Image.Image, data: bytes, limits: Limits) -> None:
     """What the header says, before anything is decoded."""
     if image.width * image.height > limits.image_pixels:
-        raise InvalidDataset(f"At least one image has more than {limits.image_pixels} pixels. Resize the images.")
+        raise UnreadableImage(f"The image has more than {limits.image_pixels:,} pixels. Resize it.")
     # Pillow hands out 16-bit RGB as 8-bit, without a word.
     wrong_depth = image.format == "PNG" and data[_PNG_BIT_DEPTH] != 8
     if image.mode not in _MODES or wrong_depth or "transparency" in image.info:
         raise InvalidDataset(
-            "Images must be 8-bit grey or RGB, without palette, transparency or animation. Convert them with "
-            "datalens prepare, or prepare_side at the upload."
+            "Images must be 8-bit grey or RGB, without palette, transparency or animation. Convert them: `datalens "
+            "prepare` on your machine, or ⟦prepare_size⟧ at the upload."
         )
     # A JPEG with several pictures counts as animated, too.
     if getattr(image, "is_animated", False):
@@ -227,4 +289,4 @@ def _turn(image: Image.Image) -> Image.Transpose | None:
 def _check_end(file_format: str, data: bytes) -> None:
     """A file that is something else as well, for example an archive, has that behind its end."""
     if not data.rstrip(b"\0").endswith(_ENDS[file_format]):
-        raise InvalidDataset("At least one image file has something behind the image. Save the images again.")
+        raise UnreadableImage("The file has something behind the image. Save the image again.")

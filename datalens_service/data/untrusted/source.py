@@ -1,17 +1,21 @@
-"""An uploaded file, opened once for all readers: gzip taken off, the directory of an archive checked."""
+"""An uploaded file or a folder, opened once for all readers: compression taken off, the names in an archive checked."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
+import lzma
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final, cast
 
-from datalens_service.data.notices import Notices
+from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.untrusted.entries import DAMAGED, Archive, Entry, refusing
+from datalens_service.data.untrusted.folder import open_folder
 from datalens_service.data.untrusted.images import STRICT, PictureDecoder
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.data.untrusted.tar import open_tar, starts_like_tar
@@ -19,6 +23,9 @@ from datalens_service.data.untrusted.zip_archive import open_archive, starts_lik
 from datalens_service.errors import InvalidDataset
 
 GZIP: Final = b"\x1f\x8b"
+_BZIP2: Final = b"BZh"
+_XZ: Final = b"\xfd7zXZ\0"
+_XZ_MEMORY: Final = 2**28
 _CHUNK: Final = 2**20
 
 
@@ -27,8 +34,8 @@ class Source:
     """What a reader gets.
 
     Attributes:
-        path: The file, without gzip.
-        archive: Its entries, if it is a zip or a tar.
+        path: The file, without compression; or the folder.
+        archive: Its entries, if it is a zip, a tar or a folder.
         is_tar: Whether it is a tar.
         limits: Caps on what is read and unpacked.
         notices: Collects what its owner should know.
@@ -47,6 +54,11 @@ class Source:
         """Entries of the archive; none if it is not one."""
         return self.archive.entries if self.archive else ()
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Folders of the archive, as far as it has entries of them."""
+        return self.archive.folders if self.archive else ()
+
     def head(self, entry: Entry, size: int) -> bytes:
         """First `size` bytes of an entry.
 
@@ -59,39 +71,86 @@ class Source:
 
     def start(self, size: int) -> bytes:
         """First `size` bytes of the file."""
+        if self.path.is_dir():
+            return b""
         with self.path.open("rb") as file:
             return file.read(size)
 
 
 @contextmanager
-def open_source(path: Path, limits: Limits, decoder: PictureDecoder = STRICT) -> Iterator[Source]:
+def open_source(
+    path: Path, limits: Limits, decoder: PictureDecoder = STRICT, encoding: str | None = None
+) -> Iterator[Source]:
     """Open an upload of any kind.
 
     Args:
-        path: The file.
+        path: The file, or a folder of this machine.
         limits: Caps on what is read and unpacked.
         decoder: Of the images in it.
+        encoding: Of names in an archive that do not say theirs; None: UTF-8.
 
     Raises:
         InvalidDataset: It is an archive that is damaged, too large or unsafe.
     """
+    if path.is_dir():
+        yield Source(path, open_folder(path, limits), False, limits, decoder=decoder)
+        return
     with ExitStack() as stack:
         with path.open("rb") as file:
-            packed = file.read(len(GZIP)) == GZIP
-        plain = stack.enter_context(_unpacked(path, limits)) if packed else path
+            unpack = _unpacker(file.read(len(_XZ)))
+        plain = path if unpack is None else stack.enter_context(_unpacked(path, unpack, limits))
         is_tar = starts_like_tar(plain)
         opener = open_tar if is_tar else open_archive if starts_like_zip(plain) else None
-        archive = stack.enter_context(opener(plain, limits)) if opener else None
-        yield Source(plain, archive, is_tar, limits, decoder=decoder)
+        archive = stack.enter_context(opener(plain, limits, encoding)) if opener else None
+        source = Source(plain, archive, is_tar, limits, decoder=decoder)
+        source.notices.add(NoticeCode.BACKSLASHES, archive.backslashed if archive else ())
+        yield source
+
+
+def _unpacker(start: bytes) -> Callable[[IO[bytes]], IO[bytes]] | None:
+    """What takes the compression off a file that starts so."""
+    if start.startswith(GZIP):
+        return lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file))
+    if start.startswith(_BZIP2):
+        return lambda file: cast("IO[bytes]", bz2.BZ2File(file))
+    return _open_xz if start.startswith(_XZ) else None
+
+
+def _open_xz(file: IO[bytes]) -> IO[bytes]:
+    # A header may ask for gigabytes of memory: the decompressor is given a limit, which LZMAFile cannot be.
+    return cast("IO[bytes]", io.BufferedReader(_Xz(file)))
+
+
+class _Xz(io.RawIOBase):
+    """A stream of what xz holds, in bounded memory."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill some of the buffer; 0 at the end."""
+        while not self._decompressor.eof:
+            packed = self._file.read(_CHUNK) if self._decompressor.needs_input else b""
+            if self._decompressor.needs_input and not packed:
+                raise EOFError
+            if content := self._decompressor.decompress(packed, len(buffer)):
+                buffer[: len(content)] = content
+                return len(content)
+        return 0
 
 
 @contextmanager
-def _unpacked(path: Path, limits: Limits) -> Iterator[Path]:
-    """A temporary file with what gzip held."""
+def _unpacked(path: Path, unpack: Callable[[IO[bytes]], IO[bytes]], limits: Limits) -> Iterator[Path]:
+    """A temporary file with what the compressed file held."""
     most = allowance(path.stat().st_size, limits)
     with tempfile.NamedTemporaryFile(prefix="datalens-") as target:
-        with refusing(DAMAGED), gzip.open(path) as source:
-            copy_at_most(source, target, most, limits)
+        with refusing(DAMAGED), path.open("rb") as file:
+            copy_at_most(unpack(file), target, most, limits)
         target.flush()
         yield Path(target.name)
 
@@ -101,7 +160,7 @@ def allowance(packed_bytes: int, limits: Limits) -> int:
     return min(limits.uncompressed_bytes, max(limits.ratio_free_bytes, limits.ratio * packed_bytes))
 
 
-def copy_at_most(source: IO[bytes] | gzip.GzipFile, target: IO[bytes], most: int, limits: Limits) -> None:
+def copy_at_most(source: IO[bytes], target: IO[bytes], most: int, limits: Limits) -> None:
     """Copy a stream whose length nobody knows.
 
     Raises:

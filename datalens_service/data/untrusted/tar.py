@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO, Final, cast
 
-from datalens_service.data.untrusted.entries import DAMAGED, Archive, Entry, check_names, not_plain, refusing
+from datalens_service.data.untrusted.entries import (
+    DAMAGED,
+    Archive,
+    Entry,
+    check_names,
+    normal,
+    not_plain,
+    plain_name,
+    refusing,
+    unreadable_name,
+)
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.errors import InvalidDataset
 
@@ -46,10 +56,14 @@ class TarArchive:
     Attributes:
         file: The open file.
         entries: Its files in stored order.
+        folders: Its directories.
+        backslashed: Names that are stored with backslashes.
     """
 
     file: BinaryIO
     entries: tuple[Entry, ...]
+    folders: tuple[str, ...]
+    backslashed: tuple[str, ...]
 
     def open(self, entry: Entry) -> IO[bytes]:
         """Stream of an entry."""
@@ -81,24 +95,42 @@ def starts_like_tar(path: Path) -> bool:
 
 
 @contextmanager
-def open_tar(path: Path, limits: Limits) -> Iterator[Archive]:
+def open_tar(path: Path, limits: Limits, encoding: str | None = None) -> Iterator[Archive]:
     """Open a tar and check all its headers against `limits`.
+
+    Args:
+        path: The file.
+        limits: Caps on what it declares.
+        encoding: Of names; None: UTF-8.
 
     Raises:
         InvalidDataset: It is damaged, too large, or has links, devices or names that act as paths.
     """
     with path.open("rb") as file:
-        members = _members(file, path.stat().st_size, limits)
-        check_names(f"{member.name}/" if member.isdir() else member.name for member in members)
-        files = [member for member in members if not member.isdir()]
-        yield TarArchive(file, tuple(Member(one.name, one.size, one.offset_data) for one in files))
+        members = _members(file, path.stat().st_size, limits, encoding or "utf-8")
+        named = [(_name(member), member) for member in members]
+        named = [(name, member) for name, member in named if name]
+        check_names(f"{name}/" if member.isdir() else name for name, member in named)
+        files = tuple(Member(name, one.size, one.offset_data) for name, one in named if not one.isdir())
+        backslashed = tuple(name for name, one in named if "\\" in one.name)
+        yield TarArchive(file, files, tuple(name for name, one in named if one.isdir()), backslashed)
 
 
-def _members(file: BinaryIO, size: int, limits: Limits) -> list[tarfile.TarInfo]:
+def _name(member: tarfile.TarInfo) -> str:
+    """Empty for the folder that everything lies in."""
+    try:
+        member.name.encode()
+    except UnicodeEncodeError:
+        raise unreadable_name(member.name.encode(errors="surrogateescape").decode(errors="replace")) from None
+    name = normal(plain_name(member.name))
+    return "" if member.isdir() and name == "." else name
+
+
+def _members(file: BinaryIO, size: int, limits: Limits, encoding: str) -> list[tarfile.TarInfo]:
     members: list[tarfile.TarInfo] = []
     unpacked = 0
     with refusing(DAMAGED):
-        archive = tarfile.TarFile(fileobj=cast("IO[bytes]", _Headers(file)), mode="r", encoding="utf-8")
+        archive = tarfile.TarFile(fileobj=cast("IO[bytes]", _Headers(file)), mode="r", encoding=encoding)
         while (member := archive.next()) is not None:
             members.append(member)
             unpacked += member.size
@@ -110,7 +142,7 @@ def _members(file: BinaryIO, size: int, limits: Limits) -> list[tarfile.TarInfo]
 
 def _check_member(member: tarfile.TarInfo, size: int) -> None:
     if member.type not in _PLAIN_KINDS or member.issparse():
-        raise not_plain()
+        raise not_plain(member.name)
     if member.size < 0 or member.offset_data + member.size > size:
         raise InvalidDataset(DAMAGED)
 

@@ -7,20 +7,51 @@ from __future__ import annotations
 
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Final, cast
 
-from datalens_service.data.untrusted.entries import DAMAGED, Archive, Entry, check_names, not_plain, refusing
+from datalens_service.data.untrusted.entries import (
+    DAMAGED,
+    Archive,
+    Entry,
+    check_names,
+    normal,
+    not_plain,
+    plain_name,
+    refusing,
+    unreadable_name,
+)
 from datalens_service.data.untrusted.limits import Limits
 from datalens_service.errors import InvalidDataset
 
-_START = b"PK\x03\x04"
+_STARTS: Final = (b"PK\x03\x04", b"PK\x05\x06")
+_NAMES_ARE_UTF8: Final = 0x800
+_UNICODE_PATH: Final = 0x7075
 _DIRECTORY_ENTRY = b"PK\x01\x02"
 _CHUNK = 2**20
 _PLAIN_KINDS = (0, stat.S_IFREG, stat.S_IFDIR)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file of a zip."""
+
+    filename: str
+    info: zipfile.ZipInfo
+
+    @property
+    def file_size(self) -> int:
+        """Bytes when unpacked, as declared."""
+        return self.info.file_size
+
+    @property
+    def compress_size(self) -> int:
+        """Bytes inside the archive."""
+        return self.info.compress_size
 
 
 @dataclass(frozen=True)
@@ -30,14 +61,18 @@ class ZipArchive:
     Attributes:
         file: The open zip.
         entries: Its files, without directories, in stored order.
+        folders: Its directories.
+        backslashed: Names that are stored with backslashes.
     """
 
     file: zipfile.ZipFile
     entries: tuple[Entry, ...]
+    folders: tuple[str, ...]
+    backslashed: tuple[str, ...]
 
     def open(self, entry: Entry) -> IO[bytes]:
         """Stream of an entry. Give `read` a size: without one, zipfile unpacks more than the entry declares."""
-        return self.file.open(cast("zipfile.ZipInfo", entry))
+        return self.file.open(cast("Member", entry).info)
 
     def head(self, entry: Entry, size: int) -> bytes:
         """First `size` bytes of an entry."""
@@ -46,14 +81,19 @@ class ZipArchive:
 
 
 def starts_like_zip(path: Path) -> bool:
-    """Whether the file begins with the header of a zip entry."""
+    """Whether the file begins with the header of a zip entry, or is a zip without any."""
     with path.open("rb") as file:
-        return file.read(len(_START)) == _START
+        return file.read(len(_STARTS[0])) in _STARTS
 
 
 @contextmanager
-def open_archive(path: Path, limits: Limits) -> Iterator[Archive]:
+def open_archive(path: Path, limits: Limits, encoding: str | None = None) -> Iterator[Archive]:
     """Open a zip and check its directory against `limits`; no entry is unpacked here.
+
+    Args:
+        path: The file.
+        limits: Caps on what it declares.
+        encoding: Of names that do not say theirs; None: UTF-8.
 
     Raises:
         InvalidDataset: It is damaged, too large, encrypted, overlapping, or has names that act as paths.
@@ -64,11 +104,15 @@ def open_archive(path: Path, limits: Limits) -> Iterator[Archive]:
     with refusing(DAMAGED):
         file = zipfile.ZipFile(path)
     with file:
-        entries = file.infolist()
-        _check_sizes(entries, size, limits)
-        _check_kinds(entries)
-        check_names(_stored_name(entry) for entry in entries)
-        yield ZipArchive(file, tuple(entry for entry in entries if not entry.is_dir()))
+        infos = file.infolist()
+        _check_sizes(infos, size, limits)
+        members = [Member(normal(plain_name(_stored_name(info, encoding))), info) for info in infos]
+        _check_kinds(members)
+        check_names(member.filename for member in members)
+        files = tuple(member for member in members if not member.filename.endswith("/"))
+        folders = tuple(member.filename[:-1] for member in members if member.filename.endswith("/"))
+        backslashed = tuple(member.filename for member in members if "\\" in member.info.orig_filename)
+        yield ZipArchive(file, files, folders, backslashed)
 
 
 def _entries_at_most(path: Path) -> int:
@@ -100,11 +144,33 @@ def _check_sizes(entries: Sequence[zipfile.ZipInfo], archive_bytes: int, limits:
         raise InvalidDataset(DAMAGED)
 
 
-def _check_kinds(entries: Sequence[zipfile.ZipInfo]) -> None:
-    if any(stat.S_IFMT(entry.external_attr >> 16) not in _PLAIN_KINDS for entry in entries):
-        raise not_plain()
+def _check_kinds(members: Sequence[Member]) -> None:
+    for member in members:
+        if stat.S_IFMT(member.info.external_attr >> 16) not in _PLAIN_KINDS:
+            raise not_plain(member.filename)
 
 
-def _stored_name(entry: zipfile.ZipInfo) -> str:
-    """As it stands in the file: `filename` is cut at a NUL."""
-    return entry.orig_filename
+def _stored_name(info: zipfile.ZipInfo, encoding: str | None) -> str:
+    """As it stands in the file: `filename` is cut at a NUL.
+
+    Without the flag that says UTF-8, the standard means code page 437 and programs write whatever they use. Bytes that
+    are UTF-8 are read as such; others only in the encoding that the owner declares.
+    """
+    if info.flag_bits & _NAMES_ARE_UTF8 or info.orig_filename.isascii():
+        return info.orig_filename
+    stored = info.orig_filename.encode("cp437")
+    unicode_path = _unicode_path(info.extra, stored)
+    try:
+        return unicode_path or stored.decode(encoding or "utf-8")
+    except UnicodeDecodeError:
+        raise unreadable_name(stored.decode("ascii", errors="replace")) from None
+
+
+def _unicode_path(extra: bytes, stored: bytes) -> str | None:
+    """The name in Info-ZIP's extra field (0x7075), if it belongs to the stored one."""
+    while len(extra) >= 4:
+        kind, length = int.from_bytes(extra[:2], "little"), int.from_bytes(extra[2:4], "little")
+        content, extra = extra[4 : 4 + length], extra[4 + length :]
+        if kind == _UNICODE_PATH and content[1:5] == zlib.crc32(stored).to_bytes(4, "little"):
+            return content[5:].decode(errors="strict")
+    return None

@@ -1,0 +1,202 @@
+"""From the index of an upload to its records: the checks that every format passes, in one order.
+
+Names come first, since they become public; then who belongs together; pixels last, as they take longest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from datalens_service.data import identifying_names
+from datalens_service.data.dataset import MAXIMUM_CLASSES, Labels, Schema, Split, check_split, check_units
+from datalens_service.data.image_sizes import MAXIMUM_SIDE
+from datalens_service.data.notices import NoticeCode, Notices
+from datalens_service.data.preparation_settings import PrepareSettings
+from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, UnitDeclaration, identities
+from datalens_service.data.readers.base import ClassNames, RecordIndex, Upload, UploadIndex, check_class_names
+from datalens_service.data.readers.labels import number_labels
+from datalens_service.data.reading_choices import ReadingChoices
+from datalens_service.errors import InvalidDataset
+
+
+def assemble(index: UploadIndex, choices: ReadingChoices, notices: Notices) -> Upload:
+    """Records of an upload, checked.
+
+    Args:
+        index: What its format says.
+        choices: The owner's.
+        notices: Collects what its owner should know.
+
+    Raises:
+        UnusableFiles: Naming all files that cannot be used.
+        InvalidDataset: With a sentence that says what to change.
+    """
+    splits = [index.train] if index.test is None else [index.train, index.test]
+    labels, names = number_labels({one.called: one.labels for one in splits}, choices.class_names, notices)
+    check_class_names(names)
+    if not choices.allow_identifying_classes:
+        _check_publishable(index, names)
+    notices.add(NoticeCode.EMPTY_CLASSES, sorted(set(index.empty_classes) - set(names)))
+    train = _read_split(index.train, labels[0], None)
+    test = None if index.test is None else _read_split(index.test, labels[1], train)
+    units = _declare_units(index.train, train, choices)
+    schema = _build_schema(train if units else replace(train, units=None), names, units)
+    if choices.ignore_groups and (index.train.groups_ignored or train.units is not None):
+        schema = schema.model_copy(update={"groups_ignored": True})
+    if units is None:
+        train = replace(train, units=None)
+    preparation = index.preparation if choices.preparation is None else None
+    return _checked(Upload(schema, train, test), preparation)
+
+
+def build_upload(
+    train: Split, test: Split | None, class_names: ClassNames, units: UnitDeclaration | None = None
+) -> Upload:
+    """Put checked parts together.
+
+    Args:
+        train: Images uint8 (n, height, width, channels) and labels int64 (n,).
+        test: The same, or None.
+        class_names: Public names; every label is an index into them.
+        units: What one unit is; None if every record is one.
+
+    Raises:
+        InvalidDataset: Sizes, labels, names or units are outside what the product accepts.
+    """
+    check_class_names(class_names)
+    return _checked(Upload(_build_schema(train, class_names, units), train, test), None)
+
+
+def with_training_rows(upload: Upload, rows: NDArray[np.int64]) -> Upload:
+    """The upload with some of its training records alone, as it was declared.
+
+    Raises:
+        InvalidDataset: Fewer than two units remain.
+    """
+    train = upload.train
+    kept = Split(train.images[rows], train.labels[rows], None if train.units is None else train.units[rows])
+    count = _check_count(kept, upload.schema.unit)
+    return _checked(Upload(upload.schema.model_copy(update={"num_units": count}), kept, upload.test), None)
+
+
+def with_public_test(upload: Upload) -> Upload:
+    """The upload with its test split declared public.
+
+    Raises:
+        InvalidDataset: There is none, or one of its images is a training image.
+    """
+    if upload.test is None:
+        raise InvalidDataset("There is no test split that could be public: add test_images and test_labels.")
+    private = {image.tobytes() for image in upload.train.images}
+    if any(image.tobytes() in private for image in upload.test.images):
+        raise InvalidDataset("A test split that is public must not hold training images: they would be public, too.")
+    return upload._replace(schema=upload.schema.model_copy(update={"test_is_public": True}))
+
+
+def with_preparation(upload: Upload, settings: PrepareSettings | None) -> Upload:
+    """The same upload, whose schema says how its images were prepared, if they were.
+
+    Raises:
+        InvalidDataset: The images have another size than they were brought to.
+    """
+    if settings is None:
+        return upload
+    if (upload.schema.width, upload.schema.height) != (settings.width, settings.height):
+        raise InvalidDataset("The array preparation names another size than the images have. Leave it out.")
+    return upload._replace(schema=upload.schema.model_copy(update={"preparation": settings}))
+
+
+def _checked(upload: Upload, preparation: PrepareSettings | None) -> Upload:
+    for split in (upload.train, upload.test):
+        if split is not None:
+            check_split(upload.schema, split)
+    check_units(upload.schema, upload.train)
+    return with_preparation(upload, preparation)
+
+
+def _check_publishable(index: UploadIndex, names: ClassNames) -> None:
+    """Refuse class names that are those of persons, or look like it."""
+    identifying_names.refuse_persons(index.persons_as_classes, "DICOM files in folders of this name say so")
+    identifying_names.refuse_persons(_classes_that_are_groups(index.train), "the groups have the same names")
+    identifying_names.check_publishable(names, len(index.train.labels.words))
+
+
+def _classes_that_are_groups(train: RecordIndex) -> tuple[str, ...]:
+    """Labels that are the name of the group of each of their records; small numbers say nothing."""
+    groups_of = dict[str, set[str]]()
+    for label, group in zip(train.labels.words, train.groups or (), strict=False):
+        groups_of.setdefault(label, set()).add(group.strip())
+    return tuple(label for label, groups in groups_of.items() if groups == {label} and not label.isdigit())
+
+
+def _read_split(index: RecordIndex, labels: Labels, train: Split | None) -> Split:
+    if len(index.labels.words) == 0:
+        raise InvalidDataset("There are no images with labels.")
+    images, rows = index.read_images(None if train is None else train.images[0])
+    if not len(rows):
+        raise InvalidDataset("No image of a split can be read.")
+    groups = None if index.groups is None else identities(np.array(index.groups, dtype=object)[rows])
+    return Split(images, labels[rows], groups)
+
+
+def _declare_units(index: RecordIndex, train: Split, choices: ReadingChoices) -> UnitDeclaration | None:
+    """What one unit is, by its owner; its name by the upload if the owner does not say. None: every record is one."""
+    if index.groups is None or choices.ignore_groups:
+        _check_no_units(choices)
+        return None
+    largest = max(Counter(train.unit_ids.tolist()).values())
+    units = choices.units
+    if units is None and largest == 1:
+        return None
+    if units is None and choices.infer_units:
+        units = UnitDeclaration(records=min(largest, MAXIMUM_RECORDS_PER_UNIT))
+    if units is None:
+        raise InvalidDataset(
+            f"The upload says which images belong to one {index.group_name}, and one {index.group_name} has up to "
+            f"{largest} training images. Declare ⟦records_per_unit⟧, the most that one may have (at least {largest}), "
+            f"so that the {index.group_name} is protected; or set ⟦ignore_groups⟧ to protect single images."
+        )
+    return units if units.name is not None else units.model_copy(update={"name": index.group_name})
+
+
+def _check_no_units(choices: ReadingChoices) -> None:
+    if choices.units is not None:
+        raise InvalidDataset(
+            "⟦records_per_unit⟧ was declared, but the upload does not say which images belong together. Add an array "
+            "'groups' to the NPZ, a metadata.csv with the columns file_name and patient beside the images, or a column "
+            "patient to the table."
+        )
+
+
+def _build_schema(train: Split, class_names: Sequence[str], units: UnitDeclaration | None) -> Schema:
+    _, height, width, channels = train.images.shape
+    declared: dict[str, object] = {}
+    if units is not None:
+        reached = units.classes_of(len(class_names))
+        declared = {"unit": units.name or "group", "records_per_unit": units.records, "classes_per_unit": reached}
+    count = _check_count(train, units.name if units and units.name else "record")
+    size = {"channels": channels, "height": height, "width": width}
+    try:
+        return Schema.model_validate({**size, "class_names": class_names, "num_units": count, **declared})
+    except ValidationError:
+        raise InvalidDataset(
+            f"Images must measure 4 to {MAXIMUM_SIDE} pixels on each side, and there must be 1 to {MAXIMUM_CLASSES} "
+            f"classes: these measure {width} by {height}. Resize the images or join classes."
+        ) from None
+
+
+def _check_count(train: Split, unit: str) -> int:
+    """The number of units, of which there must be two."""
+    count = len(np.unique(train.unit_ids))
+    if count < 2:
+        raise InvalidDataset(
+            f"There are too few training images: {len(train)}, of {count} {unit}. Training needs images of at least "
+            "two."
+        )
+    return count

@@ -1,0 +1,98 @@
+"""Which columns of a table hold files, labels and groups: by the names that the owner declares, else the usual ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from datalens_service.data.reading_choices import ReadingChoices
+from datalens_service.errors import InvalidDataset
+
+FILE: Final = ("file_name", "filename", "file", "image", "image_path", "image_name", "path", "filepath", "file_path")
+LABEL: Final = ("label", "labels", "class", "target", "class_name", "category", "diagnosis")
+GROUP: Final = (
+    "group", "patient", "patient_id", "patientid", "subject", "subject_id", "person", "person_id", "participant",
+    "participant_id", "account", "account_id",
+)  # fmt: skip
+
+_PERSON: Final = re.compile(
+    r"(patient|person|subject|participant|proband|mrn|case|study|donor|volunteer|user|customer|client|member|account"
+    r"|household|family|employee|student|owner|animal|name|surname|e?mail|group)s?"
+    r"([_ -]?(id|no|nr|number|key|code|uid|name))?",
+    re.IGNORECASE,
+)
+
+
+class Columns(NamedTuple):
+    """Columns that are read, by their names in the table.
+
+    Attributes:
+        file: With names of files.
+        label: With labels, or None.
+        group: With groups, or None.
+        unused: All others.
+    """
+
+    file: str
+    label: str | None
+    group: str | None
+    unused: tuple[str, ...]
+
+    @property
+    def group_name(self) -> str | None:
+        """Word for one group."""
+        return None if self.group is None else group_word(self.group)
+
+
+def choose_columns(table: str, present: Sequence[str], choices: ReadingChoices) -> Columns:
+    """The columns of a table that are read.
+
+    Args:
+        table: Its name.
+        present: Names of its columns.
+        choices: With the columns that the owner declares.
+
+    Raises:
+        InvalidDataset: One is missing, or two could be meant.
+    """
+    file = find_column(table, present, FILE, None, "files", "")
+    label = find_column(table, present, LABEL, choices.label_column, "labels", "⟦label_column⟧")
+    group = find_column(table, present, GROUP, choices.group_column, "groups", "⟦group_column⟧")
+    if file is None or (label is None and group is None):
+        raise InvalidDataset(
+            f"{table} has the columns {', '.join(present)}. It needs file_name, and label or patient (or others that "
+            "are "
+            "named in ⟦label_column⟧ and ⟦group_column⟧). Rename columns, or remove the table if it is not needed."
+        )
+    return Columns(file, label, group, tuple(name for name in present if name not in (file, label, group)))
+
+
+def find_column(
+    table: str, present: Sequence[str], usual: tuple[str, ...], declared: str | None, what: str, option: str
+) -> str | None:
+    """One column of a table: the declared one, else the only one with a usual name, else the first usual name.
+
+    Raises:
+        InvalidDataset: The declared column is not there, or several could be meant and none has the first name.
+    """
+    if declared is not None:
+        if declared not in present:
+            raise InvalidDataset(f"{table} has no column {declared}; it has {', '.join(present)}.")
+        return declared
+    found = {name.strip().casefold(): name for name in present if name.strip().casefold() in usual}
+    if len(found) > 1 and usual[0] not in found:
+        named = f"Name the right one in {option}." if option else "Rename all but one."
+        raise InvalidDataset(f"{table} has several columns that may hold {what}: {', '.join(found.values())}. {named}")
+    return found.get(usual[0]) or next(iter(found.values()), None)
+
+
+def group_word(column: str) -> str:
+    """Word for one group, from the name of its column: `patient_id` holds patients."""
+    word = re.sub(r"[_ -]?id$", "", re.sub(r"[^\w -]", "", column), flags=re.IGNORECASE).strip(" _-")[:40]
+    return word.casefold() or "group"
+
+
+def is_person_column(name: str) -> bool:
+    """Whether a column is named like a key of persons."""
+    return _PERSON.fullmatch(name.strip()) is not None
