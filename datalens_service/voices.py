@@ -47,6 +47,13 @@ TERMS: Final[dict[str, Term]] = {
     "delta": _member("delta", "δ"),
     "account": _member("account", "Share the budget of"),
     "leave_out_constant_images": _member("leave_out_constant_images", "Leave out images of a single colour"),
+    "class_names": _member("class_names", "Names of the classes"),
+    "ignore_groups": _member("ignore_groups", "Protect single images, although the file groups them"),
+    "allow_identifying_classes": _member("allow_identifying_classes", "These names identify nobody: publish them"),
+    "skip_unreadable": _member("skip_unreadable", "Leave out files that cannot be read"),
+    "encoding": _member("encoding", "Encoding of names and tables"),
+    "label_column": _member("label_column", "Column of labels"),
+    "group_column": _member("group_column", "Column of persons"),
     "prepare_size": _member("prepare_size", "Size"),
     "prepare_window": _member("prepare_window", "Values shown"),
 }

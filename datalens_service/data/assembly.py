@@ -19,7 +19,7 @@ from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, UnitDeclaration, identities
-from datalens_service.data.readers.base import ClassNames, RecordIndex, Upload, UploadIndex, check_class_names
+from datalens_service.data.readers.base import ClassNames, Groups, RecordIndex, Upload, UploadIndex, check_class_names
 from datalens_service.data.readers.labels import number_labels
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.errors import InvalidDataset
@@ -40,14 +40,13 @@ def assemble(index: UploadIndex, choices: ReadingChoices, notices: Notices) -> U
     splits = [index.train] if index.test is None else [index.train, index.test]
     labels, names = number_labels({one.called: one.labels for one in splits}, choices.class_names, notices)
     check_class_names(names)
-    if not choices.allow_identifying_classes:
-        _check_publishable(index, names)
+    groups = _publishable_groups(index, names, choices)
     notices.add(NoticeCode.EMPTY_CLASSES, sorted(set(index.empty_classes) - set(names)))
-    train = _read_split(index.train, labels[0], None)
-    test = None if index.test is None else _read_split(index.test, labels[1], train)
-    units = _declare_units(index.train, train, choices)
+    train = _read_split(index.train, labels[0], None, groups.names)
+    test = None if index.test is None else _read_split(index.test, labels[1], train, None)
+    units = _declare_units(groups, train, choices)
     schema = _build_schema(train if units else replace(train, units=None), names, units)
-    if choices.ignore_groups and (index.train.groups_ignored or train.units is not None):
+    if groups.ignored or (choices.ignore_groups and train.units is not None):
         schema = schema.model_copy(update={"groups_ignored": True})
     if units is None:
         train = replace(train, units=None)
@@ -120,34 +119,42 @@ def _checked(upload: Upload, preparation: PrepareSettings | None) -> Upload:
     return with_preparation(upload, preparation)
 
 
-def _check_publishable(index: UploadIndex, names: ClassNames) -> None:
-    """Refuse class names that are those of persons, or look like it."""
-    identifying_names.refuse_persons(index.persons_as_classes, "DICOM files in folders of this name say so")
-    identifying_names.refuse_persons(_classes_that_are_groups(index.train), "the groups have the same names")
+def _publishable_groups(index: UploadIndex, names: ClassNames, choices: ReadingChoices) -> Groups:
+    """Groups of the training split, after refusing class names that are those of persons, or look like it."""
+    if choices.allow_identifying_classes:
+        return index.train.read_groups()
+    identifying_names.refuse_persons(
+        index.persons_as_classes, "the folder is the PatientID or PatientName of its DICOM files"
+    )
     identifying_names.check_publishable(names, len(index.train.labels.words))
+    groups = index.train.read_groups()
+    identifying_names.refuse_persons(
+        _classes_that_are_groups(index.train.labels.words, groups.names or ()), "the groups have the same names"
+    )
+    return groups
 
 
-def _classes_that_are_groups(train: RecordIndex) -> tuple[str, ...]:
+def _classes_that_are_groups(labels: Sequence[str], groups: Sequence[str]) -> tuple[str, ...]:
     """Labels that are the name of the group of each of their records; small numbers say nothing."""
     groups_of = dict[str, set[str]]()
-    for label, group in zip(train.labels.words, train.groups or (), strict=False):
+    for label, group in zip(labels, groups, strict=False):
         groups_of.setdefault(label, set()).add(group.strip())
-    return tuple(label for label, groups in groups_of.items() if groups == {label} and not label.isdigit())
+    return tuple(label for label, names in groups_of.items() if names == {label} and not label.isdigit())
 
 
-def _read_split(index: RecordIndex, labels: Labels, train: Split | None) -> Split:
+def _read_split(index: RecordIndex, labels: Labels, train: Split | None, groups: tuple[str, ...] | None) -> Split:
     if len(index.labels.words) == 0:
         raise InvalidDataset("There are no images with labels.")
     images, rows = index.read_images(None if train is None else train.images[0])
     if not len(rows):
         raise InvalidDataset("No image of a split can be read.")
-    groups = None if index.groups is None else identities(np.array(index.groups, dtype=object)[rows])
-    return Split(images, labels[rows], groups)
+    units = None if groups is None else identities(np.array(groups, dtype=object)[rows])
+    return Split(images, labels[rows], units)
 
 
-def _declare_units(index: RecordIndex, train: Split, choices: ReadingChoices) -> UnitDeclaration | None:
+def _declare_units(groups: Groups, train: Split, choices: ReadingChoices) -> UnitDeclaration | None:
     """What one unit is, by its owner; its name by the upload if the owner does not say. None: every record is one."""
-    if index.groups is None or choices.ignore_groups:
+    if groups.names is None or choices.ignore_groups:
         _check_no_units(choices)
         return None
     largest = max(Counter(train.unit_ids.tolist()).values())
@@ -158,11 +165,11 @@ def _declare_units(index: RecordIndex, train: Split, choices: ReadingChoices) ->
         units = UnitDeclaration(records=min(largest, MAXIMUM_RECORDS_PER_UNIT))
     if units is None:
         raise InvalidDataset(
-            f"The upload says which images belong to one {index.group_name}, and one {index.group_name} has up to "
+            f"The upload says which images belong to one {groups.word}, and one {groups.word} has up to "
             f"{largest} training images. Declare ⟦records_per_unit⟧, the most that one may have (at least {largest}), "
-            f"so that the {index.group_name} is protected; or set ⟦ignore_groups⟧ to protect single images."
+            f"so that the {groups.word} is protected; or set ⟦ignore_groups⟧ to protect single images."
         )
-    return units if units.name is not None else units.model_copy(update={"name": index.group_name})
+    return units if units.name is not None else units.model_copy(update={"name": groups.word})
 
 
 def _check_no_units(choices: ReadingChoices) -> None:
@@ -196,7 +203,6 @@ def _check_count(train: Split, unit: str) -> int:
     count = len(np.unique(train.unit_ids))
     if count < 2:
         raise InvalidDataset(
-            f"There are too few training images: {len(train)}, of {count} {unit}. Training needs images of at least "
-            "two."
+            f"There are too few training images: {len(train)}, of one {unit}. Training needs those of two or more."
         )
     return count

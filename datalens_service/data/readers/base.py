@@ -53,25 +53,35 @@ ReadImages = Callable[[Images | None], DecodedImages]
 """Decodes the images of a split; its argument is an image that all must be like, None takes the first of them."""
 
 
+class Groups(NamedTuple):
+    """Who or what the records of a split belong to.
+
+    Attributes:
+        names: One per record; None if nothing says so, or if that is to be ignored.
+        word: For one group.
+        ignored: Whether something says so, and is to be ignored.
+    """
+
+    names: tuple[str, ...] | None = None
+    word: str = "group"
+    ignored: bool = False
+
+
 @dataclass(frozen=True)
 class RecordIndex:
-    """Records of one split: labels and groups, and how to get their images.
+    """Records of one split: labels, and how to get their groups and images.
 
     Attributes:
         called: What the split's labels are called in a refusal.
         labels: Words, with what they are.
         read_images: Decodes the images, in the same order.
-        groups: Who or what each record belongs to; None if the upload does not say.
-        group_name: Word for one group.
-        groups_ignored: Whether the upload says it, and that is ignored as its owner wishes.
+        read_groups: Says who or what each record belongs to.
     """
 
     called: str
     labels: LabelColumn
     read_images: ReadImages
-    groups: tuple[str, ...] | None = None
-    group_name: str = "group"
-    groups_ignored: bool = False
+    read_groups: Callable[[], Groups] = Groups
 
 
 class UploadIndex(NamedTuple):

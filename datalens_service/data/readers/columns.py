@@ -90,7 +90,7 @@ def find_column(
 def group_word(column: str) -> str:
     """Word for one group, from the name of its column: `patient_id` holds patients."""
     word = re.sub(r"[_ -]?id$", "", re.sub(r"[^\w -]", "", column), flags=re.IGNORECASE).strip(" _-")[:40]
-    return word.casefold() or "group"
+    return word.casefold().removesuffix("s") or "group"
 
 
 def is_person_column(name: str) -> bool:

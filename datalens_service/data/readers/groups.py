@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from datalens_service.data.preparation.kinds import is_dicom
+from datalens_service.data.readers.base import Groups
 from datalens_service.data.readers.image_entries import ImageEntry
 from datalens_service.data.readers.metadata import Metadata
 from datalens_service.data.untrusted.images import HEAD_BYTES, Patient
@@ -26,20 +26,6 @@ _TORN = (
     "This file has the patient ID of files that are in another group. Put all images of one patient into one group, or "
     "set ⟦ignore_groups⟧ to protect single images."
 )
-
-
-class Groups(NamedTuple):
-    """Groups of the training images.
-
-    Attributes:
-        names: One per image; None if nothing says so, or if that is to be ignored.
-        word: For one group.
-        ignored: Whether something says so, and is to be ignored.
-    """
-
-    names: tuple[str, ...] | None
-    word: str = "group"
-    ignored: bool = False
 
 
 def read_patients(source: Source, files: Sequence[ImageEntry]) -> dict[str, Patient]:
@@ -87,7 +73,7 @@ def find_groups(
     elif patients:
         return Groups(_from_patients(files, patients), "patient")
     else:
-        return Groups(None)
+        return Groups()
     _check_whole(files, groups.names or (), patients)
     return groups
 

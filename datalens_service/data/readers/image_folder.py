@@ -16,6 +16,7 @@ images have the size and mode (8-bit grey or RGB) of the first; an EXIF orientat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
@@ -88,9 +89,8 @@ def _index(
 ) -> RecordIndex:
     labels = column_of_texts([file.parts[0] for file in files])
     folders = [file.parts[1] for file in files] if len(files[0].parts) == _IN_PATIENT else None
-    groups = find_groups(files, folders, metadata, patients, ignore=choices.ignore_groups)
-    reading = images_of(source, files, choices)
-    return RecordIndex(called, labels, reading, groups.names, groups.word, groups.ignored)
+    groups = partial(find_groups, files, folders, metadata, patients, ignore=choices.ignore_groups)
+    return RecordIndex(called, labels, images_of(source, files, choices), groups)
 
 
 def _check_layout(files: Sequence[ImageEntry], *, has_splits: bool) -> None:

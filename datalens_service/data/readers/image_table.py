@@ -11,6 +11,7 @@ that contradict the table are refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
@@ -82,8 +83,9 @@ def _index(
     reading = images_of(source, files, choices)
     if called != "the training split":
         return RecordIndex(called, labels, reading)
-    groups = find_groups(files, None, metadata, read_patients(source, files), ignore=choices.ignore_groups)
-    return RecordIndex(called, labels, reading, groups.names, groups.word, groups.ignored)
+    patients = read_patients(source, files)
+    groups = partial(find_groups, files, None, metadata, patients, ignore=choices.ignore_groups)
+    return RecordIndex(called, labels, reading, groups)
 
 
 def _with_rows(

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ from datalens_service.data.preparation.arrays import check_image_header, pixels_
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.readers.base import (
     ClassNames,
+    Groups,
     LabelColumn,
     Reader,
     ReadImages,
@@ -106,7 +108,7 @@ def index(source: Source, choices: ReadingChoices) -> UploadIndex:
     if groups is not None and len(groups) != len(columns["the training labels"].words):
         raise InvalidDataset("There must be exactly one group per training image.")
     word = "group" if group in (None, "train_groups") else group_word(str(group))
-    train = replace(records[0], groups=groups, group_name=word)
+    train = replace(records[0], read_groups=partial(Groups, groups, word))
     test = records[1] if len(records) > 1 else None
     return UploadIndex(train, test, preparation=_read_preparation(archive, arrays))
 

@@ -22,6 +22,7 @@ from datalens_service.data.dataset import Images
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.readers.base import (
     ClassNames,
+    Groups,
     LabelColumn,
     LabelKind,
     Reader,
@@ -168,12 +169,12 @@ def _index(called: str, tables: list[_Table], source: Source, choices: ReadingCh
     if grouped and len(grouped) != len(tables):
         raise InvalidDataset("Either all files have a column of groups, or none.")
     group = next((table.columns.group for table in tables if table.columns.group), None)
+    groups = tuple(name for part in grouped for name in part) if grouped else None
     return RecordIndex(
         called,
         LabelColumn(next(iter(kinds), LabelKind.WORD), words, names),
         _reading([image for table in tables for image in table.images], source, choices),
-        tuple(name for groups in grouped for name in groups) if grouped else None,
-        "group" if group is None else group_word(group),
+        partial(Groups, groups, "group" if group is None else group_word(group)),
     )
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
-from datalens_service.data.readers.base import ClassNames, Reader, RecordIndex, UploadIndex
+from datalens_service.data.readers.base import ClassNames, Groups, Reader, RecordIndex, UploadIndex
 from datalens_service.data.readers.image_entries import (
     ImageEntry,
     check_entry,
@@ -85,7 +86,7 @@ def _index(
     column = column_of_texts([str(text) for text in texts]) if _all_texts(texts) else column_of_values(texts)
     reading = images_of(source, [record.file for record in records], choices)
     groups = _groups(records) if called == "the training split" else None
-    return RecordIndex(called, column._replace(names=names), reading, groups)
+    return RecordIndex(called, column._replace(names=names), reading, partial(Groups, groups))
 
 
 def _all_texts(labels: list[object]) -> bool:
