@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from datalens_service.cli.numbers import build_integer_parser, parse_integer, parse_number
+from datalens_service.cli.numbers import build_integer_parser, parse_image_size, parse_integer, parse_number
 from datalens_service.client import DEFAULT_URL
 from datalens_service.data.preparation_settings import Colour, Fit
 
@@ -203,13 +203,14 @@ LeaveOutConstantImages = Annotated[
     ),
 ]
 
-PrepareSide = Annotated[
-    int | None,
+PrepareSize = Annotated[
+    str | None,
     typer.Option(
-        "--prepare-side",
-        min=4,
-        max=256,
-        help="Bring every image of a zip to this height and width, whatever its size and kind; says what it changed.",
+        "--prepare-size",
+        metavar="SIZE",
+        parser=parse_image_size,
+        help="Bring every image of a zip to 64 by 64 pixels (64) or 96 wide and 48 high (96x48), whatever its size and "
+        "kind; says what it changed.",
         rich_help_panel=_PREPARE,
     ),
 ]

@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from datalens_service.cli import notices, options, output
+from datalens_service.cli.numbers import parse_image_size
+from datalens_service.data.image_sizes import parse_size
 from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
 from datalens_service.errors import InvalidDataset, InvalidInput
 
@@ -20,8 +22,15 @@ _SECONDS = 3600
 def prepare(
     folder: Annotated[Path, typer.Argument(help="Images in folders class/image.")],
     out: Annotated[Path, typer.Option(help="NPZ file to write; must not exist.")],
-    side: Annotated[int, typer.Option(min=4, max=256, help="Height and width of all images, in pixels.")],
-    fit: Annotated[Fit, typer.Option(help="Resize whole images, or scale the shorter side and crop.")] = Fit.RESIZE,
+    size: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE", parser=parse_image_size, help="Pixels of all images: 64 (square) or 96x48 (width x height)."
+        ),
+    ],
+    fit: Annotated[
+        Fit, typer.Option(help="Resize whole images, or scale them until they cover the size and crop.")
+    ] = Fit.RESIZE,
     colour: Annotated[Colour, typer.Option(help="Channels of all images.")] = Colour.GREY,
     window: Annotated[
         tuple[int, int] | None,
@@ -43,8 +52,9 @@ def prepare(
         raise InvalidInput(f"{folder} is not a folder.")
     if window is not None and window[0] >= window[1]:
         raise InvalidInput("The first value of --window must be below its second.")
-    settings = PrepareSettings(side=side, fit=fit, colour=colour, window=window, frame=frame)
-    output.say(f"Every image becomes {side} by {side} pixels, {colour}; other sizes: {fit}.")
+    width, height = parse_size(size)
+    settings = PrepareSettings(width=width, height=height, fit=fit, colour=colour, window=window, frame=frame)
+    output.say(f"Every image becomes {width} by {height} pixels, {colour}; other sizes: {fit}.")
     with tempfile.TemporaryDirectory(prefix="datalens-prepare-") as scratch:
         limits = sandbox.Confinement(memory_bytes=_MEMORY_BYTES, seconds=_SECONDS)
         try:

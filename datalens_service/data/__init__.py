@@ -93,7 +93,7 @@ def read_source(
     name = recognised(source)
     if not READERS[name].prepares and source.decoder is not STRICT:
         raise InvalidDataset(
-            "Arrays of pixels cannot be prepared. Send a zip or tar of images, or leave out prepare_side."
+            "Arrays of pixels cannot be prepared. Send a zip or tar of images, or leave out ⟦prepare_size⟧."
         )
     upload = READERS[name].read(source, class_names=class_names, units=units)
     if leave_out_constant_images:

@@ -1,8 +1,58 @@
-"""How large images may be."""
+"""How large images may be, and how a size is written."""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import Annotated, Final, NamedTuple
 
+from pydantic import BeforeValidator, WithJsonSchema
+
+MINIMUM_SIDE: Final = 4
+"""Pixels."""
 MAXIMUM_SIDE: Final = 256
 """Pixels."""
+
+NOTATION: Final = f"64 (square) or 96x48 (width x height), {MINIMUM_SIDE} to {MAXIMUM_SIDE} pixels each"
+"""How a size is written, for whoever has to."""
+PATTERN: Final = "[0-9]{1,3}([x×][0-9]{1,3})?"
+"""Of a size, for forms and schemas."""
+
+_SIZE: Final = re.compile(PATTERN)
+
+
+class ImageSize(NamedTuple):
+    """Width and height, as image programs name them; pixels."""
+
+    width: int
+    height: int
+
+    def __str__(self) -> str:
+        return f"{self.width}" if self.width == self.height else f"{self.width}x{self.height}"
+
+
+def parse_size(value: object) -> ImageSize:
+    """A size as its owner writes it: `64`, `96x48` or `96×48`; a number is the side of a square.
+
+    Raises:
+        ValueError: Another notation, or a side out of range.
+    """
+    text = str(value)
+    sides = [int(side) for side in re.split("[x×]", text)] if _SIZE.fullmatch(text) else []
+    if not sides or not all(MINIMUM_SIDE <= side <= MAXIMUM_SIDE for side in sides):
+        raise ValueError(f"Write the size as {NOTATION}.")
+    return ImageSize(sides[0], sides[-1])
+
+
+SizeText = Annotated[
+    str,
+    BeforeValidator(lambda value: str(parse_size(value))),
+    WithJsonSchema(
+        {
+            "type": ["string", "integer"],
+            "pattern": f"^{PATTERN}$",
+            "minimum": MINIMUM_SIDE,
+            "maximum": MAXIMUM_SIDE,
+        }
+    ),
+]
+"""A size in a request, in the shortest notation."""

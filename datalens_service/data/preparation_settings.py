@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from datalens_service.data.image_sizes import MAXIMUM_SIDE
+from datalens_service.data.image_sizes import MAXIMUM_SIDE, MINIMUM_SIDE, ImageSize
 from datalens_service.strict import Integer
 
 
@@ -29,8 +29,9 @@ class PrepareSettings(BaseModel):
     """The same for every image, so a prepared image depends on no other image.
 
     Attributes:
-        side: Height and width of all images, in pixels.
-        fit: Resize the whole image, or scale its shorter side and crop the centre.
+        width: Of all images, in pixels.
+        height: Of all images, in pixels.
+        fit: Resize the whole image, or scale it until it covers the size and crop the centre.
         colour: Grey or RGB.
         window: Values that become 0 and 255 where images have more than 8 bits: stored values of 16-bit grey, modality
             units of DICOM (Hounsfield for CT). None takes the window that a DICOM file names, and refuses all others.
@@ -39,11 +40,17 @@ class PrepareSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    side: Integer = Field(ge=4, le=MAXIMUM_SIDE)
+    width: Integer = Field(ge=MINIMUM_SIDE, le=MAXIMUM_SIDE)
+    height: Integer = Field(ge=MINIMUM_SIDE, le=MAXIMUM_SIDE)
     fit: Fit = Fit.RESIZE
     colour: Colour = Colour.GREY
     window: tuple[Integer, Integer] | None = None
     frame: Integer = Field(default=1, ge=1)
+
+    @property
+    def size(self) -> ImageSize:
+        """Of all images."""
+        return ImageSize(self.width, self.height)
 
     def sentence(self) -> str:
         """What was done to every image."""
@@ -51,9 +58,18 @@ class PrepareSettings(BaseModel):
         colour = "grey" if self.colour is Colour.GREY else "RGB"
         window = "" if self.window is None else f" Values from {self.window[0]} to {self.window[1]} became 0 to 255."
         return (
-            f"The private images were prepared: those of another size were {how} to {self.side} by {self.side} pixels, "
-            f"in 8-bit {colour}; of files with several frames, frame {self.frame} was read.{window}"
+            f"The private images were prepared: those of another size were {how} to {self.width} by {self.height} "
+            f"pixels, in 8-bit {colour}; of files with several frames, frame {self.frame} was read.{window}"
         )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_square(cls, value: Any) -> Any:
+        """Settings that an earlier version stored name one side."""
+        if isinstance(value, dict) and "side" in value:
+            others = {name: setting for name, setting in value.items() if name != "side"}
+            return {"width": value["side"], "height": value["side"], **others}
+        return value
 
     @model_validator(mode="after")
     def _check_window(self) -> Self:

@@ -68,11 +68,11 @@ def _image_files(folder: Path) -> list[Path]:
 
 def _room(count: int, settings: PrepareSettings, limits: Limits) -> Images:
     channels = 1 if settings.colour is Colour.GREY else 3
-    if count * settings.side**2 * channels > limits.uncompressed_bytes:
+    if count * settings.height * settings.width * channels > limits.uncompressed_bytes:
         raise InvalidDataset(
             f"The images unpack to more than {limits.uncompressed_bytes} bytes. Choose a smaller size."
         )
-    return np.empty((count, settings.side, settings.side, channels), dtype=np.uint8)
+    return np.empty((count, settings.height, settings.width, channels), dtype=np.uint8)
 
 
 def _read(path: Path, folder: Path, limits: Limits) -> bytes:

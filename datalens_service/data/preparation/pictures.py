@@ -53,7 +53,7 @@ class PreparingDecoder:
 
 
 def prepare_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> Picture:
-    """Pixels of one image, uint8 (side, side, channels), and what was changed.
+    """Pixels of one image, uint8 (height, width, channels), and what was changed.
 
     Raises:
         InvalidDataset: It is damaged, too large, or of a kind that is not accepted.
@@ -63,10 +63,10 @@ def prepare_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> P
             dicom.read_dicom(data, settings, limits) if kinds.is_dicom(data) else _read_picture(data, settings, limits)
         )
         channels = "L" if settings.colour is Colour.GREY else "RGB"
-        converted, fitted = shown.mode != channels, shown.size != (settings.side, settings.side)
+        converted, fitted = shown.mode != channels, shown.size != settings.size
         pixels = np.asarray(_fit(shown.convert(channels), settings))
     changes += (NoticeCode.CHANNELS_CONVERTED,) * converted + (NoticeCode.RESIZED,) * fitted
-    return Picture(pixels.reshape(settings.side, settings.side, -1), changes)
+    return Picture(pixels.reshape(settings.height, settings.width, -1), changes)
 
 
 def _read_picture(data: bytes, settings: PrepareSettings, limits: Limits) -> tuple[Image.Image, Changes]:
@@ -110,9 +110,8 @@ def _through_window(image: Image.Image, settings: PrepareSettings) -> Image.Imag
 
 
 def _fit(image: Image.Image, settings: PrepareSettings) -> Image.Image:
-    size = (settings.side, settings.side)
-    if image.size == size:
+    if image.size == settings.size:
         return image
     if settings.fit is Fit.CROP:
-        return ImageOps.fit(image, size, Image.Resampling.LANCZOS)
-    return image.resize(size, Image.Resampling.LANCZOS)
+        return ImageOps.fit(image, settings.size, Image.Resampling.LANCZOS)
+    return image.resize(settings.size, Image.Resampling.LANCZOS)

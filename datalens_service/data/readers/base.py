@@ -149,7 +149,7 @@ def with_preparation(upload: Upload, settings: PrepareSettings | None) -> Upload
     """
     if settings is None:
         return upload
-    if {upload.schema.height, upload.schema.width} != {settings.side}:
+    if (upload.schema.width, upload.schema.height) != settings.size:
         raise InvalidDataset("The array preparation names another size than the images have. Leave it out.")
     return upload._replace(schema=upload.schema.model_copy(update={"preparation": settings}))
 

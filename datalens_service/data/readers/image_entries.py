@@ -23,8 +23,8 @@ TEST: Final = "test"
 UNUSED: Final = ("val", "valid", "validation")
 SPLITS: Final = (TRAIN, TEST, *UNUSED)
 PREPARE: Final = (
-    "This kind of image is read only if one size is named for all: datalens prepare on your machine, or prepare_side "
-    "at the upload."
+    "This kind of image is read only if one size is named for all: datalens prepare on your machine, or "
+    "prepare_size at the upload."
 )
 
 _LOOKED_AT = 16

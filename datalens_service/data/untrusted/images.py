@@ -184,7 +184,7 @@ def _room(first: Images, count: int, limits: Limits) -> Images:
     if max(first.shape[:2]) > MAXIMUM_SIDE:
         raise InvalidDataset(
             f"Images may measure at most {MAXIMUM_SIDE} pixels on each side. Resize them: datalens prepare, or "
-            "prepare_side at the upload."
+            "⟦prepare_size⟧ at the upload."
         )
     if first.size * count > limits.uncompressed_bytes:
         raise InvalidDataset(f"The images unpack to more than the {limits.uncompressed_bytes} bytes accepted.")
@@ -196,7 +196,8 @@ def _check_alike(image: Images, images: Images) -> None:
     if image.shape != (height, width, channels):
         raise InvalidDataset(
             f"All images must be {width} by {height} pixels, {'grey' if channels == 1 else 'RGB'}, like the first "
-            "one; at least one differs. Resize or convert them: datalens prepare, or prepare_side at the upload."
+            "one; at least one differs. Resize or convert them: datalens prepare, or ⟦prepare_size⟧ at the "
+            "upload."
         )
 
 
@@ -209,7 +210,7 @@ def _check(image: Image.Image, data: bytes, limits: Limits) -> None:
     if image.mode not in _MODES or wrong_depth or "transparency" in image.info:
         raise InvalidDataset(
             "Images must be 8-bit grey or RGB, without palette, transparency or animation. Convert them with "
-            "datalens prepare, or prepare_side at the upload."
+            "datalens prepare, or ⟦prepare_size⟧ at the upload."
         )
     # A JPEG with several pictures counts as animated, too.
     if getattr(image, "is_animated", False):
