@@ -62,7 +62,7 @@ class Photographer:
         page = self._page
         page.goto("/datasets/new")
         page.get_by_label("Prepare them").check()
-        page.get_by_label("Height and width").fill("64")
+        page.get_by_label("Size", exact=True).fill("64")
         page.get_by_label("Other shapes").select_option("crop")
         self._take_part("preparation", page.locator("#preparation"))
 

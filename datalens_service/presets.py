@@ -285,7 +285,11 @@ def _paper(schema: Schema, epsilon: float) -> DataLens:
 
 
 def _classifier(schema: Schema, _epsilon: float) -> Scattering | DpSgd:
-    return Scattering(warm_start=moments_for(schema)) if fits_scattering(schema) else DpSgd()
+    return (
+        Scattering(warm_start=moments_for(schema))
+        if fits_scattering(schema)
+        else DpSgd(architecture=_convolutions_or_not(schema))
+    )
 
 
 def _class_pure(schema: Schema) -> dict[str, Any]:
@@ -352,7 +356,7 @@ def _dp_gan(_schema: Schema, _epsilon: float) -> DpGan:
 def _dp_gan_paper(schema: Schema, epsilon: float) -> DpGan:
     # Bie, Kamath and Zhang (2023) make 450,000 steps on Poisson batches of 128; full passes take less noise.
     return DpGan(
-        discriminator=_discriminator(schema),
+        discriminator=_convolutions_or_not(schema),
         steps=3_000,
         discriminator_learning_rate=2e-4,
         updates_per_generator_step=200 if epsilon <= 1 else 50,
@@ -365,7 +369,7 @@ def _dp_gan_paper(schema: Schema, epsilon: float) -> DpGan:
     )
 
 
-def _discriminator(schema: Schema) -> Literal["small_cnn", "mlp"]:
+def _convolutions_or_not(schema: Schema) -> Literal["small_cnn", "mlp"]:
     """Convolutions where the images are large enough."""
     try:
         num_weights("small_cnn", schema)

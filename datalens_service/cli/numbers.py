@@ -1,4 +1,4 @@
-"""Options that are numbers, in plain notation only: Python itself would read `1_0` as 10."""
+"""Options that are numbers or sizes, in plain notation only: Python itself would read `1_0` as 10."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TypeVar
 
 import typer
 
+from datalens_service.data.image_sizes import ImageSize, parse_size
 from datalens_service.notation import decimal_number, whole_number
 
-Parsed = TypeVar("Parsed", int, float)
+Parsed = TypeVar("Parsed", int, float, ImageSize)
 
 
 def parse_number(value: str | float) -> float:
@@ -28,6 +29,15 @@ def parse_integer(value: str | int) -> int:
         typer.BadParameter: It is not one in decimal digits.
     """
     return _parse(value, whole_number) if isinstance(value, str) else value
+
+
+def parse_image_size(value: str) -> str:
+    """Check a size of images: `64` or `96x48`.
+
+    Raises:
+        typer.BadParameter: It is in another notation, or out of range.
+    """
+    return str(_parse(value, parse_size))
 
 
 def build_integer_parser(minimum: int, maximum: int | None = None) -> Callable[[str | int], int]:

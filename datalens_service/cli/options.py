@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from datalens_service.cli.numbers import build_integer_parser, parse_integer, parse_number
+from datalens_service.cli.numbers import build_integer_parser, parse_image_size, parse_integer, parse_number
 from datalens_service.client import DEFAULT_URL
 from datalens_service.data.preparation_settings import Colour, Fit
 
@@ -203,13 +203,53 @@ LeaveOutConstantImages = Annotated[
     ),
 ]
 
-PrepareSide = Annotated[
-    int | None,
+IgnoreGroups = Annotated[
+    bool,
     typer.Option(
-        "--prepare-side",
-        min=4,
-        max=256,
-        help="Bring every image of a zip to this height and width, whatever its size and kind; says what it changed.",
+        "--ignore-groups",
+        help="Protect single images although the data say which images belong together. Cards say so.",
+        rich_help_panel=_UNIT,
+    ),
+]
+AllowIdentifyingClasses = Annotated[
+    bool,
+    typer.Option(
+        "--allow-identifying-classes",
+        help="Class names may look like names or numbers of persons. They are published.",
+    ),
+]
+SkipUnreadable = Annotated[
+    bool,
+    typer.Option(
+        "--skip-unreadable",
+        help="Leave out files that cannot be read as images, or that no line of the metadata names; says how many.",
+    ),
+]
+TextEncoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding",
+        help="Of metadata and of names in archives that are not UTF-8, for example latin-1 or cp850. Never guessed.",
+    ),
+]
+LabelColumn = Annotated[
+    str | None, typer.Option("--label-column", metavar="NAME", help="Column of the metadata with the labels.")
+]
+GroupColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--group-column", metavar="NAME", help="Column of the metadata with the persons.", rich_help_panel=_UNIT
+    ),
+]
+
+PrepareSize = Annotated[
+    str | None,
+    typer.Option(
+        "--prepare-size",
+        metavar="SIZE",
+        parser=parse_image_size,
+        help="Bring every image of a zip to 64 by 64 pixels (64) or 96 wide and 48 high (96x48), whatever its size and "
+        "kind; says what it changed.",
         rich_help_panel=_PREPARE,
     ),
 ]
@@ -242,7 +282,7 @@ PrepareFrame = Annotated[
 
 Data = Annotated[
     Path,
-    typer.Option("--data", help="NPZ with labelled images, or a zip of class folders.", exists=True, dir_okay=False),
+    typer.Option("--data", help="NPZ, Parquet, or a zip, tar or folder of labelled images.", exists=True),
 ]
 
 LabelName = Annotated[str | None, typer.Option("--name", help="What it is called from now on.")]

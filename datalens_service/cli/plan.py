@@ -24,7 +24,7 @@ def plan(
     delta: options.Delta = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="NPZ or zip of class folders; only its public schema is used.", dir_okay=False),
+        typer.Option("--data", help="As for `datalens train`; only its public schema is used."),
     ] = None,
     method: options.MethodName = None,
     preset: options.PresetName = None,
@@ -135,10 +135,10 @@ def _describe_allowance(allowance: VoteAllowance) -> dict[str, object]:
 
 def _price_plan(spec_options: SpecOptions, data: Path, units: UnitDeclaration | None) -> PlanWithExpectation:
     from datalens_service.calibration import measure_machine
-    from datalens_service.data import read_upload
+    from datalens_service.data import ReadingChoices, read_upload
     from datalens_service.expectations import PlanWithExpectation, expect
 
-    schema = read_upload(data, units=units).schema
+    schema = read_upload(data, ReadingChoices(units=units)).schema
     spec = spec_options.build_spec(schema)
     expected = expect(spec, schema, measure_machine())
     return PlanWithExpectation(**spec.price(schema).model_dump(), expectation=expected)

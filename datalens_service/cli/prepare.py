@@ -2,59 +2,129 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
+from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from datalens_service.cli import notices, options, output
-from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
+from datalens_service.cli.numbers import parse_image_size
+from datalens_service.cli.reading import build_choices
+from datalens_service.data.preparation_settings import Colour, Fit
 from datalens_service.errors import InvalidDataset, InvalidInput
+
+if TYPE_CHECKING:
+    from datalens_service.data.dataset import Dataset
 
 _MEMORY_BYTES = 2**34
 _SECONDS = 3600
 
 
 def prepare(
-    folder: Annotated[Path, typer.Argument(help="Images in folders class/image.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="IMAGES", help="Folder, zip or tar of labelled images.", exists=True)
+    ],
     out: Annotated[Path, typer.Option(help="NPZ file to write; must not exist.")],
-    side: Annotated[int, typer.Option(min=4, max=256, help="Height and width of all images, in pixels.")],
-    fit: Annotated[Fit, typer.Option(help="Resize whole images, or scale the shorter side and crop.")] = Fit.RESIZE,
+    size: Annotated[
+        str,
+        typer.Option(
+            "--size",
+            "--prepare-size",
+            metavar="SIZE",
+            parser=parse_image_size,
+            help="Pixels of all images: 64 (square) or 96x48 (width x height).",
+        ),
+    ],
+    fit: Annotated[
+        Fit, typer.Option(help="Resize whole images, or scale them until they cover the size and crop.")
+    ] = Fit.RESIZE,
     colour: Annotated[Colour, typer.Option(help="Channels of all images.")] = Colour.GREY,
     window: Annotated[
         tuple[int, int] | None,
-        typer.Option(help="Values that become 0 and 255 above 8 bits; DICOM files bring their own."),
+        typer.Option(
+            "--window",
+            "--prepare-window",
+            metavar="LOW HIGH",
+            help="Values that become 0 and 255 above 8 bits; DICOM files bring their own.",
+        ),
     ] = None,
     frame: Annotated[int, typer.Option(min=1, help="Frame that is read of files with several.")] = 1,
-    patients: Annotated[
-        bool,
-        typer.Option(
-            "--patients", help="Folders are class/patient/image; DICOM files may lie in class and name their patient."
-        ),
-    ] = False,
+    classes: options.Classes = None,
+    ignore_groups: options.IgnoreGroups = False,
+    group_column: options.GroupColumn = None,
+    label_column: options.LabelColumn = None,
+    encoding: options.TextEncoding = None,
+    skip_unreadable: options.SkipUnreadable = False,
+    allow_identifying_classes: options.AllowIdentifyingClasses = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Prepare images for an upload: one size, one mode, 8 bit. Says what it changed; nothing leaves this machine."""
+    """Prepare images for an upload: one size, one mode, 8 bit. Says what it changed; nothing leaves this machine.
+
+    Labels, persons and splits are read as an upload reads them: from metadata.csv, folders and DICOM files. Persons are
+    in the NPZ as numbers that tell nobody's name.
+    """  # fmt: skip
     from datalens_service.data.sandbox import sandbox
 
-    if not folder.is_dir():
-        raise InvalidInput(f"{folder} is not a folder.")
-    if window is not None and window[0] >= window[1]:
-        raise InvalidInput("The first value of --window must be below its second.")
-    settings = PrepareSettings(side=side, fit=fit, colour=colour, window=window, frame=frame)
-    output.say(f"Every image becomes {side} by {side} pixels, {colour}; other sizes: {fit}.")
+    if out.exists():
+        raise InvalidInput(f"{out} exists. Name another file, or remove it.")
+    choices = build_choices(
+        {
+            "prepare_size": size, "prepare_fit": fit.value, "prepare_colour": colour.value, "prepare_window": window,
+            "prepare_frame": frame, "classes": classes, "ignore_groups": ignore_groups, "group_column": group_column,
+            "label_column": label_column, "encoding": encoding, "skip_unreadable": skip_unreadable,
+            "allow_identifying_classes": allow_identifying_classes,
+        }
+    ).model_copy(update={"infer_units": True})  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="datalens-prepare-") as scratch:
         limits = sandbox.Confinement(memory_bytes=_MEMORY_BYTES, seconds=_SECONDS)
         try:
-            prepared, summary = sandbox.prepare(folder, Path(scratch), limits, settings, patients=patients)
+            decoded = sandbox.decode(source, Path(scratch), limits, choices)
         except sandbox.Refused as error:
             # Names of files go to the owner's terminal only.
-            raise InvalidDataset(error.detail, extra=error.validation_errors) from error
-        # "x": never over a file that exists.
-        with prepared.open("rb") as source, out.open("xb") as target:
-            shutil.copyfileobj(source, target)
-    notices.say(summary.notices)
-    facts = {"written": out, "images": summary.images}
-    output.show({"file": str(out), **summary.model_dump(mode="json")}, output.format_facts(facts), as_json=as_json)
+            raise InvalidDataset(error.text, extra=error.validation_errors) from error
+        _write(decoded.dataset, out)
+        facts = _describe(decoded.dataset)
+    notices.say(decoded.notices)
+    answer = {"file": str(out), **facts, "notices": [notice.model_dump(mode="json") for notice in decoded.notices]}
+    output.show(answer, output.format_facts({"written": out, **facts}), as_json=as_json)
+
+
+def _write(dataset: Dataset, out: Path) -> None:
+    """The records as the NPZ format has them."""
+    import numpy as np
+
+    from datalens_service.data.readers.npz import PREPARATION, UNIT, UNIT_IDS
+
+    train, test, schema = dataset.train, dataset.test, dataset.schema
+    arrays: dict[str, Any] = {
+        "train_images": train.images,
+        "train_labels": train.labels,
+        "class_names": np.array(schema.class_names),
+    }
+    if test is not None:
+        arrays |= {"test_images": test.images, "test_labels": test.labels}
+    if train.units is not None:
+        arrays |= {UNIT_IDS: train.units, UNIT: np.array(schema.unit)}
+    if schema.preparation is not None:
+        # So that whoever gets the file knows, and the service can say it in its datasheets.
+        arrays[PREPARATION] = np.array(schema.preparation.model_dump_json())
+    # "x": never over a file that exists.
+    with out.open("xb") as file:
+        try:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        except BaseException:
+            out.unlink()
+            raise
+
+
+def _describe(dataset: Dataset) -> dict[str, object]:
+    train, schema = dataset.train, dataset.schema
+    facts: dict[str, object] = {"images": len(train), "classes": ", ".join(schema.class_names)}
+    if train.units is not None:
+        largest = max(Counter(train.units.tolist()).values())
+        facts[f"{schema.unit}s"] = f"{schema.num_units}, each with at most {largest} images"
+    if dataset.test is not None:
+        facts["test images"] = len(dataset.test)
+    return facts

@@ -10,8 +10,9 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.exits import ExitCode
+from datalens_service.cli.reading import build_choices
 from datalens_service.cli.settings import load_embedded_settings
-from datalens_service.cli.specs import SpecOptions, build_unit_declaration, parse_class_names
+from datalens_service.cli.specs import SpecOptions
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 
 if TYPE_CHECKING:
@@ -50,6 +51,18 @@ def train(
     records_per_unit: options.RecordsPerUnit = None,
     classes_per_unit: options.ClassesPerUnit = None,
     unit: options.Unit = None,
+    ignore_groups: options.IgnoreGroups = False,
+    group_column: options.GroupColumn = None,
+    label_column: options.LabelColumn = None,
+    encoding: options.TextEncoding = None,
+    skip_unreadable: options.SkipUnreadable = False,
+    allow_identifying_classes: options.AllowIdentifyingClasses = False,
+    leave_out_constant_images: options.LeaveOutConstantImages = False,
+    prepare_size: options.PrepareSize = None,
+    prepare_fit: options.PrepareFit = None,
+    prepare_colour: options.PrepareColour = None,
+    prepare_window: options.PrepareWindow = None,
+    prepare_frame: options.PrepareFrame = None,
     public_test: options.PublicTest = False,
     public_data: Annotated[
         Path | None,
@@ -74,9 +87,28 @@ def train(
     """
     from datalens_service.cli import notices
     from datalens_service.data import detect, read_with_notices
-    from datalens_service.data.readers.base import with_public_test
 
-    units = build_unit_declaration(records_per_unit, classes_per_unit, unit)
+    choices = build_choices(
+        {
+            "classes": classes,
+            "records_per_unit": records_per_unit,
+            "classes_per_unit": classes_per_unit,
+            "unit": unit,
+            "ignore_groups": ignore_groups,
+            "group_column": group_column,
+            "label_column": label_column,
+            "encoding": encoding,
+            "skip_unreadable": skip_unreadable,
+            "allow_identifying_classes": allow_identifying_classes,
+            "leave_out_constant_images": leave_out_constant_images,
+            "prepare_size": prepare_size,
+            "prepare_fit": prepare_fit,
+            "prepare_colour": prepare_colour,
+            "prepare_window": prepare_window,
+            "prepare_frame": prepare_frame,
+            "public_test": public_test,
+        }
+    )
     spec_options = SpecOptions(
         epsilon,
         delta,
@@ -89,9 +121,7 @@ def train(
         device.value,
         purpose.value,
     )
-    upload, upload_notices = read_with_notices(data, class_names=parse_class_names(classes), units=units)
-    if public_test:
-        upload = with_public_test(upload)
+    upload, upload_notices = read_with_notices(data, choices)
     public = None if public_data is None else PublicFile.read(public_data)
     timeout_seconds = load_embedded_settings(out).rank_timeout_seconds
     with join_process_group(timeout_seconds, read_rendezvous()) as process_group:
@@ -99,7 +129,7 @@ def train(
             _follow_leader(process_group, upload)
         else:
             notices.say(upload_notices)
-            format_name = detect(data)
+            format_name = detect(data, choices)
             train_upload(
                 upload, format_name, spec_options, out, as_json=as_json, process_group=process_group, public=public
             )

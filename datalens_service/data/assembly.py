@@ -42,8 +42,8 @@ def assemble(index: UploadIndex, choices: ReadingChoices, notices: Notices) -> U
     check_class_names(names)
     groups = _publishable_groups(index, names, choices)
     notices.add(NoticeCode.EMPTY_CLASSES, sorted(set(index.empty_classes) - set(names)))
-    train = _read_split(index.train, labels[0], None, groups.names)
-    test = None if index.test is None else _read_split(index.test, labels[1], train, None)
+    train = _read_split(index.train, labels[0], None, groups)
+    test = None if index.test is None else _read_split(index.test, labels[1], train, Groups())
     units = _declare_units(groups, train, choices)
     schema = _build_schema(train if units else replace(train, units=None), names, units)
     if groups.ignored or (choices.ignore_groups and train.units is not None):
@@ -142,19 +142,19 @@ def _classes_that_are_groups(labels: Sequence[str], groups: Sequence[str]) -> tu
     return tuple(label for label, names in groups_of.items() if names == {label} and not label.isdigit())
 
 
-def _read_split(index: RecordIndex, labels: Labels, train: Split | None, groups: tuple[str, ...] | None) -> Split:
+def _read_split(index: RecordIndex, labels: Labels, train: Split | None, groups: Groups) -> Split:
     if len(index.labels.words) == 0:
         raise InvalidDataset("There are no images with labels.")
     images, rows = index.read_images(None if train is None else train.images[0])
     if not len(rows):
         raise InvalidDataset("No image of a split can be read.")
-    units = None if groups is None else identities(np.array(groups, dtype=object)[rows])
-    return Split(images, labels[rows], units)
+    unit_ids = groups.unit_ids if groups.names is None else identities(groups.names)
+    return Split(images, labels[rows], None if unit_ids is None else unit_ids[rows])
 
 
 def _declare_units(groups: Groups, train: Split, choices: ReadingChoices) -> UnitDeclaration | None:
     """What one unit is, by its owner; its name by the upload if the owner does not say. None: every record is one."""
-    if groups.names is None or choices.ignore_groups:
+    if train.units is None or choices.ignore_groups:
         _check_no_units(choices)
         return None
     largest = max(Counter(train.unit_ids.tolist()).values())

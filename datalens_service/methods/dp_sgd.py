@@ -21,7 +21,7 @@ from datalens_service.methods.iterates import bytes_of_iterates, check_room
 from datalens_service.methods.noisy_directions import PartitionedRun, drowned_directions
 from datalens_service.methods.record_sums import calibrated
 from datalens_service.methods.sampled_gradients import SampledRun
-from datalens_service.models.classifiers.sizes import fits_scattering, largest_scattering_side, num_weights
+from datalens_service.models.classifiers.sizes import fits_scattering, largest_scattering_size, num_weights
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV, NeighboringRelation, limit_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, TrainingRandomness
 
@@ -156,8 +156,8 @@ def _drowned(mechanism: GradientSum, schema: Schema) -> str:
 def _quieter(schema: Schema) -> str:
     if fits_scattering(schema):
         return "choose the method scattering"
-    side = largest_scattering_side(schema.channels)
-    return f"prepare the images at {side} pixels on a side, at which the method scattering fits"
+    size = largest_scattering_size(schema)
+    return f"prepare the images at {size.width} by {size.height} pixels, at which the method scattering fits"
 
 
 def _loud(mechanism: IndividualHistogram) -> str:

@@ -53,13 +53,23 @@ def describe_working_size(plan: Plan, schema: Schema) -> str:
     summed = max((mechanism.dimensions for mechanism in list_sums(plan)), default=schema.dimensions)
     if schema.dimensions <= MAXIMUM_DIMENSIONS or summed >= schema.dimensions:
         return ""
-    detail, whole = (math.isqrt(count // schema.channels) for count in (summed, MAXIMUM_DIMENSIONS))
-    limit = f" Images of at most {whole} by {whole} pixels are summed whole." if summed == _FREQUENCIES else ""
+    width, height = _visible_detail(schema, summed)
+    whole = MAXIMUM_DIMENSIONS // schema.channels
+    limit = f" Images of at most {whole:,} pixels are summed whole." if summed == _FREQUENCIES else ""
     return (
         f"Images of this size are reduced to a working size before they are summed: {summed:,} numbers instead of "
-        f"{schema.dimensions:,}, the lowest frequencies, about the detail of {detail} by {detail} pixels. Finer detail "
+        f"{schema.dimensions:,}, the lowest frequencies, about the detail of {width} by {height} pixels. Finer detail "
         f"does not reach the result.{limit}"
     )
+
+
+def _visible_detail(schema: Schema, summed: int) -> tuple[int, int]:
+    """Width and height of images that have so many frequencies: as wide as high, but for a side that is shorter."""
+    pixels = summed // schema.channels
+    side = math.isqrt(pixels)
+    if schema.height < side:
+        return pixels // schema.height, schema.height
+    return (schema.width, pixels // schema.width) if schema.width < side else (side, side)
 
 
 class SummedImages(Method):

@@ -29,7 +29,7 @@ from datalens_service.methods.moments import Moments, MomentsRun
 from datalens_service.methods.public_start import check_same_size, spread_over
 from datalens_service.methods.record_sums import StatelessRun, calibrated
 from datalens_service.methods.shapes import Shapes, ShapesRun
-from datalens_service.models.classifiers.sizes import fits_scattering, largest_scattering_side, num_features
+from datalens_service.models.classifiers.sizes import fits_scattering, largest_scattering_size, num_features
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.privacy.accounting import NeighboringRelation, mu_of_units
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSource, TrainingRandomness
@@ -81,7 +81,7 @@ class ScatteringGradients(Method):
         if not fits_scattering(schema):
             raise InvalidSpec(
                 f"The images are too large for scattering features: choose the method {self.instead}, or prepare "
-                f"them at {largest_scattering_side(schema.channels)} pixels on a side."
+                f"them at {largest_scattering_size(schema)} (⟦prepare_size⟧)."
             )
         start = self.warm_start.plan(schema, math.floor((1 - self.gradient_share) * units))
         mechanism = CrossProductSum(

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
-from datalens_service.data.image_sizes import MAXIMUM_SIDE
+from datalens_service.data.image_sizes import SizeText, parse_size
 from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
 from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, NAME_PATTERN, UnitDeclaration
 from datalens_service.data.readers.base import check_class_names
@@ -114,15 +114,15 @@ class DatasetForm(BaseModel):
         "usual names.",
     )
 
-    prepare_side: Integer | None = Field(
+    prepare_size: SizeText | None = Field(
         default=None,
-        ge=4,
-        le=MAXIMUM_SIDE,
-        description="Height and width to which every image is brought; left out, images are taken as they are and have "
-        "one size. With it, images have any size, more kinds of files are read, and `notices` say what was changed.",
+        description="Pixels to which every image is brought: `64` for a square, `96x48` for width x height, 4 to 256 "
+        "each. Left out, images are taken as they are and have one size. With it, images have any size, more kinds of "
+        "files are read, and `notices` say what was changed.",
     )
     prepare_fit: Literal["resize", "crop"] | None = Field(
-        default=None, description="`resize` the whole image (if left out), or scale the shorter side and `crop`."
+        default=None,
+        description="`resize` the whole image (if left out), or scale until it covers the size and `crop`.",
     )
     prepare_colour: Literal["grey", "rgb"] | None = Field(
         default=None, description="Channels of all prepared images: `grey` (if left out) or `rgb`."
@@ -140,12 +140,14 @@ class DatasetForm(BaseModel):
     @property
     def preparation(self) -> PrepareSettings | None:
         """How each image is brought to one size and mode, if that was asked."""
-        if self.prepare_side is None:
+        if self.prepare_size is None:
             return None
+        width, height = parse_size(self.prepare_size)
         window = None if self.prepare_window is None else tuple(map(int, self.prepare_window.split()))
         return PrepareSettings.model_validate(
             {
-                "side": self.prepare_side,
+                "width": width,
+                "height": height,
                 "fit": self.prepare_fit or Fit.RESIZE,
                 "colour": self.prepare_colour or Colour.GREY,
                 "window": window,
@@ -188,8 +190,8 @@ class DatasetForm(BaseModel):
     @model_validator(mode="after")
     def _preparation_is_whole(self) -> Self:
         options = (self.prepare_fit, self.prepare_colour, self.prepare_window, self.prepare_frame)
-        if self.prepare_side is None and any(option is not None for option in options):
-            raise ValueError("prepare_fit, prepare_colour, prepare_window and prepare_frame need prepare_side.")
+        if self.prepare_size is None and any(option is not None for option in options):
+            raise ValueError("prepare_fit, prepare_colour, prepare_window and prepare_frame need prepare_size.")
         low, high = map(int, (self.prepare_window or "0 1").split())
         if low >= high:
             raise ValueError("The first value of prepare_window must be below its second.")

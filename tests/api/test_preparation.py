@@ -37,20 +37,27 @@ def upload(client: TestClient, **form: Any) -> Any:
 
 
 def test_mixed_images_become_one_size_and_the_answer_says_what_was_changed(client: TestClient) -> None:
-    reply = upload(client, prepare_side="16", prepare_colour="rgb", records_per_unit="2", unit="patient")
+    reply = upload(client, prepare_size="24x16", prepare_colour="rgb", records_per_unit="2", unit="patient")
     assert reply.status_code == 201, reply.text
     schema = reply.json()["schema"]
-    assert (schema["height"], schema["width"], schema["channels"], schema["num_units"]) == (16, 16, 3, 7)
+    assert (schema["height"], schema["width"], schema["channels"], schema["num_units"]) == (16, 24, 3, 7)
     counts = {NoticeCode(notice["code"]): notice["count"] for notice in reply.json()["notices"]}
     assert counts[NoticeCode.RESIZED] == 13
     assert counts[NoticeCode.WINDOW_APPLIED] == 1
     assert counts[NoticeCode.TRANSPARENCY_REMOVED] == 4
-    assert schema["preparation"] == {"side": 16, "fit": "resize", "colour": "rgb", "window": None, "frame": 1}
+    assert schema["preparation"] == {
+        "width": 24,
+        "height": 16,
+        "fit": "resize",
+        "colour": "rgb",
+        "window": None,
+        "frame": 1,
+    }
     key = client.headers["Authorization"].removeprefix("Bearer ")
     client.post("/sign-in", data={"key": key})
     del client.headers["Authorization"]
     page = client.get(f"/datasets/{reply.json()['id']}").text
-    assert "resized as a whole to 16 by 16 pixels, in 8-bit RGB" in page
+    assert "resized as a whole to 24 by 16 pixels, in 8-bit RGB" in page
 
 
 def scans(*patients: str) -> bytes:
@@ -64,7 +71,7 @@ def scans(*patients: str) -> bytes:
 
 
 def test_the_patient_id_of_a_dicom_file_becomes_its_group(client: TestClient) -> None:
-    form = {"epsilon": "10", "prepare_side": "8"}
+    form = {"epsilon": "10", "prepare_size": "8"}
     upload = {"file": scans("ann", "bob", "ann", "cid")}
     grouped = client.post("/v1/datasets", files=upload, data=form | {"records_per_unit": "2", "unit": "patient"})
     assert grouped.json()["schema"]["num_units"] == 3
@@ -80,7 +87,7 @@ def test_a_refusal_names_the_setting(client: TestClient) -> None:
     files = {"file": ("images.zip", mixed(), "application/zip")}
     reply = client.post("/v1/datasets", files=files, data={"epsilon": "10", "records_per_unit": "2"})
     assert reply.status_code == 422
-    assert "prepare_side" in reply.json()["detail"]
+    assert "prepare_size" in reply.json()["detail"]
     assert {file["name"] for file in reply.json()["bad_files"]} >= {"a/p1/2.tif", "a/p99/scan.dcm"}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -90,17 +97,19 @@ def test_a_refusal_names_the_setting(client: TestClient) -> None:
             archive.writestr(f"{side}/1.png", image.getvalue())
     reply = client.post("/v1/datasets", files={"file": buffer.getvalue()}, data={"epsilon": "10"})
     assert reply.status_code == 422
-    assert "prepare_side" in reply.json()["detail"]
+    assert "prepare_size" in reply.json()["detail"]
 
 
 @pytest.mark.parametrize(
     "form",
     [
         {"prepare_fit": "crop"},
-        {"prepare_side": "3"},
-        {"prepare_side": "16", "prepare_window": "5 5"},
-        {"prepare_side": "16", "prepare_window": "low high"},
-        {"prepare_side": "16", "prepare_colour": "sepia"},
+        {"prepare_size": "3"},
+        {"prepare_size": "96x300"},
+        {"prepare_size": "96 48"},
+        {"prepare_size": "16", "prepare_window": "5 5"},
+        {"prepare_size": "16", "prepare_window": "low high"},
+        {"prepare_size": "16", "prepare_colour": "sepia"},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(client: TestClient, form: dict[str, str]) -> None:
@@ -110,7 +119,7 @@ def test_settings_that_make_no_sense_are_refused(client: TestClient, form: dict[
 def test_arrays_cannot_be_prepared(client: TestClient) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, images=np.zeros((20, 8, 8), np.uint8), labels=np.arange(20) % 2)
-    form = {"epsilon": "10", "prepare_side": "16"}
+    form = {"epsilon": "10", "prepare_size": "16"}
     reply = client.post("/v1/datasets", files={"file": buffer.getvalue()}, data=form)
     assert reply.status_code == 422
-    assert "prepare_side" in reply.json()["detail"]
+    assert "prepare_size" in reply.json()["detail"]

@@ -29,9 +29,9 @@ def test_images_are_prepared_as_the_page_says(owner: Visitor, tmp_path: Path) ->
     page, said = owner.page, "resized as a whole to 16 × 16 pixels, in 8-bit grey; of several frames, number 1 is read"
     page.goto("/datasets/new")
     page.locator("#file").set_input_files(scans(tmp_path / "scans.zip"))
-    expect(page.get_by_label("Height and width")).to_be_hidden()
+    expect(page.get_by_label("Size", exact=True)).to_be_hidden()
     page.get_by_label("Prepare them").check()
-    page.get_by_label("Height and width").fill("16")
+    page.get_by_label("Size", exact=True).fill("16")
     expect(page.locator("#preparation-said")).to_contain_text(said)
     page.get_by_text("More settings").click()
     page.get_by_label("Most images of one").fill("2")
@@ -44,9 +44,9 @@ def test_images_are_prepared_as_the_page_says(owner: Visitor, tmp_path: Path) ->
     expect(page.locator("#upload-notices")).to_contain_text("brought to the one you chose")
     page.get_by_text("The same by curl or Python").click()
     expect(page.locator("#upload-curl")).to_contain_text("--form file=@scans.zip")
-    expect(page.locator("#upload-curl")).to_contain_text("--form prepare_side=16")
+    expect(page.locator("#upload-curl")).to_contain_text("--form prepare_size=16")
     call = page.locator("#upload-python").inner_text()
-    assert "prepare_side=16" in call
+    assert 'prepare_size="16"' in call
     ast.parse(call)
     owner.shows("upload-prepared")
     page.get_by_role("link", name="Look at the data set").click()

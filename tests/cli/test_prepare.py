@@ -37,7 +37,7 @@ def test_modes_formats_and_sizes_become_one(datalens_json: Run, tmp_path: Path, 
         _save(tmp_path / "in" / "a" / f"{mode}.tif", mode, number, (300 + number, 40))
     for suffix in ("png", "jpg", "bmp", "webp"):
         _save(tmp_path / "in" / "b" / f"x.{suffix}", size=(16, 16))
-    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--side", 16, "--colour", colour)
+    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--size", 16, "--colour", colour)
     upload = read_upload(Path(answer["file"]))
     channels = 1 if colour == "grey" else 3
     assert upload.train.images.shape == (10, 16, 16, channels)
@@ -50,7 +50,7 @@ def test_modes_formats_and_sizes_become_one(datalens_json: Run, tmp_path: Path, 
 def test_16_bit_needs_a_named_window(datalens: Run, datalens_json: Run, tmp_path: Path) -> None:
     for name in ("a/1.png", "b/2.png"):
         _sixteen_bit(tmp_path / "in" / name)
-    call = ("prepare", tmp_path / "in", "--out", "o.npz", "--side", 16)
+    call = ("prepare", tmp_path / "in", "--out", "o.npz", "--size", 16)
     refused = datalens(*call, "--json")
     assert refused.exit_code == 2
     assert json.loads(refused.stdout)["error"]["bad_files"][0]["name"] == "a/1.png"
@@ -62,7 +62,7 @@ def test_16_bit_needs_a_named_window(datalens: Run, datalens_json: Run, tmp_path
 def test_an_image_depends_on_no_other(datalens_json: Run, tmp_path: Path) -> None:
     for number in range(4):
         _save(tmp_path / "in" / "ab"[number % 2] / f"{number}.png", seed=number)
-    call = ("prepare", tmp_path / "in", "--side", 16, "--fit", "crop")
+    call = ("prepare", tmp_path / "in", "--size", 16, "--fit", "crop")
     first = read_upload(Path(datalens_json(*call, "--out", "1.npz")["file"])).train.images
     Image.new("RGBA", (900, 7), "red").save(tmp_path / "in" / "a" / "0.png")
     second = read_upload(Path(datalens_json(*call, "--out", "2.npz")["file"])).train.images
@@ -72,7 +72,7 @@ def test_an_image_depends_on_no_other(datalens_json: Run, tmp_path: Path) -> Non
 def test_patients_become_groups(datalens_json: Run, tmp_path: Path) -> None:
     for name in ("a/ann/1.png", "a/bob/2.png", "b/ann/3.png"):
         _save(tmp_path / "in" / name)
-    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--side", 16, "--patients")
+    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--size", 16, "--patients")
     upload = read_upload(Path(answer["file"]), units=UnitDeclaration(records=2))
     assert upload.schema.num_units == 2
 
@@ -80,9 +80,10 @@ def test_patients_become_groups(datalens_json: Run, tmp_path: Path) -> None:
 def test_the_file_says_how_it_was_prepared(datalens_json: Run, tmp_path: Path) -> None:
     for seed, name in enumerate(("a/1.png", "b/2.png")):
         _save(tmp_path / "in" / name, seed=seed)
-    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--side", 16, "--fit", "crop")
+    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--size", "16x12", "--fit", "crop")
     upload, notices = read_with_notices(Path(answer["file"]))
-    assert upload.schema.preparation == PrepareSettings(side=16, fit=Fit.CROP)
+    assert upload.schema.preparation == PrepareSettings(width=16, height=12, fit=Fit.CROP)
+    assert (upload.schema.width, upload.schema.height) == (16, 12)
     assert notices == ()
     with np.load(answer["file"]) as arrays:
         reduced = {**arrays, "images": arrays["images"][:, ::2, ::2]}
@@ -98,7 +99,7 @@ def test_damaged_linked_and_huge_files_are_named(datalens: Run, tmp_path: Path) 
     (tmp_path / "in" / "a" / "cut.png").write_bytes(good[: len(good) // 2])
     (tmp_path / "in" / "a" / "link.png").symlink_to("good.png")
     Image.new("1", (20000, 20000)).save(tmp_path / "in" / "a" / "huge.png")
-    result = datalens("prepare", tmp_path / "in", "--out", tmp_path / "o.npz", "--side", 16, "--json")
+    result = datalens("prepare", tmp_path / "in", "--out", tmp_path / "o.npz", "--size", 16, "--json")
     error = json.loads(result.stdout)["error"]
     assert {file["name"] for file in error["bad_files"]} == {"a/cut.png", "a/link.png", "a/huge.png"}
     assert not (tmp_path / "o.npz").exists()
@@ -108,7 +109,7 @@ def test_an_existing_file_is_not_replaced(datalens: Run, tmp_path: Path) -> None
     for name in ("a/1.png", "b/2.png"):
         _save(tmp_path / "in" / name)
     (tmp_path / "o.npz").write_text("mine")
-    assert datalens("prepare", tmp_path / "in", "--out", tmp_path / "o.npz", "--side", 16).exit_code == 2
+    assert datalens("prepare", tmp_path / "in", "--out", tmp_path / "o.npz", "--size", 16).exit_code == 2
     assert (tmp_path / "o.npz").read_text() == "mine"
 
 
@@ -117,7 +118,7 @@ def test_dicom_files_name_their_window_frame_and_patient(datalens_json: Run, tmp
     for name, patient in (("a/1.dcm", "ann"), ("a/2.dcm", "bob"), ("b/3.dcm", "ann")):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_bytes(dicom(frames, PatientID=patient, RescaleIntercept="-64", RescaleSlope="1"))
-    call = ("prepare", tmp_path / "in", "--out", "o.npz", "--side", 8, "--patients", "--frame", 2)
+    call = ("prepare", tmp_path / "in", "--out", "o.npz", "--size", 8, "--patients", "--frame", 2)
     answer = datalens_json(*call, "--window", -10, 63)
     upload = read_upload(Path(answer["file"]), units=UnitDeclaration(records=2))
     assert upload.schema.num_units == 2
@@ -132,5 +133,5 @@ def test_dicom_files_name_their_window_frame_and_patient(datalens_json: Run, tmp
 def test_a_photograph_of_12_megapixels_is_prepared(datalens_json: Run, tmp_path: Path) -> None:
     for name in ("a/1.jpg", "b/2.jpg"):
         _save(tmp_path / "in" / name, size=(4000, 3000))
-    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--side", 64)
+    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--size", 64)
     assert read_upload(Path(answer["file"])).train.images.shape == (2, 64, 64, 1)

@@ -73,7 +73,7 @@ TIFF, DICOM = b"II*\0" + bytes(200), bytes(128) + b"DICM" + bytes(60)
 @pytest.mark.parametrize(("name", "content"), [("a/1.tif", TIFF), ("b/scan.dcm", DICOM)])
 def test_images_that_must_be_prepared_are_named_with_the_command(tmp_path: Path, name: str, content: bytes) -> None:
     path = write_zip(tmp_path / "a", {"a/.DS_Store": b"x", name: content})
-    with pytest.raises(UnusableFiles, match=r"datalens prepare.*prepare_side") as caught:
+    with pytest.raises(UnusableFiles, match=r"datalens prepare.*prepare_size") as caught:
         detect(path)
     assert [file.name for file in caught.value.bad_files] == [name]
 

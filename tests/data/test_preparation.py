@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from pydantic import ValidationError
 from pydicom.data import get_testdata_file
 
+from datalens_service.data.image_sizes import parse_size
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.preparation.dicom import read_patient
 from datalens_service.data.preparation.pictures import prepare_picture
-from datalens_service.data.preparation_settings import Colour, PrepareSettings
+from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
 from datalens_service.data.untrusted.images import Picture
 from datalens_service.data.untrusted.limits import PREPARE_LIMITS, Limits
 from datalens_service.errors import InvalidDataset
@@ -24,7 +26,7 @@ RAMP = np.arange(64, dtype=np.int16).reshape(8, 8)
 
 
 def prepare(data: bytes, window: tuple[int, int] | None = None, frame: int = 1, side: int = 8) -> Picture:
-    return prepare_picture(data, PrepareSettings(side=side, window=window, frame=frame), PREPARE_LIMITS)
+    return prepare_picture(data, PrepareSettings(width=side, height=side, window=window, frame=frame), PREPARE_LIMITS)
 
 
 def bundled(name: str) -> bytes:
@@ -64,7 +66,7 @@ def test_8_bits_stay_and_monochrome1_is_inverted() -> None:
 
 def test_colour_is_read() -> None:
     colours = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
-    picture = prepare_picture(dicom(colours), PrepareSettings(side=8, colour=Colour.RGB), PREPARE_LIMITS)
+    picture = prepare_picture(dicom(colours), PrepareSettings(width=8, height=8, colour=Colour.RGB), PREPARE_LIMITS)
     np.testing.assert_array_equal(picture.pixels, colours)
 
 
@@ -117,6 +119,53 @@ def test_damaged_large_and_foreign_files_are_refused() -> None:
         with pytest.raises(InvalidDataset):
             prepare(data, window=(0, 1))
     with pytest.raises(InvalidDataset, match="more than 63 pixels"):
-        prepare_picture(whole, PrepareSettings(side=8), Limits(image_pixels=63))
+        prepare_picture(whole, PrepareSettings(width=8, height=8), Limits(image_pixels=63))
     with pytest.raises(InvalidDataset, match="neither grey nor 8-bit RGB"):
         prepare(dicom(RAMP, PhotometricInterpretation="PALETTE COLOR"))
+
+
+@pytest.mark.parametrize(("width", "height"), [(96, 48), (48, 96), (16, 16), (8, 24), (33, 17)])
+@pytest.mark.parametrize("taken", [(240, 80), (80, 240), (100, 100)])
+def test_a_crop_keeps_proportions_and_takes_the_centre(taken: tuple[int, int], width: int, height: int) -> None:
+    """A ramp across the whole image: what is left of it is cut evenly on both ends, and by as much as has to go."""
+    wide, high = taken
+    scale = max(width / wide, height / high)
+    for axis, (side, whole) in enumerate(((height, high), (width, wide))):
+        ramp = np.linspace(0, 250, whole)
+        image = np.broadcast_to(ramp[:, None] if axis == 0 else ramp, (high, wide)).astype(np.uint8)
+        file = io.BytesIO()
+        Image.fromarray(np.ascontiguousarray(image)).save(file, "PNG")
+        settings = PrepareSettings(width=width, height=height, fit=Fit.CROP)
+        pixels = prepare_picture(file.getvalue(), settings, PREPARE_LIMITS).pixels
+        assert pixels.shape == (height, width, 1)
+        line = pixels[..., 0].mean(axis=1 - axis)
+        kept = side / scale / whole
+        expected = 125 + 250 * kept * (np.arange(side) + 0.5 - side / 2) / side
+        # Lanczos bends the ramp at its ends.
+        assert np.abs(line - expected)[1:-1].max() < 4
+
+
+def test_settings_that_name_one_side_are_read() -> None:
+    stored = '{"side": 28, "fit": "crop", "colour": "rgb", "window": null, "frame": 1}'
+    square = PrepareSettings(width=28, height=28, fit=Fit.CROP, colour=Colour.RGB)
+    assert PrepareSettings.model_validate_json(stored) == square
+    with pytest.raises(ValidationError):
+        PrepareSettings.model_validate_json('{"side": 300}')
+
+
+@pytest.mark.parametrize(("text", "size"), [("64", (64, 64)), (64, (64, 64)), ("96x48", (96, 48)), ("4×256", (4, 256))])
+def test_a_size_is_read_in_its_notations(text: str | int, size: tuple[int, int]) -> None:
+    assert parse_size(text) == size
+    assert parse_size(str(parse_size(text))) == size
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "3", "257", "64x", "x64", "64x3", "64x257", "64 x 48", "64*48", "64X48", "-8", "8.0", "1_0", "٣٢", "1x2x3",
+        3, 8.0, True, None,
+    ],
+)  # fmt: skip
+def test_any_other_size_is_refused_with_the_notation(text: object) -> None:
+    with pytest.raises(ValueError, match=r"64 \(square\) or 96x48 \(width x height\), 4 to 256 pixels each"):
+        parse_size(text)

@@ -190,7 +190,7 @@ def test_the_summary_says_what_the_images_are_made_for() -> None:
 
 
 def test_preparation_and_working_size_are_in_report_card_and_datasheet() -> None:
-    silent, settings = report(), PrepareSettings(side=28, fit=Fit.CROP, window=(-5, 90))
+    silent, settings = report(), PrepareSettings(width=28, height=28, fit=Fit.CROP, window=(-5, 90))
     schema = silent.dataset.public_schema.model_copy(update={"preparation": settings})
     changes = {
         "dataset": silent.dataset.model_copy(update={"public_schema": schema}),

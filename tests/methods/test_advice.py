@@ -7,13 +7,18 @@ import re
 import pytest
 
 from datalens_service.data.dataset import Schema
+from datalens_service.data.image_sizes import parse_size
 from datalens_service.errors import InvalidSpec
 from datalens_service.presets import preset
 from datalens_service.spec import TrainingSpec
 
 
 def square(side: int) -> Schema:
-    return Schema(channels=3, height=side, width=side, class_names=("cat", "dog"), num_units=200)
+    return rectangle(side, side)
+
+
+def rectangle(width: int, height: int) -> Schema:
+    return Schema(channels=3, height=height, width=width, class_names=("cat", "dog"), num_units=200)
 
 
 def spec_of(method: str) -> TrainingSpec:
@@ -28,27 +33,31 @@ def _drowned(warnings: list[str]) -> bool:
     return any("noise" in warning for warning in warnings)
 
 
-@pytest.mark.parametrize("side", [32, 64, 128, 224])
-def test_a_method_that_is_advised_against_noise_takes_the_images(side: int) -> None:
-    (warning,) = plan("dp_sgd", square(side))
+@pytest.mark.parametrize(
+    ("width", "height"), [(32, 32), (64, 64), (128, 128), (224, 224), (96, 24), (256, 64), (64, 256), (200, 30)]
+)
+def test_a_method_that_is_advised_against_noise_takes_the_images(width: int, height: int) -> None:
+    (warning,) = plan("dp_sgd", rectangle(width, height))
     advised = re.search(r"choose the method (\w+)", warning)
     if advised:
-        assert not _drowned(plan(advised[1], square(side)))
+        assert not _drowned(plan(advised[1], rectangle(width, height)))
     else:
-        smaller = re.search(r"at (\d+) pixels on a side, at which the method (\w+) fits", warning)
+        smaller = re.search(r"at (\d+) by (\d+) pixels, at which the method (\w+) fits", warning)
         assert smaller is not None
-        assert not _drowned(plan(smaller[2], square(int(smaller[1]))))
+        reduced = int(smaller[1]), int(smaller[2])
+        assert not _drowned(plan(smaller[3], rectangle(*reduced)))
+        assert reduced[0] / reduced[1] == pytest.approx(width / height, rel=0.15)
 
 
 @pytest.mark.parametrize("method", ["scattering", "rejection"])
-def test_a_refusal_names_a_method_of_the_same_kind_and_the_largest_side(method: str) -> None:
+def test_a_refusal_names_a_method_of_the_same_kind_and_the_largest_size(method: str) -> None:
     with pytest.raises(InvalidSpec) as refused:
-        plan(method, square(128))
-    advised = re.search(r"choose the method (\w+), or prepare them at (\d+) pixels", refused.value.detail)
+        plan(method, rectangle(192, 96))
+    advised = re.search(r"choose the method (\w+), or prepare them at (\d+x\d+) \(prepare_size\)", refused.value.detail)
     assert advised is not None
-    plan(advised[1], square(128))
+    plan(advised[1], rectangle(192, 96))
+    plan(method, rectangle(*parse_size(advised[2])))
     assert spec_of(advised[1]).method.result == spec_of(method).method.result
-    plan(method, square(int(advised[2])))
     with pytest.raises(InvalidSpec):
         plan(method, square(int(advised[2]) + 1))
 

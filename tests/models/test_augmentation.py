@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from datalens_service.models.generators.augmentation import augment_texture
+from datalens_service.models.generators.augmentation import augment_affine, augment_texture, random_affine_maps
 
 GREY = torch.full((3000, 1, 28, 28), 0.5)
 
@@ -63,3 +63,23 @@ def test_the_same_numbers_give_the_same_surfaces_beyond_a_block():
     first, again = (augment_texture(images, np.random.default_rng(7)) for _ in range(2))
     assert torch.equal(first, again)
     assert not torch.equal(first[:4], first[4096:])
+
+
+def test_a_strip_is_turned_like_the_middle_of_a_square():
+    rng = np.random.default_rng(0)
+    square = torch.zeros(20, 1, 72, 72)
+    square[:, :, 31:41, 20:52] = torch.from_numpy(rng.random((20, 1, 10, 32), dtype=np.float32))
+    maps = random_affine_maps(20, rng)
+    maps[:, :, 2] = 0
+    turned = augment_affine(square, maps)
+    for middle in (slice(16, 56), slice(20, 52)):
+        strip = augment_affine(square[:, :, middle], maps)
+        torch.testing.assert_close(strip, turned[:, :, middle], atol=1e-4, rtol=0)
+        upright = augment_affine(square.mT[..., middle], maps)
+        torch.testing.assert_close(upright, augment_affine(square.mT, maps)[..., middle], atol=1e-4, rtol=0)
+
+
+def test_texture_of_strips_is_as_strong_as_that_of_squares():
+    for shape in ((8, 98), (98, 8)):
+        images = torch.full((3000, 1, *shape), 0.5)
+        assert 0.4 < float(_relative_texture(augment_texture(images, np.random.default_rng(0))).max()) < 0.65

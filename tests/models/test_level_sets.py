@@ -34,7 +34,9 @@ def rings(count: int = 12, channels: int = 1, height: int = 28, width: int = 28)
 
 
 @pytest.mark.parametrize("content", ["drawings", "objects"])
-@pytest.mark.parametrize(("channels", "height", "width"), [(1, 28, 28), (3, 32, 32), (1, 24, 30)])
+@pytest.mark.parametrize(
+    ("channels", "height", "width"), [(1, 28, 28), (3, 32, 32), (1, 24, 30), (1, 16, 48), (3, 33, 17)]
+)
 def test_what_is_decoded_looks_like_what_was_encoded(content, channels, height, width):
     codec, images = LevelSets(schema_of(channels, height, width), content), rings(4, channels, height, width)
     vectors = codec.encode(images)
@@ -81,6 +83,18 @@ def test_applying_a_pose_undoes_normalizing_it():
     back = apply_poses(normalize_pose(field, pose)[None, None], pose[None])[0, 0]
     assert np.abs(back - field)[6:-6, 6:-6].mean() < 0.1
     np.testing.assert_allclose(poses_from(pose_coordinates(pose)), pose)
+
+
+@pytest.mark.parametrize(("height", "width"), [(28, 28), (24, 72), (72, 24), (33, 17)])
+def test_a_leaning_drawing_stands_upright_in_the_common_pose(height, width):
+    down, right = np.indices((height, width)) - (np.array([height, width]) - 1)[:, None, None] / 2
+    stroke = ((2 - np.abs(right - 0.4 * down)).clip(0, 1) * (0.3 * height - np.abs(down)).clip(0, 1) * 255).round()
+    pose = measure_pose(stroke.astype(np.uint8))
+    assert pose[2] == pytest.approx(0.4, abs=0.02)
+    upright = normalize_pose(stroke, pose)
+    assert measure_pose(upright.round().astype(np.uint8))[2] == pytest.approx(0, abs=0.03)
+    returned = apply_poses(upright[None, None], pose[None])[0, 0]
+    assert measure_pose(returned.round().astype(np.uint8))[2] == pytest.approx(0.4, abs=0.04)
 
 
 def test_a_pose_without_ink_is_the_common_one():

@@ -72,9 +72,10 @@ class Upload {
     const fields = document.getElementById("preparation-fields");
     fields.hidden = !chosen;
     for (const field of fields.querySelectorAll("input, select")) field.disabled = !chosen;
-    const { prepare_side, prepare_fit, prepare_colour, prepare_window, prepare_frame } = this.form.elements;
+    const { prepare_size, prepare_fit, prepare_colour, prepare_window, prepare_frame } = this.form.elements;
     const window = prepare_window.value ? prepare_window.value.split(" ") : null;
-    const settings = { side: prepare_side.value, fit: prepare_fit.value, colour: prepare_colour.value, window, frame: prepare_frame.value };
+    const [width, height = width] = prepare_size.value.split(/[x×]/);
+    const settings = { width, height, fit: prepare_fit.value, colour: prepare_colour.value, window, frame: prepare_frame.value };
     document.getElementById("preparation-said").textContent = `What will be done: ${prepared(settings)}.`;
   }
 
@@ -245,10 +246,10 @@ class Upload {
 }
 
 /** What settings of the preparation do to every image. */
-function prepared({ side, fit, colour, window, frame }) {
+function prepared({ width, height, fit, colour, window, frame }) {
   const shape = fit === "crop" ? "scaled and cropped in the centre" : "resized as a whole";
   const values = window ? `; values from ${window[0]} to ${window[1]} become 0 to 255` : "";
-  return `Images of another size are ${shape} to ${side} × ${side} pixels, in 8-bit ${colour === "rgb" ? "colour" : "grey"}; of several frames, number ${frame || 1} is read${values}`;
+  return `Images of another size are ${shape} to ${width} × ${height} pixels, in 8-bit ${colour === "rgb" ? "colour" : "grey"}; of several frames, number ${frame || 1} is read${values}`;
 }
 
 /** For the owner: that images were known, and which account pays. */

@@ -37,7 +37,7 @@ class DatasetOperations:
         public_records: bool = False,
         account: str | None = None,
         leave_out_constant_images: bool = False,
-        prepare_side: int | None = None,
+        prepare_size: str | int | None = None,
         prepare_fit: str | None = None,
         prepare_colour: str | None = None,
         prepare_window: tuple[int, int] | None = None,
@@ -60,7 +60,8 @@ class DatasetOperations:
             public_records: Whether all records are public, so that jobs may start from them (`public_data`).
             account: Id of a dataset whose budget pays for this one, too: for data that grows.
             leave_out_constant_images: Whether training images of a single colour are left out.
-            prepare_side: Height and width to which every image is brought; None takes images as they are.
+            prepare_size: Pixels to which every image is brought, 64 or "96x48" (width x height); None takes images as
+                they are.
             prepare_fit: "resize" (None) or "crop".
             prepare_colour: "grey" (None) or "rgb".
             prepare_window: Values that become 0 and 255 in images of more than 8 bits.
@@ -80,7 +81,7 @@ class DatasetOperations:
             "public_records": public_records or None,
             "account": account,
             "leave_out_constant_images": leave_out_constant_images or None,
-            "prepare_side": prepare_side,
+            "prepare_size": prepare_size,
             "prepare_fit": prepare_fit,
             "prepare_colour": prepare_colour,
             "prepare_window": prepare_window and "{} {}".format(*prepare_window),

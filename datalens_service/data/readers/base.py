@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from datalens_service.data.dataset import Images, Schema, Split
+from datalens_service.data.dataset import Images, Schema, Split, UnitIds
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.images import DecodedImages
@@ -60,11 +60,13 @@ class Groups(NamedTuple):
         names: One per record; None if nothing says so, or if that is to be ignored.
         word: For one group.
         ignored: Whether something says so, and is to be ignored.
+        unit_ids: int64 (n,), in the place of names: identities that were made of them before.
     """
 
     names: tuple[str, ...] | None = None
     word: str = "group"
     ignored: bool = False
+    unit_ids: UnitIds | None = None
 
 
 @dataclass(frozen=True)

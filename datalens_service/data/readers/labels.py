@@ -149,7 +149,7 @@ def _placed(words: list[str], kind: LabelKind, declared: ClassNames | None) -> t
 
 
 def _check_one_kind(columns: Mapping[str, LabelColumn]) -> None:
-    kinds = {column.kind: name for name, column in reversed(columns.items())}
+    kinds = {column.kind: name for name, column in reversed(list(columns.items()))}
     if len(kinds) > 1:
         told = ", but ".join(f"those of {name} are {kind}" for kind, name in kinds.items())
         raise InvalidDataset(f"Labels must be of one kind everywhere: {told}.")

@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -55,6 +54,10 @@ _CLASS_NAMES = "class_names"
 PREPARATION: Final = "preparation"
 """Settings with which `datalens prepare` made the file, as JSON."""
 _PREPARATION_CHARACTERS = 1000
+UNIT_IDS: Final = "unit_ids"
+"""Identities of groups, of which nobody learns their names (`privacy_units.identities`)."""
+UNIT: Final = "unit"
+"""Word for one group."""
 _GROUPS: Final = ("groups", "train_groups", *GROUP)
 _NOT_PREPARED = "The array preparation is not what datalens prepare writes. Rename it, or leave it out."
 _DAMAGED = "An array in the NPZ is damaged or not in NumPy's format. Save it again with numpy.savez_compressed."
@@ -98,17 +101,13 @@ def index(source: Source, choices: ReadingChoices) -> UploadIndex:
         _check_headers(archive, split, choices)
     names = _names_in_file(archive, arrays)
     columns = {called: _column(archive, split, names) for called, split in splits.items()}
-    group = next((key for key in _GROUPS if key in arrays), None)
-    groups = None if group is None else _read_groups(archive, arrays, group)
     records = [
         RecordIndex(called, columns[called], _reading(source, archive, split, choices))
         for called, split in splits.items()
     ]
     _note_ignored(source, arrays, splits)
-    if groups is not None and len(groups) != len(columns["the training labels"].words):
-        raise InvalidDataset("There must be exactly one group per training image.")
-    word = "group" if group in (None, "train_groups") else group_word(str(group))
-    train = replace(records[0], read_groups=partial(Groups, groups, word))
+    groups = _read_groups(archive, arrays, len(columns["the training labels"].words))
+    train = replace(records[0], read_groups=lambda: groups)
     test = records[1] if len(records) > 1 else None
     return UploadIndex(train, test, preparation=_read_preparation(archive, arrays))
 
@@ -201,7 +200,7 @@ def _reading(source: Source, archive: Archive, split: _Split, choices: ReadingCh
 
 def _note_ignored(source: Source, arrays: Mapping[str, Entry], splits: Mapping[str, _Split]) -> None:
     used = {entry.filename for split in splits.values() for entry in split}
-    known = (_CLASS_NAMES, PREPARATION, *_GROUPS)
+    known = (_CLASS_NAMES, PREPARATION, UNIT_IDS, UNIT, *_GROUPS)
     others = (name for name, entry in arrays.items() if entry.filename not in used and name not in known)
     source.notices.add(NoticeCode.IGNORED_ARRAYS, others)
     files = [entry.filename for entry in source.entries if not entry.filename.endswith(_SUFFIX)]
@@ -238,14 +237,36 @@ def _read_images(source: Source, archive: Archive, entry: Entry, preparation: Pr
     return pixels_of(_read_array(archive, entry), entry.filename.removesuffix(_SUFFIX), preparation, source.notices)
 
 
-def _read_groups(archive: Archive, arrays: Mapping[str, Entry], key: str) -> tuple[str, ...]:
-    """The unit of every training image."""
-    if sum(name in arrays for name in _GROUPS) > 1:
-        raise InvalidDataset(f"The NPZ must name its groups in one way: one array of {', '.join(_GROUPS)}.")
+def _read_groups(archive: Archive, arrays: Mapping[str, Entry], count: int) -> Groups:
+    """The unit of every training image, by its name, or by its identity as `datalens prepare` writes it."""
+    present = [key for key in (*_GROUPS, UNIT_IDS) if key in arrays]
+    if not present:
+        return Groups()
+    (key,) = present[:1]
     header = _header(archive, arrays[key])
+    if len(present) > 1:
+        raise InvalidDataset(f"The NPZ must name its groups in one way, not in {_listed(present)}.")
     if header.dtype.kind not in "uiU" or len(header.shape) != 1:
         raise InvalidDataset(f"{key} must be a one-dimensional array of integers or strings, one per training image.")
-    return tuple(map(str, _read_array(archive, arrays[key]).tolist()))
+    if header.shape[0] != count:
+        raise InvalidDataset(f"There must be exactly one group per training image: {key} has {header.shape[0]:,}.")
+    values = _read_array(archive, arrays[key])
+    if key == UNIT_IDS:
+        return _from_identities(archive, arrays, values)
+    word = "group" if key == "train_groups" else group_word(key)
+    return Groups(tuple(map(str, values.tolist())), word)
+
+
+def _from_identities(archive: Archive, arrays: Mapping[str, Entry], values: NDArray[Any]) -> Groups:
+    if values.dtype != np.int64 or (values.size and values.min() < 0):
+        raise InvalidDataset(f"{UNIT_IDS} must be what `datalens prepare` writes. Name the groups in an array groups.")
+    word = "group"
+    if UNIT in arrays:
+        header = _header(archive, arrays[UNIT])
+        if header.dtype.kind != "U" or header.shape != () or header.dtype.itemsize > 4 * _PREPARATION_CHARACTERS:
+            raise InvalidDataset(_NOT_PREPARED)
+        word = group_word(str(_read_array(archive, arrays[UNIT])))
+    return Groups(word=word, unit_ids=values)
 
 
 def _read_preparation(archive: Archive, arrays: Mapping[str, Entry]) -> PrepareSettings | None:

@@ -13,7 +13,7 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
@@ -226,7 +226,7 @@ def _columns(name: str, table_file: pq.ParquetFile, choices: ReadingChoices) -> 
     return _Columns(image, label, group, tuple(str(one) for one in names) if names else None)
 
 
-def _declared_as(present: list[str], kinds: dict[str, str], kind: str) -> str | None:
+def _declared_as(present: list[str], kinds: Mapping[str, object], kind: str) -> str | None:
     """The only column that the features declare so."""
     found = [name for name in present if kinds.get(name) == kind]
     return found[0] if len(found) == 1 else None

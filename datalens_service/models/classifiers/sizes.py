@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from datalens_service.data.dataset import Schema
+from datalens_service.data.image_sizes import ImageSize
 from datalens_service.errors import InvalidSpec
 
 MOST_FEATURES: Final = 2**15
@@ -62,9 +63,11 @@ def fits_scattering(schema: Schema) -> bool:
     return num_features(schema) <= MOST_FEATURES
 
 
-def largest_scattering_side(channels: int) -> int:
-    """Pixels on a side of the largest square images that `fits_scattering` takes."""
-    return 4 * math.isqrt(MOST_FEATURES // (_MAPS * channels))
+def largest_scattering_size(schema: Schema) -> ImageSize:
+    """The largest images of about these proportions that `fits_scattering` takes."""
+    cells = MOST_FEATURES // (_MAPS * schema.channels)
+    width, height = schema.width, schema.height
+    return ImageSize(4 * math.isqrt(cells * width // height), 4 * math.isqrt(cells * height // width))
 
 
 def _after(side: int, window: int, stride: int, padding: int = 0) -> int:

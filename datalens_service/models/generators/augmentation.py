@@ -25,14 +25,17 @@ _CHANGED: Final = np.float32(0.7)
 
 _CONTRAST: Final = (0.7, 1.6)
 _STRENGTH: Final = 0.5
-# Of the blur, one of them for each image; in sides of the image: 0.7 and 1.5 pixels of 28.
+# Of the blur, one of them for each image; in sides of a square as large: 0.7 and 1.5 pixels of 28.
 _GRAINS: Final = (0.025, 0.054)
 _REACH: Final = 3
 _BLOCK: Final = 4096
 
 
 def random_affine_maps(n: int, rng: np.random.Generator) -> Floats:
-    """(n, 2, 3) affine maps from coordinates in the new image to those in the old one, for `augment_affine`."""
+    """(n, 2, 3) affine maps from coordinates in the new image to those in the old one, for `augment_affine`.
+
+    Turning and shear count in pixels, shifts in halves of a side.
+    """
     rotation, wide, high, shear, right, down = rng.uniform(-1, 1, (6, n)).astype(np.float32)
     cosine, sine = np.cos(_ROTATION * rotation), np.sin(_ROTATION * rotation)
     top = np.stack([cosine * (1 + _SIZE * wide), -sine + _SHEAR * shear, _SHIFT * right], axis=1)
@@ -42,7 +45,10 @@ def random_affine_maps(n: int, rng: np.random.Generator) -> Floats:
 
 def augment_affine(images: Tensor, maps: Floats) -> Tensor:
     """Images (n, channels, height, width) seen through `maps` (n, 2, 3), bilinear, black outside."""
-    theta = torch.from_numpy(maps).to(images.device)
+    height, width = images.shape[-2:]
+    # The grid counts in halves of each side.
+    aspect = np.array([[1, height / width, 1], [width / height, 1, 1]], dtype=np.float32)
+    theta = torch.from_numpy(maps * aspect).to(images.device)
     grid = functional.affine_grid(theta, list(images.shape), align_corners=False)
     return functional.grid_sample(images, grid, align_corners=False)
 
@@ -71,7 +77,7 @@ def _texturize(images: Tensor, rng: np.random.Generator) -> Tensor:
     strengths = np.where(_choose(count, rng), rng.uniform(0, _STRENGTH, count), 0)
     fine = rng.random(count) < 0.5
     noise = torch.from_numpy(rng.standard_normal((count, 1, height, width), dtype=np.float32))
-    small, large = (_blur(noise, grain * max(height, width)) for grain in _GRAINS)
+    small, large = (_blur(noise, grain * math.sqrt(height * width)) for grain in _GRAINS)
     texture = torch.where(_per_image(fine) > 0, small, large)
     return (images * (1 + _per_image(strengths) * texture)).clamp(0, 1)
 

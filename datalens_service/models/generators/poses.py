@@ -29,6 +29,8 @@ _LEAST_VARIANCE = 1e-6
 def measure_pose(ink: NDArray[np.uint8]) -> Floats:
     """(5,) centre right and down, lean, log of width, log of height, of one plane (height, width).
 
+    The lean is in pixels right for each one down, everything else in shares of a side.
+
     A plane without ink has the pose of a common drawing.
     """
     mass, down, right = _coordinates(ink)
@@ -71,8 +73,9 @@ def apply_poses(planes: Floats, poses: Floats) -> NDArray[np.float32]:
 
     width, height = np.exp(poses[:, 3]), np.exp(poses[:, 4])
     maps = np.zeros((len(poses), 3, 3))
-    maps[:, 0, 0], maps[:, 0, 1], maps[:, 1, 1], maps[:, 2, 2] = width, poses[:, 2] * height, height, 1
-    # Half a side is 1 here.
+    # Half a side is 1 here, and a lean is one of pixels.
+    leans = poses[:, 2] * (planes.shape[2] / planes.shape[3])
+    maps[:, 0, 0], maps[:, 0, 1], maps[:, 1, 1], maps[:, 2, 2] = width, leans * height, height, 1
     maps[:, :2, 2] = 2 * poses[:, :2]
     inverse = torch.from_numpy(np.linalg.inv(maps)[:, :2]).float()
     images = torch.from_numpy(planes).float()
@@ -93,7 +96,7 @@ def _affine(pose: Floats, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
     """Matrix and offset, in rows and columns, from the common pose to where the plane is read."""
     rows, columns = shape
     width, height = math.exp(pose[3]), math.exp(pose[4])
-    matrix = np.array([[height, 0.0], [pose[2] * height * columns / rows, width]])
+    matrix = np.array([[height, 0.0], [pose[2] * height, width]])
     middle = np.array([(rows - 1) / 2, (columns - 1) / 2])
     offset = middle + np.array([pose[1] * rows, pose[0] * columns]) - matrix @ middle
     return matrix, offset
