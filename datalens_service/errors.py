@@ -57,6 +57,9 @@ class DatalensError(Exception):
         self.text = text
         self.extra: dict[str, Any] = extra or {}
 
+    def __str__(self) -> str:
+        return self.detail
+
     @property
     def detail(self) -> str:
         """The sentence in the words of the interface that its reader uses."""

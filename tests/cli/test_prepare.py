@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datalens_service.data import UnitDeclaration, read_upload, read_with_notices
+from datalens_service.data import ReadingChoices, UnitDeclaration, read_upload, read_with_notices
+from datalens_service.data.notices import NoticeCode
 from datalens_service.data.preparation_settings import Fit, PrepareSettings
 from datalens_service.errors import InvalidDataset
 from tests.data.dicom_files import dicom
@@ -72,9 +73,10 @@ def test_an_image_depends_on_no_other(datalens_json: Run, tmp_path: Path) -> Non
 def test_patients_become_groups(datalens_json: Run, tmp_path: Path) -> None:
     for name in ("a/ann/1.png", "a/bob/2.png", "b/ann/3.png"):
         _save(tmp_path / "in" / name)
-    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--size", 16, "--patients")
-    upload = read_upload(Path(answer["file"]), units=UnitDeclaration(records=2))
+    answer = datalens_json("prepare", tmp_path / "in", "--out", "o.npz", "--size", 16)
+    upload = read_upload(Path(answer["file"]), ReadingChoices(units=UnitDeclaration(records=2)))
     assert upload.schema.num_units == 2
+    assert b"ann" not in b"".join(array.tobytes() for array in np.load(answer["file"]).values())
 
 
 def test_the_file_says_how_it_was_prepared(datalens_json: Run, tmp_path: Path) -> None:
@@ -84,25 +86,29 @@ def test_the_file_says_how_it_was_prepared(datalens_json: Run, tmp_path: Path) -
     upload, notices = read_with_notices(Path(answer["file"]))
     assert upload.schema.preparation == PrepareSettings(width=16, height=12, fit=Fit.CROP)
     assert (upload.schema.width, upload.schema.height) == (16, 12)
-    assert notices == ()
+    assert [notice.code for notice in notices] == [NoticeCode.SINGLE_IMAGE_CLASSES]
     with np.load(answer["file"]) as arrays:
-        reduced = {**arrays, "images": arrays["images"][:, ::2, ::2]}
+        reduced = {**arrays, "train_images": arrays["train_images"][:, ::2, ::2]}
     for wrong in (reduced, reduced | {"preparation": np.array("{}")}, reduced | {"preparation": np.array(8)}):
         np.savez(tmp_path / "wrong.npz", **wrong)
         with pytest.raises(InvalidDataset, match="array preparation"):
             read_upload(tmp_path / "wrong.npz")
 
 
-def test_damaged_linked_and_huge_files_are_named(datalens: Run, tmp_path: Path) -> None:
+def test_damaged_and_huge_files_are_named_and_links_are_refused(datalens: Run, tmp_path: Path) -> None:
     _save(tmp_path / "in" / "a" / "good.png")
     good = (tmp_path / "in" / "a" / "good.png").read_bytes()
     (tmp_path / "in" / "a" / "cut.png").write_bytes(good[: len(good) // 2])
-    (tmp_path / "in" / "a" / "link.png").symlink_to("good.png")
     Image.new("1", (20000, 20000)).save(tmp_path / "in" / "a" / "huge.png")
-    result = datalens("prepare", tmp_path / "in", "--out", tmp_path / "o.npz", "--size", 16, "--json")
-    error = json.loads(result.stdout)["error"]
-    assert {file["name"] for file in error["bad_files"]} == {"a/cut.png", "a/link.png", "a/huge.png"}
-    assert not (tmp_path / "o.npz").exists()
+
+    def bad_files() -> set[str]:
+        result = datalens("prepare", tmp_path / "in", "--out", tmp_path / "o.npz", "--size", 16, "--json")
+        assert not (tmp_path / "o.npz").exists()
+        return {file["name"] for file in json.loads(result.stdout)["error"]["bad_files"]}
+
+    assert bad_files() == {"a/cut.png", "a/huge.png"}
+    (tmp_path / "in" / "a" / "link.png").symlink_to("good.png")
+    assert bad_files() == {"a/link.png"}
 
 
 def test_an_existing_file_is_not_replaced(datalens: Run, tmp_path: Path) -> None:
@@ -118,16 +124,14 @@ def test_dicom_files_name_their_window_frame_and_patient(datalens_json: Run, tmp
     for name, patient in (("a/1.dcm", "ann"), ("a/2.dcm", "bob"), ("b/3.dcm", "ann")):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_bytes(dicom(frames, PatientID=patient, RescaleIntercept="-64", RescaleSlope="1"))
-    call = ("prepare", tmp_path / "in", "--out", "o.npz", "--size", 8, "--patients", "--frame", 2)
+    call = ("prepare", tmp_path / "in", "--out", "o.npz", "--size", 8, "--frame", 2)
     answer = datalens_json(*call, "--window", -10, 63)
-    upload = read_upload(Path(answer["file"]), units=UnitDeclaration(records=2))
+    upload = read_upload(Path(answer["file"]), ReadingChoices(units=UnitDeclaration(records=2)))
     assert upload.schema.num_units == 2
     expected = np.rint(255 * np.clip((frames[1] - 64 + 10) / 73, 0, 1))
     np.testing.assert_array_equal(upload.train.images[2, :, :, 0], expected)
-    assert {notice["code"]: notice["count"] for notice in answer["notices"]} == {
-        "window_applied": 3,
-        "frame_selected": 3,
-    }
+    counts = {notice["code"]: notice["count"] for notice in answer["notices"]}
+    assert (counts["window_applied"], counts["frame_selected"]) == (3, 3)
 
 
 def test_a_photograph_of_12_megapixels_is_prepared(datalens_json: Run, tmp_path: Path) -> None:

@@ -192,7 +192,9 @@ TIMES = "times its size"
 
 ZIPS = {
     "zip bomb": Hostile(lambda: zipped({"a/1.png": bytes(200 * 2**20)}), TIMES),
-    "zip of zip bombs": Hostile(lambda: zipped({f"a/{i}.zip": zipped({"0": bytes(2**20)}) for i in range(8)}), UNKNOWN),
+    "zip of zip bombs": Hostile(
+        lambda: zipped({f"a/{i}.zip": zipped({"0": bytes(2**20)}) for i in range(8)}), "another archive"
+    ),
     "zip in a folder of images": Hostile(lambda: zipped({**folder(), "0/more.zip": zipped({})}), "Only PNG and JPEG"),
     "entry that claims 1 GiB": Hostile(
         lambda: patched(zipped({"a/1.png": b"1"}), b"PK\x01\x02", 24, struct.pack("<L", 2**30)), TIMES
@@ -244,10 +246,10 @@ TARS = {
 }
 
 PICTURES = {
-    "pixel flood": Hostile(lambda: with_image(png(10_000, 10_000, 8, 0, b"")), "more than 1048576 pixels"),
+    "pixel flood": Hostile(lambda: with_image(png(10_000, 10_000, 8, 0, b"")), "more than 1,048,576 pixels"),
     "pixel flood of 2^31 rows": Hostile(lambda: with_image(png(2**31 - 1, 2**31 - 1, 8, 0, b"")), UNDECODABLE),
     "pixels that inflate": Hostile(
-        lambda: with_image(png(1025, 1024, 8, 0, zlib.compress(bytes(64 * 2**20)))), "more than 1048576 pixels"
+        lambda: with_image(png(1025, 1024, 8, 0, zlib.compress(bytes(64 * 2**20)))), "more than 1,048,576 pixels"
     ),
     "cut off PNG": Hostile(lambda: with_image(PNGS[0][:-30]), UNDECODABLE),
     "cut off JPEG": Hostile(lambda: with_image(encoded(PIXELS, "JPEG")[:-100]), UNDECODABLE),
@@ -287,7 +289,7 @@ PICTURES = {
 
 ARRAYS = {
     "pickle": Hostile(lambda: pickle.dumps(Payload()), UNKNOWN),
-    "torch file": Hostile(lambda: zipped({"archive/data.pkl": pickle.dumps(Payload())}), UNKNOWN),
+    "torch file": Hostile(lambda: zipped({"archive/data.pkl": pickle.dumps(Payload())}), "ending of an image"),
     "NPZ of pickled objects": Hostile(lambda: npz(pickled_array()), "Python objects"),
     "NPZ of pickled labels": Hostile(lambda: npz(npy_bytes(IMAGES), pickled_array()), "Python objects"),
     "NPZ that claims 2^60 images": Hostile(lambda: npz(claiming(2**60, 8, 8)), "array in the NPZ"),
@@ -333,18 +335,18 @@ TABLES = {
         lambda: parquet(image=[{"bytes": None, "path": "/etc/passwd"}] * 12), "paths to other files"
     ),
     "Parquet: images are numbers": Hostile(lambda: parquet(image=LABELS), "no image bytes"),
-    "Parquet: labels are fractions": Hostile(lambda: parquet(label=LABELS / 2), "neither an integer nor a word"),
+    "Parquet: labels are fractions": Hostile(lambda: parquet(label=LABELS / 2), "neither a whole number nor a word"),
     "Parquet: no labels": Hostile(lambda: table(None, image=PNGS), "one column of images"),
     "Parquet: deep features": Hostile(lambda: deep_features(100_000), "Parquet file is damaged"),
-    "Parquet: negative label": Hostile(lambda: parquet(label=LABELS - 1), "number the classes from 0"),
-    "Parquet: label 10^18": Hostile(lambda: parquet(label=LABELS + 10**18), "number the classes from 0"),
+    "Parquet: negative label": Hostile(lambda: parquet(label=LABELS - 1), "is negative"),
+    "Parquet: label 10^18": Hostile(lambda: parquet(label=LABELS + 10**18), "more than 15 digits"),
     "metadata that climbs": Hostile(
-        lambda: with_metadata("metadata.csv", b"file_name,label\n../../etc/passwd,1\n"), "name every image"
+        lambda: with_metadata("metadata.csv", b"file_name,label\n../../etc/passwd,1\n"), "names this image"
     ),
     "metadata with a field of 1 MB": Hostile(
-        lambda: with_metadata("metadata.csv", b"file_name,label\na.png," + b"x" * 10**6), "table in UTF-8"
+        lambda: with_metadata("metadata.csv", b"file_name,label\na.png," + b"x" * 10**6), "no row of a table"
     ),
-    "metadata, deeply nested": Hostile(lambda: with_metadata("metadata.jsonl", nested(100_000)), "JSON lines|<class>"),
+    "metadata, deeply nested": Hostile(lambda: with_metadata("metadata.jsonl", nested(100_000)), "no JSON object"),
     "metadata of 64 MiB": Hostile(
         lambda: zipped({"metadata.csv": b"file_name,label\n".ljust(2**26 + 1), "a.png": PNGS[0]}), "times|at most"
     ),

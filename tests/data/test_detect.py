@@ -46,24 +46,27 @@ FOREIGN = {
 }
 
 
+SAYS = {"nothing": "is empty", "one array": "one array without labels"}
+
+
 @pytest.mark.parametrize("kind", FOREIGN)
 @pytest.mark.parametrize("name", ["a.npz", "a.zip"])
 def test_other_files_are_refused(tmp_path: Path, kind: str, name: str) -> None:
     path = tmp_path / name
     appended = UPLOADS["npz"](tmp_path / "b").read_bytes() if kind == "zip behind a script" else b""
     path.write_bytes(FOREIGN[kind] + appended)
-    with pytest.raises(InvalidDataset, match="neither an NPZ"):
+    with pytest.raises(InvalidDataset, match=SAYS.get(kind, "neither an NPZ")):
         detect(path)
 
 
 def test_archives_of_something_else_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidDataset, match="neither an NPZ"):
+    with pytest.raises(InvalidDataset, match=r"ending of an image \(model.bin, data.pkl\)"):
         detect(write_zip(tmp_path / "a", {"model.bin": b"x", "data.pkl": b"y"}))
 
 
-def test_a_missing_file_or_a_folder_is_refused(tmp_path: Path) -> None:
-    for path in (tmp_path / "missing", tmp_path):
-        with pytest.raises(InvalidDataset, match="no such file"):
+def test_a_missing_file_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
+    for path, sentence in ((tmp_path / "missing", "no such file"), (tmp_path, "no image in it")):
+        with pytest.raises(InvalidDataset, match=sentence):
             detect(path)
 
 
@@ -79,11 +82,11 @@ def test_images_that_must_be_prepared_are_named_with_the_command(tmp_path: Path,
 
 
 def test_among_usable_images_every_other_file_is_named(tmp_path: Path) -> None:
-    path = write_zip(tmp_path / "a", {"a/1.png": grey(), "a/2.tif": TIFF, "a/3.txt": b"x", "a/4.dcm": DICOM})
+    path = write_zip(tmp_path / "a", {"a/1.png": grey(), "a/2.tif": TIFF, "a/3.exe": b"x", "a/4.dcm": DICOM})
     with pytest.raises(UnusableFiles) as caught:
         read_upload(path)
     assert {file.name: "datalens prepare" in file.reason for file in caught.value.bad_files} == {
         "a/2.tif": True,
-        "a/3.txt": False,
+        "a/3.exe": False,
         "a/4.dcm": True,
     }

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datalens_service.data import read_upload
+from datalens_service.data import ReadingChoices, read_upload
 from datalens_service.data.readers import image_folder
 from datalens_service.data.readers.base import Upload
+from datalens_service.data.reading_choices import AS_IT_IS
 from datalens_service.data.untrusted.limits import DEFAULT_LIMITS, Limits
 from datalens_service.data.untrusted.source import open_source
 from datalens_service.errors import InvalidDataset
@@ -69,7 +70,10 @@ def test_splits_with_and_without_a_wrapping_folder(tmp_path: Path, wrapper: str,
 
 def test_a_class_may_be_called_train(tmp_path: Path) -> None:
     contents = {"train/1.png": grey(1), "car/2.png": grey(2)}
-    assert read(tmp_path, contents).schema.class_names == ("car", "train")
+    with pytest.raises(InvalidDataset, match="a class or a split"):
+        read(tmp_path, contents)
+    declared = ReadingChoices(class_names=("car", "train"))
+    assert read_upload(write_zip(tmp_path / "b", contents), declared).train.labels.tolist() == [0, 1]
 
 
 def test_a_training_split_alone(tmp_path: Path) -> None:
@@ -101,14 +105,14 @@ def test_decomposed_names_are_the_same_class(tmp_path: Path) -> None:
 
 def test_declared_names_that_are_the_folders_set_the_order(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a", {"cat/1.png": grey(1), "dog/2.png": grey(2)})
-    schema, train, _ = read_upload(path, class_names=("dog", "owl", "cat"))
+    schema, train, _ = read_upload(path, ReadingChoices(class_names=("dog", "owl", "cat")))
     assert schema.class_names == ("dog", "owl", "cat")
     assert train.labels.tolist() == [2, 0]
 
 
 def test_declared_names_that_are_not_the_folders_rename_them(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a", {"0/1.png": grey(1), "1/2.png": grey(2)})
-    schema, train, _ = read_upload(path, class_names=("zero", "one", "two"))
+    schema, train, _ = read_upload(path, ReadingChoices(class_names=("zero", "one", "two")))
     assert schema.class_names == ("zero", "one", "two")
     assert train.labels.tolist() == [0, 1]
 
@@ -116,8 +120,8 @@ def test_declared_names_that_are_not_the_folders_rename_them(tmp_path: Path) -> 
 @pytest.mark.parametrize("names", [("cat", "hound"), ("feline",)])
 def test_declared_names_that_fit_in_part_are_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
     path = write_zip(tmp_path / "a", {"cat/1.png": grey(1), "dog/2.png": grey(2)})
-    with pytest.raises(InvalidDataset, match="every class folder"):
-        read_upload(path, class_names=names)
+    with pytest.raises(InvalidDataset, match="name every class"):
+        read_upload(path, ReadingChoices(class_names=names))
 
 
 PIXELS = Image.fromarray(random_images(1, 8, 8)[0])
@@ -196,7 +200,7 @@ def test_undecodable_images_are_refused(tmp_path: Path, kind: str) -> None:
 def test_pixels_are_counted_before_they_are_decoded(tmp_path: Path, side: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(InvalidDataset, match="more than 1048576 pixels"):
+        with pytest.raises(InvalidDataset, match="more than 1,048,576 pixels"):
             read(tmp_path, {"a/1.png": bomb(side), "a/2.png": bomb(side)})
 
 
@@ -228,17 +232,20 @@ def test_images_of_another_size_or_mode_are_refused_without_their_name(tmp_path:
 @pytest.mark.parametrize(
     ("contents", "sentence"),
     [
-        ({"1.png": grey(), "2.png": grey()}, "<class>/<file>"),
-        ({"a/1.png": grey(), "2.png": grey()}, "<class>/<file>"),
-        ({"a/1.png": grey(), "a/b/2.png": grey()}, "<class>/<file>"),
-        ({"a/b/1.png": grey(), "c/d/2.png": grey()}, "<class>/<file>"),
-        ({"train/a/b/1.png": grey(), "test/a/b/2.png": grey()}, "<class>/<file>"),
+        ({"1.png": grey(), "2.png": grey()}, "<class>/<image>"),
+        ({"a/1.png": grey(), "2.png": grey()}, "<class>/<image>"),
+        ({"a/1.png": grey(), "a/b/2.png": grey()}, "<class>/<image>"),
+        ({"a/b/c/1.png": grey(), "c/d/e/2.png": grey()}, "<class>/<image>"),
+        ({"train/1.png": grey(), "test/2.png": grey()}, "without classes"),
+        ({"a/train/1.png": grey(), "b/test/2.png": grey()}, "inside class folders"),
+        ({"train/a/1.png": grey(), "b/2.png": grey()}, "a class or a split"),
         ({"test/a/1.png": grey(), "test/a/2.png": grey()}, "no training images"),
-        ({"val/a/1.png": grey(), "val/a/2.png": grey()}, "no PNG or JPEG"),
-        ({"a/1.png": grey(), "a/2.gif": b"GIF"}, "Only PNG and JPEG"),
+        ({"val/a/1.png": grey(), "val/a/2.png": grey()}, "no training images"),
+        ({"a/1.png": grey(), "a/2.gif": b"GIF"}, "one size is named for all"),
+        ({"a/1.png": grey(), "a/labels.csv": b"x"}, "called metadata.csv"),
         ({"a/1.png": grey(), "a/more.zip": b"PK\x03\x04"}, "Only PNG and JPEG"),
-        ({"a/1.png": grey(), "metadata.csv": b"file_name,note"}, "columns file_name and group"),
-        ({"a/1.png": grey()}, "at least two"),
+        ({"a/1.png": grey(), "metadata.csv": b"file_name,note"}, "has no row"),
+        ({"a/1.png": grey()}, "two or more"),
     ],
 )
 def test_other_layouts_are_refused(tmp_path: Path, contents: Contents, sentence: str) -> None:
@@ -299,7 +306,7 @@ def test_flipped_bits_inside_an_image_are_refused_or_read(tmp_path: Path, file_f
 
 def recognised(path: Path) -> bool:
     with open_source(path, DEFAULT_LIMITS) as source:
-        return image_folder.READER.recognises(source)
+        return image_folder.READER.recognises(source, AS_IT_IS)
 
 
 def test_recognises_by_contents(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from datalens_service.data import read_source, read_upload, read_with_notices
+from datalens_service.data import ReadingChoices, read_source, read_upload, read_with_notices
 from datalens_service.data.notices import EXAMPLES, MESSAGES, Notice, NoticeCode, Notices
 from datalens_service.data.privacy_units import UnitDeclaration
 from datalens_service.data.readers.base import Upload
@@ -26,8 +26,10 @@ Found = dict[str, tuple[int, tuple[str, ...]]]
 
 
 def noticed(path: Path, **options: Any) -> Found:
-    _, notices = read_with_notices(path, **options)
-    return {notice.code.value: (notice.count, notice.examples) for notice in notices}
+    """All but that classes are small, which those of these tests are."""
+    _, notices = read_with_notices(path, ReadingChoices(**options))
+    found = {notice.code.value: (notice.count, notice.examples) for notice in notices}
+    return {code: what for code, what in found.items() if code != "single_image_classes"}
 
 
 def folder(path: Path, *names: str, extra: Contents | None = None) -> Path:
@@ -41,7 +43,7 @@ def test_a_plain_upload_has_no_notices(tmp_path: Path, name: str) -> None:
 
 def test_every_code_says_what_to_do() -> None:
     assert set(MESSAGES) == set(NoticeCode)
-    assert all(message.endswith(".") for message in MESSAGES.values())
+    assert all(message.endswith((".", "?")) for message in MESSAGES.values())
 
 
 def test_a_validation_folder_is_ignored_and_said(tmp_path: Path) -> None:
@@ -56,9 +58,10 @@ def test_a_dot_in_a_folder_is_read_and_a_hidden_folder_is_said(tmp_path: Path) -
     assert noticed(path) == {"ignored_files": (2, (".5mm/3.png", ".5mm/4.png"))}
 
 
-def test_what_desktops_leave_behind_is_not_worth_a_word(tmp_path: Path) -> None:
+def test_what_desktops_leave_behind_is_ignored_and_counted(tmp_path: Path) -> None:
     litter = {"__MACOSX/a/._1.png": PNGS[5], "a/._1.png": PNGS[6], "a/Thumbs.db": b"x", "a/.DS_Store": b"x"}
-    assert noticed(folder(tmp_path, "a/1.png", "b/2.png", extra=litter)) == {}
+    names = ("__MACOSX/a/._1.png", "a/.DS_Store", "a/._1.png", "a/Thumbs.db")
+    assert noticed(folder(tmp_path, "a/1.png", "b/2.png", extra=litter)) == {"ignored_files": (4, names)}
 
 
 def test_other_formats_say_what_they_ignore(tmp_path: Path) -> None:
@@ -77,19 +80,19 @@ def test_a_split_is_a_word_of_a_name(tmp_path: Path, name: str) -> None:
     assert (len(read_upload(path).train), noticed(path)) == (12, {})
 
 
-def test_labels_from_one_leave_a_class_empty(tmp_path: Path) -> None:
+def test_labels_from_one_make_no_empty_class(tmp_path: Path) -> None:
     path = write_npz(tmp_path / "upload", images=IMAGES, labels=LABELS + 1)
-    assert read_upload(path).schema.class_names == ("0", "1", "2", "3")
-    assert noticed(path) == {"empty_classes": (1, ("0",))}
+    assert read_upload(path).schema.class_names == ("1", "2", "3")
+    assert noticed(path) == {"labels_renumbered": (3, ("1 is label 0", "2 is label 1", "3 is label 2"))}
 
 
 def test_folders_whose_numbers_are_not_their_labels_are_said(tmp_path: Path) -> None:
     path = folder(tmp_path, "1/1.png", "2/2.png", "10/3.png")
-    assert noticed(path) == {"labels_renumbered": (2, ("1 is label 0", "10 is label 1"))}
+    assert noticed(path) == {"labels_renumbered": (3, ("1 is label 0", "2 is label 1", "10 is label 2"))}
     named = noticed(path, class_names=("one", "two", "ten"))
-    assert named == {"classes_renamed": (3, ("1 is named one", "10 is named two", "2 is named ten"))}
-    assert noticed(path, class_names=("1", "2", "10")) == {
-        "labels_renumbered": (3, ("1 is label 0", "10 is label 2", "2 is label 1"))
+    assert named == {"classes_renamed": (3, ("1 is named one", "2 is named two", "10 is named ten"))}
+    assert noticed(path, class_names=("10", "2", "1")) == {
+        "labels_renumbered": (3, ("1 is label 2", "2 is label 1", "10 is label 0"))
     }
 
 
@@ -122,7 +125,11 @@ def test_repeated_images_are_said(tmp_path: Path) -> None:
     images = random_images(12, 8, 8)
     images[7:9] = images[2]
     path = write_npz(tmp_path / "upload", images=images, labels=LABELS)
-    assert noticed(path) == {"repeated_images": (2, ("image 7", "image 8"))}
+    assert noticed(path) == {
+        "repeated_images": (2, ("image 7", "image 8")),
+        # Labels are the row modulo 3, so that of image 8 is that of image 2.
+        "conflicting_labels": (1, ("image 7",)),
+    }
 
 
 TURNS = {
@@ -162,7 +169,7 @@ def test_exif_that_cannot_be_read_turns_nothing(tmp_path: Path) -> None:
 
 def without_constants(path: Path, units: UnitDeclaration | None = None) -> tuple[Upload, Found]:
     with open_source(path, DEFAULT_LIMITS) as source:
-        _, upload = read_source(source, class_names=None, units=units, leave_out_constant_images=True)
+        _, upload = read_source(source, ReadingChoices(units=units, leave_out_constant_images=True))
         return upload, {notice.code.value: (notice.count, notice.examples) for notice in source.notices.collected()}
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datalens_service.data import read_upload, read_with_notices
+from datalens_service.data import ReadingChoices, read_upload, read_with_notices
 from datalens_service.data.readers import npz
+from datalens_service.data.reading_choices import AS_IT_IS
 from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
 from datalens_service.data.untrusted.source import open_source
 from datalens_service.errors import InvalidDataset
@@ -152,16 +153,20 @@ def test_channels_may_stand_before_height_and_width(tmp_path: Path, channels: in
 def test_class_names_declared_beat_those_in_the_file(tmp_path: Path) -> None:
     path = write_npz(tmp_path / "a", images=IMAGES, labels=LABELS, class_names=np.array(["a", "b", "c", "none"]))
     assert read_upload(path).schema.class_names == ("a", "b", "c", "none")
-    assert read_upload(path, class_names=("x", "y", "z")).schema.class_names == ("x", "y", "z")
-    with pytest.raises(InvalidDataset, match=r"0\.\.1 for 2"):
-        read_upload(path, class_names=("x", "y"))
+    assert read_upload(path, ReadingChoices(class_names=("x", "y", "z"))).schema.class_names == ("x", "y", "z")
+    with pytest.raises(InvalidDataset, match="2 names, and the upload has 3 classes"):
+        read_upload(path, ReadingChoices(class_names=("x", "y")))
 
 
-def test_gaps_in_the_labels_are_classes_and_the_test_split_counts(tmp_path: Path) -> None:
+def test_labels_that_occur_are_the_classes_and_the_test_split_counts(tmp_path: Path) -> None:
     upload = read(
         tmp_path, train_images=IMAGES, train_labels=LABELS * 2, test_images=TEST_IMAGES, test_labels=TEST_LABELS * 3
     )
-    assert upload.schema.class_names == tuple("0123456")
+    assert upload.schema.class_names == tuple("0246")
+
+
+def bright(*values: float) -> np.ndarray[Any, Any]:
+    return np.array(values)[:, None, None] * np.ones((1, 8, 8))
 
 
 @pytest.mark.parametrize(
@@ -177,21 +182,31 @@ def test_gaps_in_the_labels_are_classes_and_the_test_split_counts(tmp_path: Path
         ({"images": random_images(6, 4, 257), "labels": LABELS}, "4 to 256 pixels"),
         ({"images": IMAGES, "labels": LABELS[:5]}, "exactly one label"),
         ({"images": IMAGES, "labels": np.eye(6, dtype=np.int64) * 2}, "one 1 in each row"),
-        ({"images": IMAGES, "labels": np.ones((6, 2), dtype=np.float32)}, "one 1 in each row"),
+        ({"images": IMAGES, "labels": np.ones((6, 2), dtype=np.float32)}, "several labels"),
         ({"images": IMAGES, "labels": np.full((6, 2), np.nan)}, "one 1 in each row"),
         ({"images": IMAGES, "labels": np.zeros((6, 1001), np.uint8)}, "one-hot rows"),
-        ({"images": IMAGES, "labels": LABELS.astype(np.float32)}, "must be integers"),
-        ({"images": IMAGES, "labels": np.array(list("abcdef")).astype("S1")}, "must be integers"),
-        ({"images": IMAGES, "labels": LABELS > 1}, "must be integers"),
-        ({"images": IMAGES, "labels": LABELS.astype(np.int64) - 1}, "from 0"),
-        ({"images": IMAGES, "labels": LABELS.astype(np.int64) + 999}, "below 1000"),
-        ({"images": IMAGES, "labels": LABELS.astype(np.uint64) + 2**63}, "below 1000"),
-        ({"images": IMAGES[:1], "labels": LABELS[:1]}, "at least two"),
+        ({"images": IMAGES, "labels": LABELS / np.float32(2)}, "has a fraction"),
+        ({"images": IMAGES, "labels": np.where(LABELS > 1, np.nan, 0)}, "NaN"),
+        ({"images": IMAGES, "labels": np.array([b"a", b"\xe9"] * 3)}, "no text in UTF-8"),
+        ({"images": IMAGES, "labels": np.array(["a", " "] * 3)}, "is empty"),
+        ({"images": IMAGES, "labels": LABELS * 1j}, "must be integers"),
+        ({"images": IMAGES, "labels": LABELS.astype(np.int64) - 1}, "negative"),
+        ({"images": IMAGES, "labels": LABELS.astype(np.uint64) + 2**63}, "15 digits"),
+        ({"images": IMAGES[:1], "labels": LABELS[:1]}, "two or more"),
+        ({"images": IMAGES[:, 0], "labels": LABELS}, "reshape the array"),
         ({"images": IMAGES[:0], "labels": LABELS[:0]}, "empty"),
         ({"images": np.zeros((2**40, 0, 4), np.int8), "labels": LABELS}, "empty"),
         ({"images": IMAGES.astype(np.int16) - 1, "labels": LABELS}, r"0\.\.255"),
-        ({"images": IMAGES.astype(np.float32), "labels": LABELS}, r"\[0, 1\]"),
-        ({"images": np.where(IMAGES > 9, 0.5, np.nan), "labels": LABELS}, "finite"),
+        ({"images": IMAGES.astype(np.float32) + 1, "labels": LABELS}, r"\[0, 1\]"),
+        (
+            {"images": bright(1, 300, 1, 1, 1, 1), "labels": LABELS},
+            "Image 1 ",
+        ),
+        (
+            {"images": bright(9, 9, 0.5, 1, 1, 1), "labels": LABELS},
+            "not certain",
+        ),
+        ({"images": np.where(IMAGES > 9, 0.5, np.nan), "labels": LABELS}, "NaN"),
         ({"images": np.where(IMAGES > 9, 0.5, np.inf), "labels": LABELS}, "finite"),
         ({"images": np.where(IMAGES > 9, 0.5, -0.01), "labels": LABELS}, r"\[0, 1\]"),
         ({"images": IMAGES > 9, "labels": LABELS}, "integers in"),
@@ -203,7 +218,7 @@ def test_gaps_in_the_labels_are_classes_and_the_test_split_counts(tmp_path: Path
         ({"images": IMAGES, "labels": LABELS, "class_names": np.array(["a", "b", "c\x1b[2J"])}, "printable"),
         ({"images": IMAGES, "labels": LABELS, "class_names": np.array(["a", "b", "  "])}, "printable"),
         ({"images": IMAGES, "labels": LABELS, "class_names": np.array(["a", "b", "c" * 101])}, "100"),
-        ({"images": IMAGES, "labels": LABELS, "class_names": np.arange(1001).astype(str)}, "1 to 1000 classes"),
+        ({"images": IMAGES, "labels": LABELS, "class_names": np.arange(1001).astype(str)}, "at most 1000 classes"),
         (
             {
                 "train_images": IMAGES,
@@ -285,7 +300,7 @@ def test_broken_arrays_are_refused(tmp_path: Path, kind: str) -> None:
 
 
 def test_nothing_is_unpacked_when_a_later_header_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_npz(tmp_path / "a", images=IMAGES, labels=LABELS.astype(float))
+    path = write_npz(tmp_path / "a", images=IMAGES, labels=LABELS * 1j)
     monkeypatch.setattr(npz.npy, "read_array", lambda *_, **__: pytest.fail("an array was read"))
     with pytest.raises(InvalidDataset, match="must be integers"):
         read_upload(path)
@@ -310,7 +325,7 @@ def test_flipped_bits_are_refused_or_read_and_never_crash(tmp_path: Path) -> Non
 
 def recognised(path: Path) -> bool:
     with open_source(path, DEFAULT_LIMITS) as source:
-        return npz.READER.recognises(source)
+        return npz.READER.recognises(source, AS_IT_IS)
 
 
 def test_recognises_by_contents(tmp_path: Path) -> None:

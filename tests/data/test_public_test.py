@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from datalens_service.data.assembly import build_upload, with_public_test
 from datalens_service.data.dataset import Split
-from datalens_service.data.readers.base import build_upload, with_public_test
 from datalens_service.errors import InvalidDataset
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datalens_service.data import UnitDeclaration, read_upload
+from datalens_service.data import ReadingChoices, UnitDeclaration, read_upload
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.partition import assign_shards
 from datalens_service.data.privacy_units import identities
@@ -26,7 +26,7 @@ GROUPS = np.array(["ada", "bob", "ada", "bob", "eve", "ada"])
 def read(folder: Path, units: UnitDeclaration | None = PATIENT, **arrays: object) -> Upload:
     named = {"train_images": IMAGES, "train_labels": LABELS, "groups": GROUPS, **arrays}
     given = {name: value for name, value in named.items() if value is not None}
-    return read_upload(write_npz(folder / "upload", **given), units=units)
+    return read_upload(write_npz(folder / "upload", **given), ReadingChoices(units=units))
 
 
 def test_an_npz_says_who_belongs_together(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_folder_says_who_belongs_together(tmp_path: Path) -> None:
     table = b"file_name,ward,group\ncat/1.png,3,ada\ncat/2.png,3,bob\ndog/1.png,4,ada\n"
     contents = {"train/metadata.csv": table, "train/cat/1.png": grey(1), "train/cat/2.png": grey(2)}
     contents |= {"train/dog/1.png": grey(3), "test/cat/9.png": grey(9)}
-    schema, train, _ = read_upload(write_zip(tmp_path / "upload", contents), units=PATIENT)
+    schema, train, _ = read_upload(write_zip(tmp_path / "upload", contents), ReadingChoices(units=PATIENT))
     assert train.unit_ids.tolist() == identities(["ada", "bob", "ada"]).tolist()
     assert schema.num_units == 2
 
@@ -60,7 +60,7 @@ def test_a_folder_says_who_belongs_together(tmp_path: Path) -> None:
 def test_a_wrapped_folder_with_names_beyond_ascii(tmp_path: Path) -> None:
     table = "\ufefffile_name,group\n\u00e9/1.png,\u00c5sa\n\u00e9/2.png,bob\n".encode()
     contents = {"pets/metadata.csv": table, "pets/e\u0301/1.png": grey(1), "pets/e\u0301/2.png": grey(2)}
-    schema, train, _ = read_upload(write_zip(tmp_path / "upload", contents), units=PATIENT)
+    schema, train, _ = read_upload(write_zip(tmp_path / "upload", contents), ReadingChoices(units=PATIENT))
     assert train.unit_ids.tolist() == identities(["\u00c5sa", "bob"]).tolist()
     assert schema.class_names == ("\u00e9",)
 
@@ -68,20 +68,22 @@ def test_a_wrapped_folder_with_names_beyond_ascii(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        (b"file_name,group\na/1.png,x\n", "every training image"),
-        (b"file_name,group\na/1.png,x\na/2.png,\n", "with its group"),
-        (b"file_name,group\na/1.png,x\na/1.png,y\n", "each image once"),
-        (b"file_name,label\na/1.png,x\n", "every image with its label"),
-        (b"file_name,note\na/1.png,x\n", "columns file_name and group"),
-        (b"", "columns file_name and group"),
-        (b"\xff\xfe\x00", "UTF-8"),
-        (b"file_name,group\na/1.png," + b"x" * 200_000, "table in UTF-8"),
+        (b"file_name,group\na/1.png,x\n", "names its group"),
+        (b"file_name,group\na/1.png,x\na/2.png,\n", "column group is empty"),
+        (b"file_name,group\na/1.png,x\na/1.png,y\n", "named twice"),
+        (b"file_name,label\na/1.png,x\n", "names this image"),
+        (b"file_name,note\na/1.png,x\n", "label_column"),
+        (b"", "is empty"),
+        (b"\xff\xfe\x00", "UTF-16"),
+        (b"file_name,group\na/1.png,x,y\n", "3 values"),
+        (b"file_name,patient,subject\na/1.png,x,y\n", "several columns"),
+        (b"file_name,group\na/1.png," + b"x" * 200_000, "no row of a table"),
     ],
 )
 def test_a_table_that_leaves_room_for_doubt_is_refused(tmp_path: Path, table: bytes, sentence: str) -> None:
     contents = {"metadata.csv": table, "a/1.png": grey(1), "a/2.png": grey(2)}
     with pytest.raises(InvalidDataset, match=sentence):
-        read_upload(write_zip(tmp_path / "upload", contents), units=PATIENT)
+        read_upload(write_zip(tmp_path / "upload", contents), ReadingChoices(units=PATIENT))
 
 
 @pytest.mark.parametrize(
@@ -91,11 +93,11 @@ def test_a_table_that_leaves_room_for_doubt_is_refused(tmp_path: Path, table: by
         (PATIENT, {"groups": None}, "does not say which images belong together"),
         (UnitDeclaration(records=2), {}, "more than the declared 2"),
         (UnitDeclaration(records=3, classes=1), {}, "more than the declared number of classes"),
-        (PATIENT, {"groups": GROUPS[:5]}, "exactly one unit"),
+        (PATIENT, {"groups": GROUPS[:5]}, "exactly one group"),
         (PATIENT, {"groups": GROUPS[:, None]}, "one-dimensional"),
         (PATIENT, {"groups": np.arange(6) / 2}, "integers or strings"),
         (PATIENT, {"train_groups": GROUPS}, "one way"),
-        (UnitDeclaration(records=6), {"groups": np.zeros(6, dtype=int)}, "different units"),
+        (UnitDeclaration(records=6), {"groups": np.zeros(6, dtype=int)}, "two or more"),
     ],
 )
 def test_what_was_not_declared_is_refused(
@@ -160,7 +162,7 @@ def test_leaving_a_unit_out_moves_no_other() -> None:
 def test_a_table_may_have_other_delimiters_and_a_column_patient(tmp_path: Path, delimiter: str) -> None:
     table = "file_name,patient\ncat/1.png,ada\ndog/2.png,bob\n".replace(",", delimiter).encode()
     contents = {"metadata.csv": table, "cat/1.png": grey(1), "dog/2.png": grey(2)}
-    _, train, _ = read_upload(write_zip(tmp_path / "upload", contents), units=PATIENT)
+    _, train, _ = read_upload(write_zip(tmp_path / "upload", contents), ReadingChoices(units=PATIENT))
     assert train.unit_ids.tolist() == identities(["ada", "bob"]).tolist()
     labelled = table.replace(b"patient", b"label")
     pictures = {"metadata.csv": labelled, "cat/1.png": grey(1), "dog/2.png": grey(2)}
@@ -172,7 +174,7 @@ def test_folders_of_patients_are_units_where_units_are_declared(tmp_path: Path, 
     names = ("sick/ada/1.png", "sick/bob/2.png", "well/ada/3.png", "well/cem/4.png")
     contents = {f"{wrapper}{name}": grey(value) for value, name in enumerate(names)}
     path = write_zip(tmp_path / "upload", contents)
-    schema, train, _ = read_upload(path, units=PATIENT)
+    schema, train, _ = read_upload(path, ReadingChoices(units=PATIENT))
     assert train.unit_ids.tolist() == identities(["ada", "bob", "ada", "cem"]).tolist()
     assert (schema.class_names, schema.num_units) == (("sick", "well"), 3)
     with pytest.raises(InvalidDataset, match="records_per_unit"):

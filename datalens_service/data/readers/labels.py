@@ -19,6 +19,7 @@ from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.readers.base import ClassNames, LabelColumn, LabelKind
 from datalens_service.errors import InvalidDataset
 
+_LARGEST: Final = 10**15
 _WHOLE: Final = re.compile(r"(\d{1,15})(\.0+)?")
 _ONE_HOT: Final = "One-hot labels must have one 1 in each row, and 0 everywhere else."
 _SEVERAL: Final = (
@@ -161,7 +162,7 @@ def _read_value(value: object) -> tuple[LabelKind, str]:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int):
-        _check_sign(value)
+        _check_size(value, value)
         return LabelKind.NUMBER, str(value)
     if isinstance(value, bytes | str):
         return LabelKind.WORD, _decoded(value)
@@ -184,15 +185,15 @@ def _whole_numbers(values: NDArray[Any]) -> NDArray[np.int64]:
             raise InvalidDataset(f"Label {int(np.isnan(values).argmax())} is not a number (NaN). Give it a class.")
         if not (np.isfinite(values).all() and (values == np.rint(values)).all()):
             raise InvalidDataset("Labels must be whole numbers: at least one has a fraction or is infinite.")
-    _check_sign(values.min())
-    if values.max() >= 10**15:
-        raise InvalidDataset("At least one label is a number of more than 15 digits. Number the classes.")
+    _check_size(values.min(), values.max())
     return values.astype(np.int64)
 
 
-def _check_sign(number: Any) -> None:
-    if number < 0:
+def _check_size(lowest: Any, highest: Any) -> None:
+    if lowest < 0:
         raise InvalidDataset("At least one label is negative. Leave out images without a class, or give them one.")
+    if highest >= _LARGEST:
+        raise InvalidDataset("At least one label is a number of more than 15 digits. Number the classes.")
 
 
 def _is_one_hot(shape: tuple[int, ...]) -> bool:

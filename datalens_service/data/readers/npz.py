@@ -223,7 +223,7 @@ def _header(archive: Archive, entry: Entry) -> _Header:
     # An empty array may still declare lengths that take forever to walk through.
     if declared == 0:
         raise InvalidDataset("An array in the NPZ is empty. Save at least two labelled images.")
-    if start + declared != entry.file_size:
+    if start + declared != entry.file_size or min(shape, default=0) < 0:
         raise InvalidDataset(_DAMAGED)
     return _Header(shape, dtype)
 

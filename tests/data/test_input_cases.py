@@ -1,0 +1,72 @@
+"""Every file of the folder of cases gets the right answer from the readers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datalens_service.data import read_with_notices
+from datalens_service.data.dataset import Schema, Split
+from datalens_service.data.notices import Notice
+from datalens_service.data.readers.base import Upload
+from datalens_service.data.untrusted.validation_errors import UnusableFiles
+from datalens_service.errors import InvalidDataset
+from datalens_service.services.dataset_declaration import DatasetForm
+from tests.input_cases import CASES, FOLDER, WINDOW, Case, Read, Refused
+
+
+@pytest.fixture
+def folder() -> Path:
+    if not FOLDER.is_dir():
+        pytest.skip(f"{FOLDER} is absent")
+    return FOLDER
+
+
+def read(path: Path, choices: dict[str, Any]) -> tuple[Upload, tuple[Notice, ...]]:
+    return read_with_notices(path, DatasetForm.model_validate(choices).choices)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_answer_is_right(folder: Path, case: Case) -> None:
+    if isinstance(case.answer, Refused):
+        with pytest.raises(InvalidDataset) as caught:
+            read(folder / case.file, case.choices)
+        check_refusal(case.answer, caught.value)
+    else:
+        check_records(case.answer, *read(folder / case.file, case.choices))
+
+
+def check_refusal(answer: Refused, refusal: InvalidDataset) -> None:
+    assert answer.sentence in refusal.detail
+    named = {file.name for file in refusal.bad_files} if isinstance(refusal, UnusableFiles) else set()
+    assert set(answer.names) <= named
+
+
+def check_records(answer: Read, upload: Upload, notices: tuple[Notice, ...]) -> None:
+    schema = upload.schema
+    assert count(schema, upload.train) == answer.classes
+    assert count(schema, upload.test) == answer.test
+    assert (schema.unit, schema.num_units) == (answer.unit or ("record", sum(answer.classes.values())))
+    assert answer.size in (None, (schema.width, schema.height, schema.channels))
+    noticed = {notice.code.value: notice.count for notice in notices}
+    assert {code: noticed.get(code) for code in answer.notices} == answer.notices
+
+
+def count(schema: Schema, split: Split | None) -> dict[str, int]:
+    if split is None:
+        return {}
+    return dict(zip(schema.class_names, np.bincount(split.labels, minlength=schema.num_classes).tolist(), strict=True))
+
+
+def test_every_file_of_the_folder_is_a_case(folder: Path) -> None:
+    files = {path.name for path in folder.iterdir() if path.name != "README.md"}
+    assert files == {case.file for case in CASES}
+
+
+def test_ignored_groups_are_named_in_the_schema(folder: Path) -> None:
+    upload, _ = read(folder / "dicom_mixed_class_folders.zip", {**WINDOW, "ignore_groups": True})
+    assert upload.schema.groups_ignored
+    assert not read(folder / "folders.zip", {"ignore_groups": True})[0].schema.groups_ignored

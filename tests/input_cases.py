@@ -1,0 +1,313 @@
+"""Files as people make them, with the right answer to each: `cases/` of the material beside this repository.
+
+The same answers are right over the page, REST, the command line and Python. Choices are fields of the form of an
+upload; `PREPARED` are those that bring every image to one size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+FOLDER: Final = Path(__file__).parents[2] / "shared" / "cases"
+PREPARED: Final = {"prepare_size": "8"}
+WINDOW: Final = {**PREPARED, "prepare_window": "0 4000"}
+
+
+@dataclass(frozen=True)
+class Read:
+    """A file that is read.
+
+    Attributes:
+        classes: Training images per class.
+        test: Test images per class; empty without a test split.
+        unit: Word for a privacy unit, with how many there are; None: every image.
+        size: Width, height, channels; None: not looked at.
+        notices: Code and count, as far as they are looked at.
+    """
+
+    classes: dict[str, int]
+    test: dict[str, int] = field(default_factory=dict)
+    unit: tuple[str, int] | None = None
+    size: tuple[int, int, int] | None = None
+    notices: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A file that is refused.
+
+    Attributes:
+        sentence: A part of the reason, in the voice of REST.
+        names: Files that are named, as far as they are looked at.
+    """
+
+    sentence: str
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file, what its owner chooses, and the right answer."""
+
+    file: str
+    answer: Read | Refused
+    choices: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return " ".join((self.file, *self.choices))
+
+
+CATS = Read({"cat": 3, "dog": 3})
+TWO = Read({"0": 4, "1": 4})
+NORMAL = {"normal": 6, "pneumonia": 6}
+SKIP = {"skip_unreadable": True}
+ASKS = "Declare records_per_unit"
+IDENTIFIERS = "like identifiers"
+
+
+def patients(count: int, classes: dict[str, int], records: int, unit: str = "patient") -> tuple[Read, dict[str, Any]]:
+    """The answer where units were declared, and the choices for it."""
+    return Read(classes, unit=(unit, count)), {"records_per_unit": records}
+
+
+def _hospital(file: str) -> list[Case]:
+    answer, declared = patients(4, NORMAL, 3)
+    return [
+        Case(file, Refused("16-bit grey", ("MRN-0001/scan_0.png",)), PREPARED),
+        Case(file, Refused(f"up to 3 training images. {ASKS}"), WINDOW),
+        Case(file, answer, {**WINDOW, **declared}),
+    ]
+
+
+def _damaged(file: str, name: str) -> list[Case]:
+    skipped = Read({"cat": 4, "dog": 4}, notices={"unreadable_left_out": 1})
+    return [Case(file, Refused("cannot be decoded", (name,))), Case(file, skipped, SKIP)]
+
+
+def _grouped(file: str, unit: str, count: int, classes: dict[str, int], records: int = 2) -> list[Case]:
+    answer, declared = patients(count, classes, records, unit)
+    return [
+        Case(file, Refused(f"one {unit} has up to {records} training images. {ASKS}")),
+        Case(file, answer, declared),
+        Case(file, Read(classes), {"ignore_groups": True}),
+    ]
+
+
+def _prepared(file: str, answer: Read, sentence: str = "prepare_size") -> list[Case]:
+    return [Case(file, Refused(sentence)), Case(file, answer, PREPARED)]
+
+
+def _changed(code: str, count: int = 6, size: tuple[int, int, int] = (8, 8, 1)) -> Read:
+    return Read({"cat": 3, "dog": 3}, size=size, notices={code: count})
+
+
+PERSONS: Final = [
+    *_hospital("hospital"),
+    *_hospital("hospital.zip"),
+    *_hospital("hospital_dicom.zip"),
+    Case("hospital_nocsv.zip", Refused(IDENTIFIERS)),
+    Case("hospital_nocsv.zip", Refused("metadata.csv with the columns file_name, label and patient"), WINDOW),
+    Case(
+        "hospital_nocsv.zip",
+        Read({f"MRN-000{number}": 3 for number in range(1, 5)}),
+        {**WINDOW, "allow_identifying_classes": True},
+    ),
+    Case("hospital_dicom_nocsv.zip", Refused("the folder is the PatientID"), WINDOW),
+    Case("dicom_class_folders.zip", Refused("one patient has up to 2 training images"), PREPARED),
+    Case(
+        "dicom_class_folders.zip",
+        Read({"normal": 4, "pneumonia": 4}, unit=("patient", 4)),
+        {**PREPARED, "records_per_unit": 2},
+    ),
+    Case("dicom_mixed_class_folders.zip", Refused("names no patient", ("normal/3.png",)), PREPARED),
+    Case(
+        "dicom_mixed_class_folders.zip",
+        Read({"normal": 4, "pneumonia": 4}),
+        {**WINDOW, "ignore_groups": True},
+    ),
+    *_grouped("patients_in_classes.zip", "group", 4, {"normal": 4, "pneumonia": 4}),
+    Case("many_numeric_ids.zip", Refused(IDENTIFIERS)),
+    Case("classes_email.zip", Refused(IDENTIFIERS)),
+    Case("classes_uuid.zip", Refused(IDENTIFIERS)),
+    Case("digit_folders.zip", Read({str(digit): 2 for digit in range(10)})),
+    Case("names_with_digits.zip", Read({"covid19": 3, "h1n1": 3, "type-2": 3})),
+]
+
+METADATA: Final = [
+    *(Case(f"meta_csv{kind}.zip", CATS) for kind in ("", "_bom", "_utf16", "_semicolon", "_tab")),
+    Case("meta_csv_quoted.zip", Read({"cat, small": 3, 'dog "big"': 3})),
+    Case("meta_csv_latin1.zip", Refused("not text in UTF-8", ("metadata.csv",))),
+    Case("meta_csv_latin1.zip", Read({"café": 3, "dog": 3}), {"encoding": "latin-1"}),
+    Case("meta_jsonl_int.zip", Read({"0": 3, "1": 3})),
+    Case("meta_jsonl_array.zip", Refused("one object a line", ("metadata.jsonl line 1",))),
+    Case("meta_csv_floatlabel.zip", Read({"0": 3, "1": 3})),
+    Case("meta_csv_missingfile.zip", Read(CATS.classes, notices={"missing_files": 1})),
+    Case("meta_csv_extrafile.zip", Refused("names this image", ("img_5.png",))),
+    Case("meta_csv_extrafile.zip", Read({"cat": 3, "dog": 2}, notices={"unreadable_left_out": 1}), SKIP),
+    Case("meta_csv_duprow.zip", Refused("named twice", ("metadata.csv line 8",))),
+    Case("meta_csv_emptylabel.zip", Refused("column label is empty", ("metadata.csv line 5",))),
+    Case("meta_csv_filename_class.zip", CATS),
+    Case("meta_csv_image_path_target.zip", CATS),
+    *_grouped("meta_csv_patient_id.zip", "patient", 3, CATS.classes),
+    *_grouped("meta_csv_account.zip", "account", 2, CATS.classes, 3),
+    Case(
+        "meta_csv_account.zip",
+        Read(CATS.classes, unit=("account", 2), notices={"unused_columns": 1}),
+        {"records_per_unit": 3},
+    ),
+    Case("b_labels_csv_flat.zip", Refused("Rename it to metadata.csv", ("labels.csv",))),
+    Case("b_labels_csv.zip", Refused("second source beside the folders", ("labels.csv",))),
+    Case("meta_csv_backslash.zip", Read(CATS.classes, notices={"backslashes": 6})),
+    *_grouped("meta_group_only.zip", "group", 4, {"cat": 4, "dog": 4}),
+    Case("meta_csv_split.zip", Read(CATS.classes, CATS.classes)),
+    Case("b_meta_nfc_files_nfd.zip", CATS),
+]
+
+ARCHIVES: Final = [
+    *(Case(file, CATS) for file in ("folders.zip", "folders_wrapped.zip", "zip_dir_entries.zip", "tar_dot.tar.gz")),
+    *(Case(file, CATS) for file in ("tar_dot.tar", "tar_names.tar.gz", "tar_wrapped.tar.gz")),
+    *(Case(file, CATS) for file in ("folders.tar.bz2", "folders.tar.xz")),
+    Case("tar_macos.tar.gz", Read(CATS.classes, notices={"ignored_files": 2})),
+    Case("b_readme.zip", Read(CATS.classes, notices={"ignored_files": 3})),
+    Case("junk_desktop.zip", Read(CATS.classes, notices={"ignored_files": 5})),
+    Case("junk_checkpoints.zip", Read(CATS.classes, notices={"ignored_files": 1})),
+    Case("folders_emptyclass.zip", Read(CATS.classes, notices={"empty_classes": 1})),
+    Case("folders_flat.zip", Refused("These layouts work")),
+    Case("folders_backslash2.zip", Read(CATS.classes, notices={"backslashes": 6})),
+    Case("b_latin1_names.zip", Refused("cannot be read for certain", ("caf\ufffd/0.png",))),
+    Case("b_latin1_names.zip", Read({"café": 3, "dog": 3}), {"encoding": "latin-1"}),
+    Case("b_utf8_names.zip", Read({"a%20b": 3, "café au lait": 3, "🐕": 3})),
+    Case("zip_encrypted.zip", Refused("encrypted")),
+    Case("zip_duplicate.zip", Refused("occurs twice", ("cat/0.png",))),
+    Case("zip_nested.zip", Refused("another archive (inner.zip)")),
+    Case("zip_traversal.zip", Refused("acts as a path", ("../../cat/9.png",))),
+    Case("zip_absolute.zip", Refused("acts as a path", ("/cat/9.png",))),
+    Case("zip_bzip2.zip", Refused("unusual compression")),
+    Case("zip_lzma.zip", Refused("unusual compression")),
+    Case("zip_ratio.zip", Refused("more than 100 times")),
+    Case("zip_empty.zip", Refused("no image in it")),
+    Case("zip_cut.zip", Refused("damaged")),
+    Case("tar_symlink.tar", Refused("a link", ("cat/9.png",))),
+    Case("tar_traversal.tar", Refused("acts as a path", ("../cat/9.png",))),
+    Case("tar_cut.tar", Refused("damaged")),
+    Case("zero.zip", Refused("is empty")),
+    Case("text.zip", Refused("This is neither an NPZ")),
+]
+
+SPLITS: Final = [
+    Case("split_lower.zip", Read(CATS.classes, CATS.classes)),
+    Case("split_capitals.zip", Read(CATS.classes, CATS.classes, notices={"splits_read": 2})),
+    Case("split_val.zip", Read(CATS.classes, CATS.classes, notices={"ignored_split": 6})),
+    Case("b_split_flat.zip", Refused("without classes")),
+    Case("b_bus_test.zip", Refused("test/ lies beside bus/: is it a class or a split?")),
+    Case("b_bus_test.zip", Read({"bus": 3, "test": 3}), {"classes": "bus,test"}),
+    Case("b_vehicles.zip", Refused("train/ lies beside bus/")),
+    Case("b_class_named_train.zip", Read({"bus": 4, "tram": 4})),
+    Case("b_test_missing_class.zip", Read({"a": 3, "b": 3, "c": 3}, {"a": 2, "b": 0, "c": 2})),
+    Case("split_only_test.zip", Refused("no training images")),
+    Case("b_nfd_train_nfc_test.zip", Read({"café": 3, "dog": 3}, {"café": 2, "dog": 2})),
+    Case("test_in_train.zip", Read(CATS.classes, CATS.classes, notices={"test_in_train": 2})),
+]
+
+LABELS: Final = [
+    Case("b_noncontig_small.npz", Read({"3": 3, "77": 3, "999": 3})),
+    Case("b_labels_1based.npz", Read({"1": 3, "2": 3, "3": 3})),
+    Case("labels_float.npz", TWO),
+    Case("labels_float_nan.npz", Refused("NaN")),
+    Case("labels_bool.npz", Read({"false": 4, "true": 4})),
+    Case("labels_bytes.npz", Read({"cat": 4, "dog": 4})),
+    Case("labels_str.npz", Read({"cat": 4, "dog": 4})),
+    Case("labels_onehot.npz", TWO),
+    Case("labels_onehot_soft.npz", Refused("One-hot")),
+    Case("labels_multi.npz", Refused("several labels")),
+    Case("labels_n1.npz", TWO),
+    Case("labels_negative.npz", Refused("negative")),
+    Case("labels_short.npz", Refused("7 labels for 8 images")),
+    Case("labels_one_class.npz", Read({"0": 8})),
+    Case("imbalanced.npz", Read({"0": 121, "1": 1}, notices={"imbalanced_classes": 1, "single_image_classes": 1})),
+    Case("folders_oneimgclass.zip", Read({"cat": 4, "dog": 4, "horse": 1}, notices={"single_image_classes": 1})),
+    Case("b_conflict_labels.zip", Read({"cat": 3, "dog": 4}, notices={"conflicting_labels": 1})),
+    Case("repeated_images.zip", Read({"cat": 5, "dog": 3}, notices={"repeated_images": 2})),
+]
+
+ARRAYS: Final = [
+    *(Case(f"key_{kind}.npz", TWO) for kind in ("images_labels", "x_y", "capital_X_y", "data_targets", "data_labels")),
+    Case("key_unknown.npz", Refused("kinds, pics")),
+    Case("key_medmnist.npz", Read(TWO.classes, TWO.classes, notices={"ignored_arrays": 2})),
+    Case("key_keras.npz", Read(TWO.classes, {"0": 2, "1": 2})),
+    Case("class_names.npz", Read({"cat": 4, "dog": 4})),
+    *_grouped("groups.npz", "group", 4, TWO.classes),
+    Case("flat784.npz", Read(TWO.classes, size=(28, 28, 1), notices={"flat_images": 1})),
+    Case("flat64.npz", Read(TWO.classes, size=(8, 8, 1), notices={"flat_images": 1})),
+    Case("uint16.npz", Refused("prepare_size with prepare_window")),
+    Case("uint16.npz", Read(TWO.classes, size=(8, 8, 1), notices={"window_applied": 8}), WINDOW),
+    Case("float255.npz", Read(TWO.classes, notices={"floats_to_255": 8})),
+    Case("float01.npz", TWO),
+    Case("int64.npz", TWO),
+    Case("rgb.npz", Read(TWO.classes, size=(8, 8, 3))),
+    Case("nchw.npz", Read(TWO.classes, size=(8, 8, 3), notices={"channels_first": 1})),
+    Case("npy_pair.tar", TWO),
+    Case("npy_alone.npy", Refused("without labels")),
+    Case("nan.npz", Refused("Image 3 has a value that is no number (NaN)")),
+    Case("object_pickle.npz", Refused("Python objects")),
+    Case("one.npz", Refused("too few")),
+    Case("five.npz", Read({"0": 3, "1": 2})),
+    Case("empty_array.npz", Refused("empty")),
+    Case("two_pixels.npz", Refused("4 to 256 pixels")),
+    Case("strip.npz", Read(TWO.classes, size=(24, 8, 1))),
+    Case("mnist_like.csv", Refused("numpy.savez_compressed")),
+    Case("idx.tar", Read(TWO.classes, {"0": 2, "1": 2})),
+    Case("pq_int.parquet", Read({"0": 3, "1": 3})),
+    Case("pq_words.parquet", Read({"a": 3, "b": 3})),
+    Case("pq_classlabel.parquet", CATS),
+    Case("pq_boollabel.parquet", Read({"false": 3, "true": 3})),
+    Case("pq_floatlabel.parquet", Read({"0": 3, "1": 3})),
+    *_grouped("pq_group.parquet", "group", 3, {"0": 3, "1": 3}),
+    Case("pq_shards.zip", Read({"0": 6, "1": 6}, {"0": 3, "1": 3})),
+    Case("pq_shards_diffschema.zip", Refused("train-00001-of-00002.parquet are words")),
+    Case("pq_shards_diffschema.zip", Refused("train-00000-of-00002.parquet are integers")),
+    Case("pq_paths.parquet", Refused("no image bytes")),
+    Case("pq_cut.parquet", Refused("damaged")),
+    Case("wds_cls.tar", CATS),
+    Case("wds_json.tar.gz", Read({"0": 3, "1": 3})),
+    Case("b_wds_upper.tar", CATS),
+    Case("b_wds_dots.tar", Refused("a key ends at the first dot", ("scan.v1.0001.png",))),
+    Case("wds_missing.tar", Refused("has no label", ("0003.png",))),
+    Case("wds_split.tar", Read(CATS.classes, CATS.classes)),
+]
+
+IMAGES: Final = [
+    *_damaged("folders_truncjpg.zip", "cat/9.jpg"),
+    *_damaged("folders_truncpng.zip", "cat/9.png"),
+    *_damaged("folders_zerobyte.zip", "cat/9.png"),
+    *_damaged("folders_notimage.zip", "cat/9.png"),
+    *_damaged("huge_png.zip", "cat/9.png"),
+    *_prepared("folders_gif.zip", _changed("frame_selected")),
+    *_prepared("rgba.zip", _changed("transparency_removed")),
+    Case("rgba.zip", _changed("transparency_removed", size=(8, 8, 3)), {**PREPARED, "prepare_colour": "rgb"}),
+    *_prepared("la.zip", _changed("transparency_removed")),
+    Case("cmyk.zip", _changed("channels_converted", size=(8, 8, 3)), {**PREPARED, "prepare_colour": "rgb"}),
+    *_prepared("cmyk.zip", CATS),
+    *_prepared("palette.zip", CATS),
+    *_prepared("one_bit.zip", _changed("channels_converted")),
+    *_prepared("webp.zip", CATS),
+    *_prepared("bmp.zip", CATS),
+    *_prepared("tiff_pages.zip", _changed("frame_selected")),
+    Case("rgb_png.zip", Read(CATS.classes, size=(8, 8, 3))),
+    Case("grey_jpeg.zip", CATS),
+    Case("png16.zip", Refused("prepare_window"), PREPARED),
+    Case("png16.zip", _changed("window_applied"), WINDOW),
+    Case("upper_case.zip", CATS),
+    Case("wrong_ending.zip", CATS),
+    Case("no_ending.zip", Refused("cat/0")),
+    Case("strips.zip", Read(CATS.classes, size=(24, 8, 1))),
+    Case("strips.zip", Read(CATS.classes, size=(96, 48, 1)), {"prepare_size": "96x48"}),
+    *_prepared("sizes_mixed.zip", Read(CATS.classes, notices={"resized": 4}), "12 by 12 pixels"),
+    *_prepared("grey_and_rgb.zip", Read({"cat": 4, "dog": 4}, notices={"channels_converted": 2}), "pixels, RGB"),
+    Case("exif_turned.zip", Read({"cat": 4, "dog": 4}, size=(12, 16, 1), notices={"orientation_applied": 2})),
+    Case("constant_images.zip", Read({"cat": 4, "dog": 3}, notices={"constant_images": 1})),
+]
+
+CASES: Final = [*PERSONS, *METADATA, *ARCHIVES, *SPLITS, *LABELS, *ARRAYS, *IMAGES]
