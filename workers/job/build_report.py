@@ -146,6 +146,7 @@ def _privacy(
         num_units=schema.num_units,
         unit=schema.unit,
         records_per_unit=schema.records_per_unit,
+        groups_ignored=schema.groups_ignored,
         lifetime=_lifetime(database, job),
         result=result.model.result,
         source=result.public_source,

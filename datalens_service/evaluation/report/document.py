@@ -39,7 +39,9 @@ FORMAT: Final = "datalens-report/3"
 SCHEMA_FILE: Final = "docs/privacy-report.schema.json"
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _OPTIONAL: Final = frozenset({"anonymity", "attacks", "confusion", "individual_epsilon"})
-_OPTIONAL_WITHIN: Final = frozenset({"plugin", "slack", "records_are_public", "preparation", "confidence_interval"})
+_OPTIONAL_WITHIN: Final = frozenset(
+    {"plugin", "slack", "records_are_public", "preparation", "groups_ignored", "confidence_interval"}
+)
 """Members of parts that only some reports have; the parts leave them out by themselves."""
 SEALED_BY: Final = "SHA-256 of the JSON without its members seal and signature: keys sorted, no spaces, UTF-8"
 

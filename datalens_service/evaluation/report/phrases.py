@@ -89,6 +89,11 @@ GROUPED: Final = (
     "them together.",
 )
 
+GROUPS_IGNORED: Final = (
+    "People with several records: the upload named whom each record belongs to, and its owner chose to protect single "
+    "records. What is told of a person with k records is bounded by the loss of all k together.",
+)
+
 COVERED: Final = (
     "Training: everything the generator learned from private images came out of the releases listed here. Each was "
     "charged to the budget before its noise was drawn.",

@@ -121,16 +121,23 @@ class Scope(_Frozen):
 
     @classmethod
     def of(
-        cls, unit: str, records_per_unit: int, result: str = "generator", source: PublicSource | None = None
+        cls,
+        unit: str,
+        records_per_unit: int,
+        result: str = "generator",
+        source: PublicSource | None = None,
+        *,
+        groups_ignored: bool = False,
     ) -> Scope:
         """The sentences with the owner's word for one privacy unit."""
         wording = wording_of(result)
         used = phrases.PUBLIC[-1] if source is None else started_from(source)
         grouped = phrases.GROUPED if records_per_unit > 1 else ()
+        ignored = phrases.GROUPS_IGNORED if groups_ignored else ()
         return cls(
             public=phrases.about((*phrases.PUBLIC[:-1], used, *grouped), unit, records_per_unit),
             covered=phrases.about(wording.covered, unit),
-            not_covered=phrases.about(wording.not_covered, unit),
+            not_covered=phrases.about((*ignored, *wording.not_covered), unit),
             released=phrases.about(wording.released, unit),
             never_released=phrases.about(wording.never_released, unit),
         )
@@ -173,6 +180,7 @@ def privacy_statement(
     num_units: int,
     unit: str,
     records_per_unit: int = 1,
+    groups_ignored: bool = False,
     lifetime: Lifetime | None = None,
     result: str = "generator",
     source: PublicSource | None = None,
@@ -189,6 +197,7 @@ def privacy_statement(
         num_units: n, public.
         unit: The owner's word for one privacy unit.
         records_per_unit: Most training images of one unit, public.
+        groups_ignored: Whether every record is a unit although the upload said which belong together.
         lifetime: The account of the data set.
         result: Kind of the released model.
         source: Public images that training started from.
@@ -217,7 +226,7 @@ def privacy_statement(
         spend=spend_path(releases, charged, delta),
         accountant=_accountant(releases, slack_charged),
         noise=phrases.DIRECTIONS_NOISE if has_directions(releases) else phrases.NOISE,
-        scope=Scope.of(unit, records_per_unit, result, source),
+        scope=Scope.of(unit, records_per_unit, result, source, groups_ignored=groups_ignored),
         lifetime=lifetime,
     )
 
