@@ -18,23 +18,24 @@ SOURCE = '''
 
 import numpy as np
 
-from datalens_service.data.dataset import Split
-from datalens_service.data.readers.base import Reader, build_upload
+from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
+from datalens_service.data.readers.labels import column_of_array
+from datalens_service.data.untrusted.images import DecodedImages
 
 MAGIC = b"PIXELS"
 
 
-def recognises(source):
+def recognises(source, choices):
     return source.start(len(MAGIC)) == MAGIC
 
 
-def read(source, *, class_names, units):
+def index(source, choices):
     content = source.path.read_bytes()[len(MAGIC) :]
     side = content[0]
     rows = np.frombuffer(content[1:], dtype=np.uint8).reshape(-1, 1 + side * side)
-    labels, images = rows[:, 0].astype(np.int64), rows[:, 1:].reshape(-1, side, side, 1)
-    names = class_names or tuple(str(label) for label in range(labels.max() + 1))
-    return build_upload(Split(images, labels), None, names, units)
+    images = rows[:, 1:].reshape(-1, side, side, 1)
+    decoded = DecodedImages(images, np.arange(len(images)))
+    return UploadIndex(RecordIndex("the labels", column_of_array(rows[:, 0]), lambda first: decoded), None)
 
 
 READER = Reader(
@@ -43,7 +44,7 @@ READER = Reader(
     layout="`PIXELS`, a side, then a label and the bytes of each image",
     suffixes=(".pixels",),
     recognises=recognises,
-    read=read,
+    index=index,
 )
 '''
 PACKAGE = "datalens_service.data.readers"
