@@ -16,6 +16,7 @@ from datalens_service.methods.base import ExecutionOptions, Plan, TrainingRun, n
 from datalens_service.methods.datalens.teachers import ConvTeacher, DenseTeacher
 from datalens_service.methods.datalens.voting import VotingMethod
 from datalens_service.methods.moments import Moments
+from datalens_service.models.classifiers.sizes import num_weights
 from datalens_service.privacy.randomness import TrainingRandomness
 from datalens_service.strict import Integer, Number
 
@@ -50,6 +51,16 @@ class PateGan(VotingMethod):
     warm_start: Annotated[Moments | None, BeforeValidator(named)] = Field(
         default=Moments(), description="Start from released moments, or from nothing."
     )
+
+    def plan(self, schema: Schema, units: int) -> Plan:
+        """As that of DataLens.
+
+        Raises:
+            InfeasiblePlan: `units` do not pay for one step.
+            InvalidSpec: The parameters do not fit the schema, or the images are too small for the discriminator.
+        """
+        num_weights(self.discriminator, schema)
+        return super().plan(schema, units)
 
     def dimensions(self, schema: Schema) -> int:
         """One score per image."""

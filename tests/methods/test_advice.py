@@ -56,10 +56,11 @@ def test_a_refusal_names_a_method_of_the_same_kind_and_the_largest_size(method: 
     advised = re.search(r"choose the method (\w+), or prepare them at (\d+x\d+) \(prepare_size\)", refused.value.detail)
     assert advised is not None
     plan(advised[1], rectangle(192, 96))
-    plan(method, rectangle(*parse_size(advised[2])))
+    width, height = parse_size(advised[2])
+    plan(method, rectangle(width, height))
     assert spec_of(advised[1]).method.result == spec_of(method).method.result
     with pytest.raises(InvalidSpec):
-        plan(method, square(int(advised[2]) + 1))
+        plan(method, rectangle(width + 1, height + 1))
 
 
 @pytest.mark.parametrize("method", ["moments", "mixture", "guided"])

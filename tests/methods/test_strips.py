@@ -1,0 +1,139 @@
+"""Every registered method on images that are not square: it trains, or its plan refuses before anything is charged.
+
+Methods come from the registry, and so do their variants: a new method, or a new choice of one, is tried by itself.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+import numpy as np
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.errors import InvalidSpec
+from datalens_service.methods import ExecutionOptions, Method
+from datalens_service.methods.registered import RegisteredMethod
+from datalens_service.models.generators import architectures
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+
+EPSILON, DELTA = 8.0, 1e-3
+RECORDS, CLASSES = 60, ("a", "b", "c")
+STRIPS: Final = ((8, 24, 1), (24, 8, 3), (48, 96, 1), (33, 17, 3))
+"""Height, width, channels; each for every method as it is by default."""
+SMALL_STRIPS: Final = ((8, 24, 1), (21, 15, 3))
+"""For everything else that a method may be: convolutions fit the second alone."""
+
+SMALL: Final[dict[str, Any]] = {
+    "steps": 2, "epochs": 1, "iterations": 1, "samples": 100, "batch": 4,
+    "num_teachers": 6, "images_per_step": 6, "warmup_steps": 1, "vote_dimensions": 9, "top_k": 5,
+    "projections": 4, "bins": 4, "updates_per_generator_step": 1, "z_dim": 2, "refiner_width": 4,
+    "subspace_dimensions": 4, "components": 2, "dimensions": 6, "hidden_units": 4,
+    "width": 8, "blocks": 1, "pretraining_steps": 2, "pretraining_samples": 100,
+}  # fmt: skip
+"""Of parameters with such a name, in a method or in a part of one."""
+NAMED: Final[dict[str, Any]] = {"steps": 2, "noise_multiplier": 8.0}
+"""Of parameters that are left out by default: pricing noise takes longer than such a run."""
+
+
+def small(kind: type[BaseModel], **changes: Any) -> dict[str, Any]:
+    """Parameters with which a method is quick, parts of it included."""
+    chosen = dict(changes)
+    for name, field in kind.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        if isinstance(default, BaseModel):
+            chosen.setdefault(name, small_part(type(default)))
+        elif name in (NAMED if default is None else SMALL):
+            chosen.setdefault(name, (NAMED | SMALL)[name])
+    return chosen
+
+
+def small_part(kind: type[BaseModel]) -> dict[str, Any]:
+    return small(kind, name=kind.model_fields["name"].default)
+
+
+def choices(annotation: Any) -> Iterator[Any]:
+    """What a parameter that is one of several words or parts may be."""
+    if typing.get_origin(annotation) is typing.Literal:
+        yield from typing.get_args(annotation)
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield small_part(annotation)
+    else:
+        for inner in typing.get_args(annotation):
+            yield from choices(inner)
+
+
+def methods() -> list[Method]:
+    return [kind.model_validate(small(kind)) for kind in typing.get_args(RegisteredMethod)]
+
+
+def variants(method: Method) -> Iterator[tuple[str, Method]]:
+    """Each choice of one parameter that the method's own checks allow alone."""
+    kind = type(method)
+    for name, field in kind.model_fields.items():
+        for choice in choices(field.annotation) if name != "name" else ():
+            try:
+                changed = kind.model_validate(small(kind, **{name: choice}))
+            except ValidationError:
+                continue
+            if changed != method:
+                yield f"{name}-{choice['name'] if isinstance(choice, dict) else choice}", changed
+
+
+def panel() -> Iterator[Any]:
+    for method in methods():
+        for shape in STRIPS:
+            yield pytest.param(method, shape, id=f"{method.name}-{shape}")
+        for word, changed in variants(method):
+            for shape in SMALL_STRIPS:
+                yield pytest.param(changed, shape, id=f"{method.name}-{word}-{shape}")
+
+
+def strip(height: int, width: int, channels: int) -> Dataset:
+    schema = Schema(channels=channels, height=height, width=width, class_names=CLASSES, num_units=RECORDS)
+    images = np.random.default_rng(0).integers(0, 256, (RECORDS, height, width, channels), dtype=np.uint8)
+    return Dataset(schema, Split(images, np.arange(RECORDS) % len(CLASSES)), None, b"k" * 32)
+
+
+class QuickNoise:
+    """Exact noise is what takes longest, and these records are nobody's."""
+
+    def __init__(self) -> None:
+        self._rng = np.random.default_rng(0)
+
+    def discrete_gaussian(self, shape: tuple[int, ...], noise_stddev: int) -> np.ndarray:
+        return np.rint(self._rng.normal(0, noise_stddev, shape)).astype(np.int64)
+
+    def coins(self, count: int, numerator: int) -> np.ndarray:
+        return self._rng.integers(0, 2, count).astype(bool)
+
+
+@pytest.fixture(autouse=True)
+def _small_student(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The released network has the same shape and fewer maps."""
+    monkeypatch.setattr(architectures, "HIDDEN", 8)
+    monkeypatch.setattr(architectures, "MAPS", 2)
+
+
+@pytest.mark.parametrize(("method", "shape"), tuple(panel()))
+def test_a_method_takes_strips_or_its_plan_refuses_them(method: Method, shape: tuple[int, int, int]) -> None:
+    data = strip(*shape)
+    try:
+        plan = method.plan_within(data.schema, EPSILON, DELTA)
+    except InvalidSpec:
+        return
+    training = method.create_run(plan, data, TrainingRandomness(0), ExecutionOptions())
+    account = MemoryAccount(10**19, (EPSILON, DELTA))
+    noise = cast(NoiseSource, QuickNoise())
+    for step in range(training.steps):
+        training.step(step, account, noise)
+    result = training.result()
+    assert result.result == method.result
+    if result.result == "generator":
+        assert result.sample(3, seed=0)[0].shape == (3, *shape)
+    else:
+        assert result.predict(data.train.images[:3]).shape == (3, len(CLASSES))
