@@ -184,7 +184,7 @@ def _from_pem(text: str) -> PublicKey:
 
 _NO_KEY: Final = (
     "The key is not a public key of Ed25519. Give 64 hexadecimal digits, PEM, or a file with one of them, as "
-    "/v1/signing-key of the service has it."
+    "⟦public_key⟧ has it."
 )
 
 

@@ -11,11 +11,11 @@ A text that is kept for a later reader is kept as it is, with its names as `⟦n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class Voice(StrEnum):
@@ -137,19 +137,27 @@ TERMS: Final[dict[str, Term]] = {
     "idempotency_key": Term("Idempotency-Key", "the mark of this request", "the mark of this request"),
     "job_files": Term("`links` of the job", "the page of the job", "`datalens jobs files`"),
     "job_bundle": Term(
-        "/v1/jobs/{job_id}/bundle of a service", "the downloads of the page of a job", "`datalens jobs download --bundle`"
+        "/v1/jobs/{job_id}/bundle of a service",
+        "the downloads of the page of a job",
+        "`datalens jobs download --bundle`",
     ),
     "public_key": Term("/v1/signing-key of the service", "the page “Signing key”", "/v1/signing-key of the service"),
+    "budget_remaining": Term(
+        "`budget.epsilon_remaining`",
+        "the ε that “A new job may ask for” says",
+        "the ε that `datalens datasets show` says is left",
+    ),
+    "trace": Term("the value of `instance`", "when it happened", "when it happened"),
     "usage": Term("/v1/usage", "the page “Usage”", "/v1/usage of the service"),
     "to_share": Term("audience=releasable", "the one to share", "--releasable"),
     # What to do, where interfaces differ by more than a name.
     "send_key": Term(
-        "send an API key in the header Authorization: Bearer dlk_…",
+        "send the header `Authorization: Bearer dlk_…` with an API key",
         "sign in with an API key",
         "name an API key with --api-key",
     ),
     "send_version": Term(
-        "send the header Tus-Resumable: 1.0.0; tus clients and the Python client do",
+        "send the header `Tus-Resumable: 1.0.0`; tus clients and the Python client do",
         "reload the page and send the file again",
         "install the version of `datalens` that the service has",
     ),
@@ -168,8 +176,29 @@ TERMS: Final[dict[str, Term]] = {
         "reload the page and repeat it",
         "install the version of `datalens` that the service has",
     ),
+    "correct_members": Term(
+        "correct the members named in `errors`, or what `detail` says, and send it again",
+        "correct the fields that are named, and send it again",
+        "correct the options that are named, and repeat the command",
+    ),
+    "try_plan": Term(
+        "`POST /v1/plans` tries it out",
+        "the page “Plan a job” tries it out",
+        "`datalens jobs submit --dry-run` tries it out",
+    ),
+    "as_told": Term("for as many seconds as `Retry-After` says", "for a minute", "for a minute"),
+    "use_allowed": Term(
+        "use one of the methods in the `Allow` header",
+        "reload the page and repeat it",
+        "install the version of `datalens` that the service has",
+    ),
+    "ask_range": Term(
+        "ask for a range within the length that Content-Range names, or leave the header out",
+        "download the file again",
+        "download the file again",
+    ),
     "ask_offset": Term(
-        "ask with HEAD how much is there, and go on from Upload-Offset",
+        "ask with HEAD how much is there, and go on from `Upload-Offset`",
         "send the file again",
         "send the file again with --resume",
     ),
@@ -190,6 +219,17 @@ def speak(text: str) -> str:
         text: With names as `⟦name⟧`.
     """
     return _TOKEN.sub(_spoken, text)
+
+
+def spoken(document: Any) -> Any:
+    """A JSON document that was kept for a later reader, with all of its texts written out for this one."""
+    if isinstance(document, str):
+        return speak(document)
+    if isinstance(document, Mapping):
+        return {name: spoken(value) for name, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [spoken(item) for item in document]
+    return document
 
 
 def speak_of(path: Sequence[str | int]) -> str | None:

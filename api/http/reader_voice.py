@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from datalens_service.voices import HEADER, Voice, spoken_to
 
-_FOR_PROGRAMS: Final = ("/v1/", "/problems/", "/openapi.json", "/health", "/metrics")
+_FOR_PROGRAMS: Final = ("/v1/", "/problems/", "/openapi.json", "/livez", "/readyz", "/metrics")
 
 
 class ReaderVoice:

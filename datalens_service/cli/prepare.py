@@ -51,7 +51,7 @@ def prepare(
             prepared, summary = sandbox.prepare(folder, Path(scratch), limits, settings, patients=patients)
         except sandbox.Refused as error:
             # Names of files go to the owner's terminal only.
-            raise InvalidDataset(error.detail, extra=error.validation_errors) from error
+            raise InvalidDataset(error.text, extra=error.validation_errors) from error
         # "x": never over a file that exists.
         with prepared.open("rb") as source, out.open("xb") as target:
             shutil.copyfileobj(source, target)
