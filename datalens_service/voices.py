@@ -134,7 +134,6 @@ TERMS: Final[dict[str, Term]] = {
     "members": Term("members", "fields", "options"),
     # What is said by headers, or lies at an address.
     "upload_length": Term("Upload-Length", "the size of the file", "the size of the file"),
-    "idempotency_key": Term("Idempotency-Key", "the mark of this request", "the mark of this request"),
     "job_files": Term("`links` of the job", "the page of the job", "`datalens jobs files`"),
     "job_bundle": Term(
         "/v1/jobs/{job_id}/bundle of a service",
@@ -161,6 +160,7 @@ TERMS: Final[dict[str, Term]] = {
         "reload the page and send the file again",
         "install the version of `datalens` that the service has",
     ),
+    "ask_anew": Term("choose another Idempotency-Key", "reload the page and repeat it", "repeat the command"),
     "send_form": Term(
         "send it again as multipart/form-data (curl: -F)",
         "send the file again",

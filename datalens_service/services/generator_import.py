@@ -112,5 +112,5 @@ def _try(path: Path, card: dict[str, Any]) -> None:
             draw(path, card_path, 1, "npz", 0, Path(folder) / "one.npz")
         except ChildProcessError as error:
             raise InvalidInput(
-                "No image can be drawn from this generator; its numbers do not fit its header."
+                "No image can be drawn from this generator; its numbers do not fit its description."
             ) from error
