@@ -62,6 +62,9 @@ class DatalensError(Exception):
         """The sentence in the words of the interface that its reader uses."""
         return speak(self.text)
 
+    def __str__(self) -> str:
+        return self.detail
+
 
 class InvalidInput(DatalensError):
     """What the caller sent cannot be used."""

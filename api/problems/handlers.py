@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
-from api.problems.request_errors import place_of, problem_errors
+from api.problems.request_errors import described, problem_errors
 from datalens_service.data.sandbox.sandbox import Refused
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.errors import (
@@ -205,7 +205,7 @@ def _invalid(request: Request, error: Exception) -> ProblemResponse:
     located = problem_errors(error.errors(), error.body)
     first = located[0]
     others = f" {len(located) - 1} more in errors." if len(located) > 1 else ""
-    detail = f"{place_of(first, _kind_of(request))}: {first['detail']}{others}"
+    detail = described(first, _kind_of(request)) + others
     return _response(request, PROBLEM_TYPES[InvalidInput.slug], detail, {"errors": located})
 
 

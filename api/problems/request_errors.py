@@ -59,17 +59,24 @@ def problem_errors(errors: Sequence[Mapping[str, Any]], body: object) -> list[di
     return [_one(error, body) for error in errors]
 
 
-def place_of(error: Mapping[str, str], request: str) -> str:
-    """Where an error is, for people: the field or option, or the pointer for whoever reads REST.
+def described(error: Mapping[str, str], request: str) -> str:
+    """Where an error is and what to change, for people: the field or option, or the pointer for whoever reads REST.
 
     Args:
         error: One of `problem_errors`.
         request: Kind of request, as the catalogue of voices has it in front of names; empty for an upload.
     """
     pointer = error["pointer"]
-    if current_voice() is not Voice.REST and (name := speak_of(_named(pointer, request))):
-        return name
-    return pointer if error["in"] == "body" else f"{error['in']} {pointer}"
+    if _is_of_the_program(error["in"]):
+        return error["detail"]
+    place = speak_of(_named(pointer, request)) if current_voice() is not Voice.REST else None
+    place = place or (pointer if error["in"] == "body" else f"{error['in']} {pointer}")
+    return f"{place[0].upper()}{place[1:]}: {error['detail']}" if " " in place else f"{place}: {error['detail']}"
+
+
+def _is_of_the_program(part: str) -> bool:
+    """Whether a part of a request is no words of whoever reads: pages and commands send headers by themselves."""
+    return part == "header" and current_voice() is not Voice.REST
 
 
 def _named(pointer: str, request: str) -> list[str]:
@@ -85,7 +92,8 @@ def _named(pointer: str, request: str) -> list[str]:
 def _one(error: Mapping[str, Any], body: object) -> dict[str, str]:
     part, *rest = error["loc"] or ("body",)
     path = _existing(rest, body, error["type"]) if part == "body" else rest
-    return {"in": str(part), "pointer": _pointer(path), "detail": _sentence(error), "code": error["type"]}
+    detail = speak("⟦send_as_described⟧.") if _is_of_the_program(str(part)) else _sentence(error)
+    return {"in": str(part), "pointer": _pointer(path), "detail": detail, "code": error["type"]}
 
 
 def _existing(location: Location, body: object, code: str) -> Location:
