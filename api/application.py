@@ -15,6 +15,7 @@ from fastapi.telemetry import TelemetryConfig
 from api.dashboard import unknown_pages
 from api.deps import Services
 from api.http.middleware import BodyLimit, RequestLog
+from api.http.reader_voice import ReaderVoice
 from api.http.static_files import StaticFolder
 from api.openapi import audit_examples, document, examples, service_examples
 from api.problems import handlers
@@ -151,6 +152,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(TusHeaders)
     app.add_middleware(AuditTrail)
     app.add_middleware(RequestLog)
+    app.add_middleware(ReaderVoice)
     return app
 
 

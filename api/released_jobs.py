@@ -72,7 +72,9 @@ def labelling(job: Annotated[Job, Depends(released)]) -> Job:
 def _making(job: Job, kind: str) -> Job:
     made = TrainingSpec.model_validate(job.spec).method.result
     if made != kind:
-        raise StateConflict(f"The job made a {made}: there is no {kind} to download. `links` of the job says what is.")
+        raise StateConflict(
+            f"The job made a {made}: there is no {kind} to download. See ⟦job_files⟧ for what there is."
+        )
     return job
 
 

@@ -207,7 +207,7 @@ class InsufficientStorage(StoreUnavailable):
 
 
 class ReportIncomplete(DatalensError):
-    """A privacy report lacks a required field or was changed; it is not handed out."""
+    """A privacy report lacks a required part or was changed; it is not handed out."""
 
     slug = "report-incomplete"
     title = "The privacy report is not complete"

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from datalens_service.data.dataset import Schema
 from datalens_service.presets import preset
 from datalens_service.spec import PlanSummary, TrainingSpec
+from datalens_service.voices import speak
 
 TABLE: Final = Path(__file__).with_name("expectations.json")
 _SIDES: Final = (20, 40)
@@ -97,7 +98,7 @@ _BASIS: Final = (
 )
 
 _TOO_LITTLE: Final = (
-    "Such jobs are right less than five times as often as guesses. Train on more images or raise epsilon."
+    "Such jobs are right less than five times as often as guesses. Train on more images or raise ⟦spec.epsilon⟧."
 )
 
 
@@ -124,7 +125,7 @@ def expect(spec: TrainingSpec, schema: Schema, calibration_seconds: float | None
         accuracy_high=min(100.0, math.ceil(10 * max(highs)) / 10),
         training_seconds=round(seconds, 1),
         basis=_BASIS,
-        warning="" if middle * schema.num_classes >= 100 * _TIMES_CHANCE else _TOO_LITTLE,
+        warning="" if middle * schema.num_classes >= 100 * _TIMES_CHANCE else speak(_TOO_LITTLE),
     )
 
 

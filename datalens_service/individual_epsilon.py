@@ -94,7 +94,7 @@ class Descent:
             return self._epsilon_of(images, label)
         except ModuleNotFoundError as error:
             raise WorkerUnavailable(
-                f"Individual epsilon needs {error.name}. Install it with: pip install 'datalens-service[worker]'"
+                f"Computing an ε of its own needs {error.name}. Install it with: pip install 'datalens-service[worker]'"
             ) from error
 
     def _epsilon_of(self, images: Images, label: int) -> RealisedEpsilon:
@@ -126,9 +126,9 @@ def check_one_record(schema: Schema, label: int) -> None:
         StateConflict: ε belongs to a unit.
     """
     if not 0 <= label < schema.num_classes:
-        raise InvalidInput(f"label must be the index of a class, from 0 to {schema.num_classes - 1}.")
+        raise InvalidInput(f"⟦record.label⟧ must be the index of a class, from 0 to {schema.num_classes - 1}.")
     if schema.records_per_unit > 1:
-        raise StateConflict("Units of this data set have several records: one record alone has no individual epsilon.")
+        raise StateConflict("Units of this data set have several records: one record alone has no ε of its own.")
 
 
 def write_epsilon(iterates_path: Path, images_path: Path, labels_path: Path, out_path: Path) -> None:
@@ -158,10 +158,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         write_epsilon(given.iterates, given.images, given.labels, given.out)
     except WorkerUnavailable as error:
-        sys.stderr.write(error.detail + "\n")
+        sys.stderr.write(error.text + "\n")
         return EXIT_UNAVAILABLE
     except (InvalidInput, StateConflict) as error:
-        sys.stderr.write(error.detail + "\n")
+        sys.stderr.write(error.text + "\n")
         return EXIT_UNFIT
     return 0
 

@@ -74,10 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         write_predictions(given.classifier, given.images, given.out)
     except WorkerUnavailable as error:
-        sys.stderr.write(error.detail + "\n")
+        sys.stderr.write(error.text + "\n")
         return EXIT_UNAVAILABLE
     except InvalidInput as error:
-        sys.stderr.write(error.detail + "\n")
+        sys.stderr.write(error.text + "\n")
         return EXIT_UNFIT
     return 0
 

@@ -71,7 +71,7 @@ def write_prefix(stock_path: Path, schema: Schema, card: dict[str, Any], n: int,
     with np.load(stock_path, allow_pickle=False) as stock:
         images, labels = stock["train_images"], stock["train_labels"]
     if not 1 <= n <= len(labels):
-        raise InvalidInput(f"n must lie between 1 and {len(labels)}.")
+        raise InvalidInput(f"⟦download.n⟧ must lie between 1 and {len(labels)}.")
     shape = (-1, schema.height, schema.width, schema.channels)
     write(out_path, images[:n].reshape(shape), labels[:n].astype(np.int64).reshape(-1), schema, card)
 
@@ -90,14 +90,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         card = json.loads(given.card.read_text())
         write_synthetic(given.generator, card, given.n, given.format, given.seed, given.out)
     except WorkerUnavailable as error:
-        sys.stderr.write(error.detail + "\n")
+        sys.stderr.write(error.text + "\n")
         return EXIT_UNAVAILABLE
     return 0
 
 
 def _writer(format: str) -> Write:
     if format not in WRITERS:
-        raise InvalidInput(f"format must be one of {', '.join(WRITERS)}.")
+        raise InvalidInput(f"⟦download.format⟧ must be one of {', '.join(WRITERS)}.")
     return WRITERS[format].write
 
 

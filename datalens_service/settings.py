@@ -15,6 +15,8 @@ from typing import Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from datalens_service.voices import speak
+
 GIBIBYTE = 2**30
 PREFIX = "DATALENS_"
 
@@ -182,19 +184,23 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _celery_needs_a_broker(self) -> Self:
         if self.executor == "celery" and not self.broker_url:
-            raise ValueError("executor=celery needs DATALENS_BROKER_URL, for example redis://localhost:6379/0.")
+            raise ValueError(
+                speak("⟦DATALENS_EXECUTOR⟧ celery needs ⟦DATALENS_BROKER_URL⟧, as redis://localhost:6379/0.")
+            )
         return self
 
     @model_validator(mode="after")
     def _ranks_have_devices(self) -> Self:
         if self.ranks > 1 and self.device.startswith("cuda:"):
-            raise ValueError("DATALENS_RANKS uses the first GPUs: set DATALENS_DEVICE=cuda, not one of them.")
+            raise ValueError(
+                speak("⟦DATALENS_RANKS⟧ uses the first GPUs: set ⟦DATALENS_DEVICE⟧ to cuda, not one of them.")
+            )
         return self
 
     @model_validator(mode="after")
     def _records_are_sealed(self) -> Self:
         if bool(self.records_url) != (self.records_key_file is not None):
-            raise ValueError("DATALENS_RECORDS_URL and DATALENS_RECORDS_KEY_FILE go together.")
+            raise ValueError(speak("⟦DATALENS_RECORDS_URL⟧ and ⟦DATALENS_RECORDS_KEY_FILE⟧ go together."))
         return self
 
     @model_validator(mode="after")
@@ -213,7 +219,7 @@ class Settings(BaseSettings):
     def _mail_is_complete(self) -> Self:
         url = self.smtp_url.get_secret_value()
         if url and not url.startswith(("smtp://", "smtps://")):
-            raise ValueError("smtp_url must begin with smtp:// or smtps://.")
+            raise ValueError(speak("⟦DATALENS_SMTP_URL⟧ must begin with smtp:// or smtps://."))
         needed = {
             "PUBLIC_URL": self.public_url,
             "MAIL_SENDER": self.mail_sender,
@@ -235,7 +241,7 @@ class Settings(BaseSettings):
     @classmethod
     def _local_files_are_synced(cls, url: str) -> str:
         if url.startswith("file:"):
-            raise ValueError("artifact_url names an object store; leave it empty for files on this machine.")
+            raise ValueError("This names no object store; leave it empty for files on this machine.")
         return url
 
     @property

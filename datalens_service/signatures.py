@@ -184,7 +184,7 @@ def _from_pem(text: str) -> PublicKey:
 
 _NO_KEY: Final = (
     "The key is not a public key of Ed25519. Give 64 hexadecimal digits, PEM, or a file with one of them, as "
-    "/v1/signing-key of the service has it."
+    "⟦public_key⟧ has it."
 )
 
 
@@ -196,7 +196,7 @@ def _parsed(content: bytes) -> dict[str, Any]:
     try:
         document = json.loads(content, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
-        raise SignatureInvalid("It is not JSON in which every member stands once.") from error
+        raise SignatureInvalid("It is not JSON in which every name stands once.") from error
     if not isinstance(document, dict):
         raise SignatureInvalid("It is not a JSON object.")
     return document
@@ -206,5 +206,5 @@ def _without_duplicates(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """Of two equal members another program may read the other one: no signature is about both."""
     document = dict(members)
     if len(document) != len(members):
-        raise ValueError("a member stands twice")
+        raise ValueError("a name stands twice")
     return document

@@ -33,6 +33,7 @@ from datalens_service.privacy.accounting import (
     round_up,
 )
 from datalens_service.strict import Integer, Number
+from datalens_service.voices import speak
 
 SYNTHETIC_IMAGES: Final = 10_000
 _DEFAULTS: Final = EvaluationSettings()
@@ -47,6 +48,8 @@ _OF_IMAGES: Final = (
     "reference",
 )
 """Members of the evaluation that are about synthetic images, or about what is trained on them."""
+
+_NO_PUBLIC_DATA: Final = "⟦spec.public_data⟧ does not apply: "
 
 
 class Device(StrEnum):
@@ -100,10 +103,10 @@ class TrainingSpec(BaseModel):
     @model_validator(mode="after")
     def _public_data_has_a_use(self) -> Self:
         if self.public_data is not None and not self.method.starts_from_public_data:
-            raise ValueError(f"public_data does not apply: {self.method.name} does not start from public images.")
+            raise ValueError(speak(_NO_PUBLIC_DATA + f"{self.method.name} does not start from public images."))
         refusal = self.method.refusal_of_public_data() if self.public_data is not None else ""
         if refusal:
-            raise ValueError(f"public_data does not apply: {refusal}")
+            raise ValueError(speak(_NO_PUBLIC_DATA + refusal))
         return self
 
     @model_validator(mode="after")
@@ -111,11 +114,12 @@ class TrainingSpec(BaseModel):
         """What is said of synthetic images is refused where the method makes none."""
         if self.method.result == "generator":
             return self
+        made = f"{self.method.name} makes a {self.method.result}."
         if self.synthetic_images != SYNTHETIC_IMAGES:
-            raise ValueError(f"synthetic_images does not apply: {self.method.name} makes a {self.method.result}.")
+            raise ValueError(speak(f"⟦spec.synthetic_images⟧ does not apply: {made}"))
         said = [name for name in _OF_IMAGES if getattr(self.evaluation, name) != getattr(_DEFAULTS, name)]
         if said:
-            raise ValueError(f"evaluation.{said[0]} does not apply: {self.method.name} makes a {self.method.result}.")
+            raise ValueError(speak(f"⟦evaluation.{said[0]}⟧ does not apply: {made}"))
         return self
 
     def delta_at(self, schema: Schema) -> float:
@@ -192,6 +196,10 @@ class PlanSummary(BaseModel):
     warnings: list[str] = Field(default=[], description="What to know before paying, from public numbers alone.")
     rationale: str = Field(default="", description="What the images are made for, and why so; empty if nothing is.")
 
+    def spoken(self) -> Self:
+        """The same with its warnings in the words of whoever reads them; a plan is kept without."""
+        return self.model_copy(update={"warnings": [speak(warning) for warning in self.warnings]})
+
 
 def summarize(plan: Plan, epsilon: float, delta: float) -> PlanSummary:
     """Price a plan at δ."""
@@ -238,7 +246,7 @@ def vote_allowance(top_k: int, noise_stddev: int, epsilon: float, delta: float) 
     each = cost_units(4 * top_k, noise_stddev)
     images = limit_units(epsilon, delta) // each
     if images == 0:
-        raise InfeasiblePlan("The budget does not pay for a single vote: raise epsilon or noise_stddev.")
+        raise InfeasiblePlan("The budget does not pay for a single vote: raise ε or σ of the noise.")
     return VoteAllowance(
         images=images,
         mu=round_up(mu_of_units(images * each), 6),

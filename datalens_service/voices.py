@@ -1,17 +1,21 @@
 """Names of fields and options in the words of the interface that a reader uses.
 
 An error that begins on a page speaks of fields of the page, one over REST of members, one at a terminal of options.
-Texts name such a thing as `⟦records_per_unit⟧`; `speak` writes it out in the voice of whoever reads.
+Texts name such a thing as `⟦records_per_unit⟧`; `speak` writes it out in the voice of whoever reads. Members of
+requests other than an upload have the request in front: `⟦spec.epsilon⟧`, `⟦raise.reason⟧`. Parameters of methods,
+settings of the evaluation and variables of the operator follow a rule (`RULES`), because plug-ins add to them.
+
+A text that is kept for a later reader is kept as it is, with its names as `⟦name⟧`, and spoken when it is shown.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class Voice(StrEnum):
@@ -38,6 +42,37 @@ def _member(name: str, page: str, command_line: str | None = None) -> Term:
     return Term(name, f"“{page}”", command_line or f"--{name.replace('_', '-')}")
 
 
+def _unlisted(name: str, command_line: str | None = None) -> Term:
+    """A member of REST for which the pages have no field, and the command line no option unless one is given."""
+    elsewhere = f"`{name}` of the REST API"
+    return Term(name, elsewhere, command_line or elsewhere)
+
+
+def _field(name: str, page: str) -> Term:
+    """A member of REST that is a field of a page and no option."""
+    return _member(name, page, f"`{name}` of the REST API")
+
+
+def _parameter(name: str) -> Term:
+    return Term(name, f"the parameter {name}", f"--set {name}")
+
+
+def _evaluation(name: str) -> Term:
+    return _unlisted(f"evaluation.{name}", f"--set evaluation.{name}")
+
+
+def _variable(name: str) -> Term:
+    # The operator has one interface, whoever passes the sentence on.
+    return Term(*3 * (f"DATALENS_{name}",))
+
+
+RULES: Final[dict[str, Callable[[str], Term]]] = {
+    "method.": _parameter,
+    "evaluation.": _evaluation,
+    "DATALENS_": _variable,
+}
+"""By the start of a name, how what follows is called."""
+
 TERMS: Final[dict[str, Term]] = {
     "records_per_unit": _member("records_per_unit", "Most images of one"),
     "classes_per_unit": _member("classes_per_unit", "Most classes of one"),
@@ -56,13 +91,130 @@ TERMS: Final[dict[str, Term]] = {
     "group_column": _member("group_column", "Column of persons"),
     "prepare_size": _member("prepare_size", "Size"),
     "prepare_window": _member("prepare_window", "Values shown"),
+    # The rest of an upload.
+    "name": _member("name", "Name"),
+    "public_test": _unlisted("public_test", "--public-test"),
+    "public_records": _member("public_records", "All of these images are public"),
+    "prepare_fit": _member("prepare_fit", "Other shapes"),
+    "prepare_colour": _member("prepare_colour", "Channels"),
+    "prepare_frame": _member("prepare_frame", "Frame"),
+    # A job that is planned, submitted or copied.
+    "spec.method": _member("method", "Parameters of the method"),
+    "spec.preset": _member("preset", "Method"),
+    "spec.purpose": _member("purpose", "Method"),
+    "spec.epsilon": _member("epsilon", "ε this job may spend"),
+    "spec.delta": _unlisted("delta", "--delta"),
+    "spec.seed": _member("seed", "Seed"),
+    "spec.synthetic_images": _member("synthetic_images", "Synthetic images to pack", "--images"),
+    "spec.evaluation": _member("evaluation", "Measure how useful the images are"),
+    "spec.device": _unlisted("device", "--device"),
+    "spec.public_data": _member("public_data", "Start from public images"),
+    "spec.priority": _unlisted("priority", "--priority"),
+    # Names, tags and notes of what there is.
+    "labels.name": _member("name", "Name"),
+    "labels.tags": _member("tags", "Tags, with commas between", "--tag"),
+    "labels.notes": _member("notes", "Notes"),
+    # A budget that is raised.
+    "raise.epsilon": _field("epsilon", "New lifetime budget ε"),
+    "raise.reason": _field("reason", "Why, and who agreed"),
+    # A new key.
+    "key.name": _member("name", "Whose key is it?"),
+    "key.role": _member("role", "Role"),
+    "key.scopes": _unlisted("scopes"),
+    "key.expires_at": _member("expires_at", "Ends after days", "--days"),
+    # A new webhook.
+    "webhook.url": _field("url", "Address"),
+    "webhook.events": _field("events", "Events"),
+    # An audit by attacks; pages show them, and submit none.
+    "audit.attacks": _unlisted("attacks", "--attack"),
+    "audit.references": _unlisted("references", "--references"),
+    "audit.groups": _unlisted("groups", "--group"),
+    "audit.seed": _unlisted("seed", "--seed"),
+    # What is taken from a job.
+    "download.n": _member("n", "Images"),
+    "download.format": _member("format", "Format"),
+    "download.seed": _unlisted("seed", "--seed"),
+    "record.label": _unlisted("label", "--label"),
+    # Words for all of them.
+    "member": Term("member", "field", "option"),
+    "members": Term("members", "fields", "options"),
+    # What is said by headers, or lies at an address.
+    "upload_length": Term("Upload-Length", "the size of the file", "the size of the file"),
+    "job_files": Term("`links` of the job", "the page of the job", "`datalens jobs files`"),
+    "job_bundle": Term(
+        "/v1/jobs/{job_id}/bundle of a service",
+        "the downloads of the page of a job",
+        "`datalens jobs download --bundle`",
+    ),
+    "public_key": Term("/v1/signing-key of the service", "the page “Signing key”", "/v1/signing-key of the service"),
+    "budget_remaining": Term(
+        "`budget.epsilon_remaining`",
+        "the ε that “A new job may ask for” says",
+        "the ε that `datalens datasets show` says is left",
+    ),
+    "trace": Term("the value of `instance`", "when it happened", "when it happened"),
+    "usage": Term("/v1/usage", "the page “Usage”", "/v1/usage of the service"),
+    "to_share": Term("audience=releasable", "the one to share", "--releasable"),
+    # What to do, where interfaces differ by more than a name.
+    "send_key": Term(
+        "send the header `Authorization: Bearer dlk_…` with an API key",
+        "sign in with an API key",
+        "name an API key with --api-key",
+    ),
+    "send_version": Term(
+        "send the header `Tus-Resumable: 1.0.0`; tus clients and the Python client do",
+        "reload the page and send the file again",
+        "install the version of `datalens` that the service has",
+    ),
+    "ask_anew": Term("choose another Idempotency-Key", "reload the page and repeat it", "repeat the command"),
+    "send_form": Term(
+        "send it again as multipart/form-data (curl: -F)",
+        "send the file again",
+        "repeat the command",
+    ),
+    "send_as_described": Term(
+        "send it as the API description says; curl and the Python client do",
+        "reload the page and repeat it",
+        "install the version of `datalens` that the service has",
+    ),
+    "send_media_type": Term(
+        "send JSON as application/json, and uploads as multipart/form-data (curl: -F)",
+        "reload the page and repeat it",
+        "install the version of `datalens` that the service has",
+    ),
+    "correct_members": Term(
+        "correct the members named in `errors`, or what `detail` says, and send it again",
+        "correct the fields that are named, and send it again",
+        "correct the options that are named, and repeat the command",
+    ),
+    "try_plan": Term(
+        "`POST /v1/plans` tries it out",
+        "the page “Plan a job” tries it out",
+        "`datalens jobs submit --dry-run` tries it out",
+    ),
+    "as_told": Term("for as many seconds as `Retry-After` says", "for a minute", "for a minute"),
+    "use_allowed": Term(
+        "use one of the methods in the `Allow` header",
+        "reload the page and repeat it",
+        "install the version of `datalens` that the service has",
+    ),
+    "ask_range": Term(
+        "ask for a range within the length that Content-Range names, or leave the header out",
+        "download the file again",
+        "download the file again",
+    ),
+    "ask_offset": Term(
+        "ask with HEAD how much is there, and go on from `Upload-Offset`",
+        "send the file again",
+        "send the file again with --resume",
+    ),
 }
-"""Every name that a text may use in `⟦…⟧`."""
+"""Every name that a text may use in `⟦…⟧`, beside those of `RULES`."""
 
 HEADER: Final = "Datalens-Voice"
 """Request header with which a client says in which voice it wants its errors."""
 
-_TOKEN: Final = re.compile(r"⟦(\w+)⟧")
+_TOKEN: Final = re.compile(r"⟦([\w.]+)⟧")
 _voice: ContextVar[Voice] = ContextVar("voice", default=Voice.REST)
 
 
@@ -72,13 +224,39 @@ def speak(text: str) -> str:
     Args:
         text: With names as `⟦name⟧`.
     """
-    voice = _voice.get()
-    return _TOKEN.sub(lambda found: _name(found[1], voice), text)
+    return _TOKEN.sub(_spoken, text)
+
+
+def spoken(document: Any) -> Any:
+    """A JSON document that was kept for a later reader, with all of its texts written out for this one."""
+    if isinstance(document, str):
+        return speak(document)
+    if isinstance(document, Mapping):
+        return {name: spoken(value) for name, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [spoken(item) for item in document]
+    return document
+
+
+def speak_of(path: Sequence[str | int]) -> str | None:
+    """The name of a member of a request, as `speak` would write it; None if it has none.
+
+    Args:
+        path: Where it stands, with the kind of request in front of what is no upload.
+    """
+    name = ".".join(map(str, path))
+    term = _find(name)
+    return None if term is None else _in_voice(term)
 
 
 def set_voice(voice: Voice) -> None:
     """From now on, texts in this context are read through another interface."""
     _voice.set(voice)
+
+
+def current_voice() -> Voice:
+    """Through which interface texts in this context are read."""
+    return _voice.get()
 
 
 @contextmanager
@@ -91,9 +269,18 @@ def spoken_to(voice: Voice) -> Iterator[None]:
         _voice.reset(token)
 
 
-def _name(name: str, voice: Voice) -> str:
-    term = TERMS.get(name)
-    if term is None:
-        return name
-    names = {Voice.REST: term.rest, Voice.PAGE: term.page, Voice.COMMAND_LINE: term.command_line}
-    return names[voice]
+def _spoken(found: re.Match[str]) -> str:
+    term = _find(found[1])
+    name = found[1] if term is None else _in_voice(term)
+    begins = found.start() == 0 or found.string[: found.start()].endswith(". ")
+    return name[0].upper() + name[1:] if begins and " " in name and name[0].islower() else name
+
+
+def _find(name: str) -> Term | None:
+    if name in TERMS:
+        return TERMS[name]
+    return next((rule(name.removeprefix(start)) for start, rule in RULES.items() if name.startswith(start)), None)
+
+
+def _in_voice(term: Term) -> str:
+    return {Voice.REST: term.rest, Voice.PAGE: term.page, Voice.COMMAND_LINE: term.command_line}[_voice.get()]

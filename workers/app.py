@@ -23,7 +23,7 @@ def make_app(settings: Settings) -> Celery:
         InvalidInput: No broker is set.
     """
     if not settings.broker_url:
-        raise InvalidInput("Celery needs DATALENS_BROKER_URL, for example redis://localhost:6379/0.")
+        raise InvalidInput("Celery needs ⟦DATALENS_BROKER_URL⟧, for example redis://localhost:6379/0.")
     app = Celery("datalens", broker=settings.broker_url, include=["workers.tasks"])
     app.conf.update(_delivery(settings.queue), **_worker())
     return app

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.http.strictness import typed
-from api.problems.request_errors import problem_errors
+from api.problems.request_errors import described, problem_errors
 from api.schemas.common import BudgetRead, TrainingRequest
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError, InvalidSpec
@@ -194,5 +194,4 @@ class PlanForm(BaseModel):
 
 def _sentence(error: ValidationError, request: dict[str, Any]) -> str:
     located = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
-    first = problem_errors(located, request)[0]
-    return f"{first['pointer'].removeprefix('#/').replace('/', ', ')}: {first['detail']}"
+    return described(problem_errors(located, request)[0], "spec")

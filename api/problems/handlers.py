@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 from uuid import uuid4
 
 import structlog
@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
-from api.problems.request_errors import problem_errors
+from api.problems.request_errors import described, problem_errors
 from datalens_service.data.sandbox.sandbox import Refused
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.errors import (
@@ -26,6 +26,7 @@ from datalens_service.errors import (
     StoreUnavailable,
 )
 from datalens_service.store.disk import is_full
+from datalens_service.voices import speak, spoken
 
 MEDIA_TYPE: Final = "application/problem+json"
 PRIVATE: Final = {
@@ -36,6 +37,22 @@ PRIVATE: Final = {
 """Headers of an answer for the owner of the data alone."""
 
 _RETRY_AFTER_SECONDS: Final = 30
+_KINDS: Final = {
+    "/jobs": "spec",
+    ":clone": "spec",
+    "privacy:raise": "raise",
+    "/datasets/{dataset_id}": "labels",
+    "/jobs/{job_id}": "labels",
+    "/keys": "key",
+    "/webhooks": "webhook",
+    "/webhooks/{webhook_id}": "webhook",
+    "/audits": "audit",
+    "/synthetic": "download",
+    "/bundle": "download",
+    "/individual-epsilon": "record",
+}
+"""What members of a request are about, by the end of its path."""
+
 _log = structlog.get_logger("datalens.api")
 
 
@@ -115,7 +132,7 @@ def document(problem: ProblemType, detail: str, request_id: str, **members: Any)
 
 def internal_error(request_id: str) -> ProblemResponse:
     """The answer to an exception nobody meant: it says nothing about itself."""
-    detail = "The service made a mistake; tell the operator the value of instance."
+    detail = speak("The service made a mistake; tell the operator ⟦trace⟧.")
     return ProblemResponse(document(INTERNAL, detail, request_id), 500)
 
 
@@ -174,7 +191,7 @@ def _headers_of(error: DatalensError) -> Mapping[str, str]:
 def _members(error: DatalensError) -> dict[str, Any]:
     if isinstance(error, Refused):
         # Whoever sent the file holds the scope datasets:write, which owners alone have.
-        return error.validation_errors
+        return cast("dict[str, Any]", spoken(error.validation_errors))
     if not isinstance(error, BudgetExceeded):
         return error.extra
     names = ("limit", "spent", "reserved", "remaining", "requested")
@@ -188,9 +205,14 @@ def _invalid(request: Request, error: Exception) -> ProblemResponse:
     located = problem_errors(error.errors(), error.body)
     first = located[0]
     others = f" {len(located) - 1} more in errors." if len(located) > 1 else ""
-    place = first["pointer"] if first["in"] == "body" else f"{first['in']} {first['pointer']}"
-    detail = f"{place}: {first['detail']}{others}"
+    detail = described(first, _kind_of(request)) + others
     return _response(request, PROBLEM_TYPES[InvalidInput.slug], detail, {"errors": located})
+
+
+def _kind_of(request: Request) -> str:
+    """What a request is about, by its address: `spec`, `raise`, …; empty for an upload."""
+    route = getattr(request.scope.get("route"), "path", "")
+    return next((kind for end, kind in _KINDS.items() if route.endswith(end)), "")
 
 
 def _from_framework(request: Request, error: Exception) -> ProblemResponse:

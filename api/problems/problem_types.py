@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from datalens_service import errors
+from datalens_service.voices import speak
 
 
 @dataclass(frozen=True)
@@ -21,14 +22,19 @@ class ProblemType:
         title: The same for every occurrence.
         status: HTTP status; None for problems that only stand on a job.
         meaning: What happened.
-        remedy: What to do about it.
+        advice: What to do about it, as `remedy` without its reader: names stand as `⟦name⟧`.
     """
 
     slug: str
     title: str
     status: int | None
     meaning: str
-    remedy: str
+    advice: str
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it, in the words of the interface that its reader uses."""
+        return speak(self.advice)
 
     @property
     def uri(self) -> str:
@@ -37,26 +43,26 @@ class ProblemType:
 
 
 _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]] = (
-    (errors.InvalidInput, 422, "Correct the members named in `errors`, or what `detail` says, and send it again."),
-    (errors.InvalidSpec, 422, "Change the training request as `detail` says. `POST /v1/plans` tries it out for free."),
-    (errors.InvalidDelta, 422, "Leave delta out: the dataset's own is used. It must lie below 1/n."),
-    (errors.InfeasiblePlan, 422, "Raise epsilon, or make a step cheaper as `detail` says. Nothing was spent."),
-    (errors.InvalidDataset, 422, "Change the file as `detail` says and upload it again. Nothing was kept of it."),
-    (errors.BudgetExceeded, 409, "Ask for at most `budget.epsilon_remaining`. Spent budget does not come back."),
+    (errors.InvalidInput, 422, "⟦correct_members⟧."),
+    (errors.InvalidSpec, 422, "Change the training request as is said. ⟦try_plan⟧ for free."),
+    (errors.InvalidDelta, 422, "Leave ⟦spec.delta⟧ out: the dataset's own is used. It must lie below 1/n."),
+    (errors.InfeasiblePlan, 422, "Raise ⟦spec.epsilon⟧, or make a step cheaper as is said. Nothing was spent."),
+    (errors.InvalidDataset, 422, "Change the file as is said and upload it again. Nothing was kept of it."),
+    (errors.BudgetExceeded, 409, "Ask for at most ⟦budget_remaining⟧. Spent budget does not come back."),
     (errors.NotFound, 404, "Check the id, or list what there is."),
     (errors.StateConflict, 409, "Read the object again and do what its state allows."),
-    (errors.UploadOffsetMismatch, 409, "Ask with HEAD how much is there, and go on from `Upload-Offset`."),
-    (errors.UploadLocked, 423, "Wait until the other request has ended, then ask with HEAD how much is there."),
+    (errors.UploadOffsetMismatch, 409, "⟦ask_offset⟧."),
+    (errors.UploadLocked, 423, "Wait until the other request has ended, then ⟦ask_offset⟧."),
     (errors.ChecksumMismatch, 460, "Send the chunk again. Nothing of it was kept."),
-    (errors.ProtocolMismatch, 412, "Send the header `Tus-Resumable: 1.0.0`; tus clients and the Python client do."),
+    (errors.ProtocolMismatch, 412, "⟦send_version⟧."),
     (
         errors.InsufficientStorage,
         503,
-        "Tell the operator: the disk that `detail` names is full. Of a resumable upload, what had arrived is kept.",
+        "Tell the operator: the disk that is named is full. Of a resumable upload, what had arrived is kept.",
     ),
-    (errors.Unauthorized, 401, "Send `Authorization: Bearer dlk_…` with a key that was not revoked."),
-    (errors.Forbidden, 403, "Use a key with the scope that `detail` names, or ask for a new address."),
-    (errors.RateLimited, 429, "Wait for as many seconds as `Retry-After` says."),
+    (errors.Unauthorized, 401, "⟦send_key⟧ that was not revoked."),
+    (errors.Forbidden, 403, "Use a key with the scope that is named, or ask for a new address."),
+    (errors.RateLimited, 429, "Wait ⟦as_told⟧, then repeat it."),
     (errors.StaleLease, 409, "Nothing to do: the worker that holds the job now goes on with it."),
     (errors.JobStopped, None, "Nothing to do: the job was cancelled. What it charged stays charged."),
     (errors.LedgerCorrupt, 500, "Tell the operator: the account is frozen until the database is restored or repaired."),
@@ -67,8 +73,8 @@ _OF_ERRORS: Final[tuple[tuple[type[errors.DatalensError], int | None, str], ...]
         "Tell the operator: a file of this job was damaged or replaced.",
     ),
     (errors.CheckpointMismatch, None, "Submit the job again; its checkpoint cannot be used."),
-    (errors.WorkerUnavailable, 503, "Repeat later. If it stays, the operator installs what `detail` names."),
-    (errors.DatalensError, 500, "Report it to the operator with the value of `instance`."),
+    (errors.WorkerUnavailable, 503, "Repeat later. If it stays, the operator installs what is named."),
+    (errors.DatalensError, 500, "Report it to the operator with ⟦trace⟧."),
 )
 
 _OTHERS: Final = (
@@ -77,35 +83,35 @@ _OTHERS: Final = (
         "Malformed request",
         400,
         "The request breaks the rules of HTTP or of its media type.",
-        "Send it as the API description says; curl and the Python client do.",
+        "⟦send_as_described⟧.",
     ),
     ProblemType(
         "method-not-allowed",
         "Method not allowed",
         405,
         "The path exists and does not know this method.",
-        "Use one of the methods in the `Allow` header.",
+        "⟦use_allowed⟧.",
     ),
     ProblemType(
         "payload-too-large",
         "Request body too large",
         413,
         "The body is longer than this service accepts.",
-        "Send less, or ask the operator to raise DATALENS_MAX_UPLOAD_BYTES.",
+        "Send less, or ask the operator to raise ⟦DATALENS_MAX_UPLOAD_BYTES⟧.",
     ),
     ProblemType(
         "unsupported-media-type",
         "Unsupported media type",
         415,
         "The body is of another media type than this operation takes.",
-        "Send JSON as application/json, and uploads as multipart/form-data (curl: -F).",
+        "⟦send_media_type⟧.",
     ),
     ProblemType(
         "range-not-satisfiable",
         "Range not satisfiable",
         416,
-        "The Range header asks for bytes behind the end of the file.",
-        "Ask for a range within the length that Content-Range names, or leave the header out.",
+        "The request asks for bytes behind the end of the file.",
+        "⟦ask_range⟧.",
     ),
     ProblemType(
         "out-of-memory",

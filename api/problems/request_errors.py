@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from datalens_service.voices import Voice, current_voice, speak, speak_of
+
 Location = Sequence[str | int]
 
 _SENTENCES: Final[dict[str, str]] = {
-    "missing": "Add this member; it has no default.",
-    "extra_forbidden": "There is no member of this name; remove it or correct its spelling.",
+    "missing": "Add this ⟦member⟧; it has no default.",
+    "extra_forbidden": "There is no ⟦member⟧ of this name; remove it or correct its spelling.",
     "greater_than": "Must be greater than {gt}.",
     "greater_than_equal": "Must be at least {ge}.",
     "less_than": "Must be less than {lt}.",
@@ -32,7 +34,7 @@ _SENTENCES: Final[dict[str, str]] = {
     "literal_error": "Must be {expected}.",
     "enum": "Must be {expected}.",
     "union_tag_invalid": "The name must be one of {expected_tags}.",
-    "union_tag_not_found": "Add the member {discriminator} that says which one is meant.",
+    "union_tag_not_found": "Add the ⟦member⟧ {discriminator} that says which one is meant.",
     "string_unicode": "Must be valid Unicode.",
     "model_attributes_type": "Must be a JSON object.",
     "model_type": "Must be a JSON object.",
@@ -51,15 +53,47 @@ def problem_errors(errors: Sequence[Mapping[str, Any]], body: object) -> list[di
         body: What was sent as JSON, to tell its members from names that pydantic adds to a location.
 
     Returns:
-        One {in, pointer, detail, code} per error; `pointer` is an RFC 6901 fragment within the part `in`.
+        One {in, pointer, detail, code} per error; `pointer` is an RFC 6901 fragment within the part `in`. `detail` is
+        for people, in the words of whoever reads; the rest is for programs and the same for everybody.
     """
     return [_one(error, body) for error in errors]
+
+
+def described(error: Mapping[str, str], request: str) -> str:
+    """Where an error is and what to change, for people: the field or option, or the pointer for whoever reads REST.
+
+    Args:
+        error: One of `problem_errors`.
+        request: Kind of request, as the catalogue of voices has it in front of names; empty for an upload.
+    """
+    pointer = error["pointer"]
+    if _is_of_the_program(error["in"]):
+        return error["detail"]
+    place = speak_of(_named(pointer, request)) if current_voice() is not Voice.REST else None
+    place = place or (pointer if error["in"] == "body" else f"{error['in']} {pointer}")
+    return f"{place[0].upper()}{place[1:]}: {error['detail']}" if " " in place else f"{place}: {error['detail']}"
+
+
+def _is_of_the_program(part: str) -> bool:
+    """Whether a part of a request is no words of whoever reads: pages and commands send headers by themselves."""
+    return part == "header" and current_voice() is not Voice.REST
+
+
+def _named(pointer: str, request: str) -> list[str]:
+    """A pointer as a name in the catalogue; parameters of methods and of the evaluation have one in all requests."""
+    steps = [step for step in pointer.removeprefix("#").split("/") if step]
+    if steps[:1] == ["spec"]:
+        steps, request = steps[1:], "spec"
+    steps = [step for step in steps if not step.isdecimal()]
+    shared = len(steps) > 1 and steps[0] in ("method", "evaluation")
+    return steps if shared or not request else [request, *steps]
 
 
 def _one(error: Mapping[str, Any], body: object) -> dict[str, str]:
     part, *rest = error["loc"] or ("body",)
     path = _existing(rest, body, error["type"]) if part == "body" else rest
-    return {"in": str(part), "pointer": _pointer(path), "detail": _sentence(error), "code": error["type"]}
+    detail = speak("⟦send_as_described⟧.") if _is_of_the_program(str(part)) else _sentence(error)
+    return {"in": str(part), "pointer": _pointer(path), "detail": detail, "code": error["type"]}
 
 
 def _existing(location: Location, body: object, code: str) -> Location:
@@ -84,6 +118,6 @@ def _pointer(path: Location) -> str:
 def _sentence(error: Mapping[str, Any]) -> str:
     context = error.get("ctx") or {}
     if error["type"] == "value_error":
-        return str(context["error"])
+        return speak(str(context["error"]))
     template = _SENTENCES.get(error["type"], "Has another type or form than the API description names.")
-    return template.format_map(context)
+    return speak(template).format_map(context)

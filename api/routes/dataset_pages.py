@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from fastapi import APIRouter, Query, Response
 
@@ -17,6 +17,7 @@ from api.schemas.common import DatasetRead
 from api.schemas.datasets import ValidationRead
 from api.security.permissions import check_scope
 from datalens_service.data.readers import READERS, usual_suffixes
+from datalens_service.data.reading_choices import Encoding
 from datalens_service.errors import NotFound
 from datalens_service.store.access import access_log
 from datalens_service.store.access.roles import Scope
@@ -70,7 +71,12 @@ def upload_page(visitor: VisitorDep, services: ServicesDep) -> Response:
     newest = datasets.list_datasets(services.database, limit=_PAYERS, tenant_id=visitor.tenant_id).items
     formats, suffixes = list(READERS.values()), usual_suffixes()
     return visitor.page(
-        "upload", limit=services.settings.max_upload_bytes, payers=newest, formats=formats, suffixes=suffixes
+        "upload",
+        limit=services.settings.max_upload_bytes,
+        payers=newest,
+        formats=formats,
+        suffixes=suffixes,
+        encodings=get_args(Encoding)[1:],
     )
 
 

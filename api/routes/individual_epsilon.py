@@ -80,7 +80,7 @@ def _iterates(services: Services, job: Job) -> Path:
         return services.artifacts.releasable(job.id, ITERATES_FILE).path
     except NotFound:
         raise StateConflict(
-            "The job kept no iterates: train with method dp_sgd and accounting=per_instance to have them."
+            "The job kept no iterates: train with ⟦spec.method⟧ dp_sgd and ⟦method.accounting⟧ per_instance."
         ) from None
 
 

@@ -239,4 +239,4 @@ def _json(content: bytes) -> Response:
 
 def _check_priority(priority: int, highest: int) -> None:
     if priority > highest:
-        raise InvalidInput(f"This service allows priorities from 0 to {highest}; name a lower one.")
+        raise InvalidInput(f"This service allows priorities from 0 to {highest}; lower ⟦spec.priority⟧.")

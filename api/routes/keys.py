@@ -40,7 +40,7 @@ def create_key(
 ) -> KeyCreated:
     """For the caller's own tenant."""
     if request.expires_at is not None and request.expires_at <= utc_now():
-        raise InvalidInput("expires_at lies in the past.")
+        raise InvalidInput("⟦key.expires_at⟧ lies in the past.")
     made, plain = keys.create(services.database, request.for_tenant(key.tenant_id))
     return _created(response, made, plain)
 

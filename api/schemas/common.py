@@ -194,7 +194,7 @@ class PlanRead(BaseModel):
         """The answer to a dry run, with times for a machine as fast as the calibration says."""
         return cls(
             spec=quote.spec,
-            cost=quote.cost,
+            cost=quote.cost.spoken(),
             fits=quote.fits,
             budget=BudgetRead.of(quote.account),
             budget_after=BudgetRead.of(quote.account_after) if quote.fits else None,

@@ -18,6 +18,7 @@ from datalens_service.store.datasets.joining import Joined
 from datalens_service.store.datasets.upload_sessions import PartialUpload
 from datalens_service.store.datasets.validations import Validation
 from datalens_service.store.datasets.views import DatasetView
+from datalens_service.voices import spoken
 
 OWNER_ONLY: Final = "Private: depends on the records beyond what is declared public. Not to be passed on."
 
@@ -93,7 +94,7 @@ class ValidationRead(BaseModel):
             "created_at": validation.created_at,
             "finished_at": validation.finished_at,
         }
-        return cls.model_validate({**base, **(validation.report or {})})
+        return cls.model_validate({**base, **spoken(validation.report or {})})
 
 
 class DeletionReceipt(BaseModel):

@@ -21,6 +21,7 @@ from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
 from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
 from datalens_service.strict import Integer, Number
+from datalens_service.voices import speak
 
 JOB_STATES: Final = {
     JobState.QUEUED: "accepted, its budget reserved, waiting for a worker",
@@ -88,7 +89,7 @@ class JobError(BaseModel):
     def of(cls, error: dict[str, Any]) -> Self:
         """The error a worker left on the job."""
         known = PROBLEM_TYPES.get(str(error.get("type")).removeprefix("/problems/"), INTERNAL)
-        return cls(type=known.uri, title=known.title, detail=error.get("detail", known.remedy), code=known.slug)
+        return cls(type=known.uri, title=known.title, detail=speak(error.get("detail", known.remedy)), code=known.slug)
 
 
 def _is_absent(link: str | None) -> bool:
@@ -205,7 +206,7 @@ class JobRead(BaseModel):
             cancel_requested=job.cancel_requested,
             pause_requested=job.pause_requested,
             spec=TrainingSpec.model_validate(job.spec),
-            cost=cost,
+            cost=cost.spoken(),
             privacy=JobPrivacy.from_charged_units(job.charged_units, cost),
             created_at=job.created_at,
             started_at=job.started_at,

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from datalens_service.store.access.webhooks import Delivery, Webhook
 from datalens_service.store.jobs.events import EventType
 from datalens_service.strict import Flag
+from datalens_service.voices import speak
 
 Url = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2048)]
 Events = Annotated[list[EventType], Field(min_length=1, max_length=len(EventType))]
@@ -96,7 +97,7 @@ class DeliveryRead(BaseModel):
             attempts=delivery.attempts,
             next_attempt_at=delivery.next_attempt_at if pending else None,
             status=delivery.status,
-            error=delivery.error,
+            error=delivery.error and speak(delivery.error),
             created_at=delivery.created_at,
             delivered_at=delivery.delivered_at,
         )

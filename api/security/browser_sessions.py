@@ -28,7 +28,7 @@ def resume_session(request: Request, database: Database) -> BrowserSession:
     """
     token = request.cookies.get(COOKIE)
     if token is None:
-        raise Unauthorized("Send an API key in the header: Authorization: Bearer dlk_…")
+        raise Unauthorized("⟦send_key⟧.")
     session = browser_sessions.resume(database, token)
     sent = request.headers.get(FORM_TOKEN_HEADER, "")
     if request.method not in _READING and not hmac.compare_digest(sent.encode(), session.form_token.encode()):

@@ -150,7 +150,7 @@ def check_allowed(key: ApiKey, operation: str | None) -> None:
     rule = rule_of(operation)
     scope = rule.scope
     if rule.cross_tenant and key.tenant_id != DEFAULT_TENANT:
-        raise Forbidden("This tells of all tenants and is for keys of the first one; yours is at /v1/usage.")
+        raise Forbidden("This tells of all tenants and is for keys of the first one; yours is at ⟦usage⟧.")
     if scope is None and key.role is not Role.OWNER:
         raise Forbidden("This operation is for keys of the role owner.")
     if scope is not None:
@@ -174,4 +174,4 @@ def check_may_see_private(key: ApiKey) -> None:
         Forbidden: The key lacks the scope.
     """
     if Scope.REPORTS_READ not in key.scopes:
-        raise Forbidden("What is for the owner alone needs the scope reports:read; ask for audience=releasable.")
+        raise Forbidden("What is for the owner alone needs the scope reports:read; ask for ⟦to_share⟧.")

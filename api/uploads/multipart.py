@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
 _TEXT_BYTES: Final = 2**18
-_MALFORMED: Final = "The multipart body is malformed or cut off; send it again as multipart/form-data (curl: -F)."
+_MALFORMED: Final = "The file came damaged or cut off; ⟦send_form⟧."
 
 
 class FormReader:
@@ -48,7 +48,7 @@ class FormReader:
         try:
             return {name: value.decode() for name, value in self._text.items()}
         except UnicodeDecodeError:
-            raise InvalidInput("Fields of the form must be UTF-8 text.") from None
+            raise InvalidInput("The ⟦members⟧ beside the file must be UTF-8 text.") from None
 
     def write(self, data: bytes) -> None:
         """Take the next chunk of the body.
@@ -70,7 +70,7 @@ class FormReader:
         if not self._ended:
             raise InvalidInput(_MALFORMED)
         if not self.has_file:
-            raise InvalidInput(f"Add the dataset as the file of a part named {self._file_field}.")
+            raise InvalidInput(f"There is no file: add it as ⟦member⟧ {self._file_field}.")
         self._file.flush()
 
     def _callbacks(self) -> MultipartCallbacks:
@@ -102,7 +102,7 @@ class FormReader:
         _, options = parse_options_header(self._disposition)
         self._name = options.get(b"name", b"").decode(errors="replace")
         if self._name in self._text or (self.has_file and self._name == self._file_field):
-            raise InvalidInput("A field of the form occurs twice; send each once.")
+            raise InvalidInput("A ⟦member⟧ occurs twice; send each once.")
         if self._name == self._file_field:
             self.has_file = True
         else:
@@ -114,7 +114,7 @@ class FormReader:
             return
         self._text[self._name] += data[start:end]
         if sum(map(len, self._text.values())) > _TEXT_BYTES:
-            raise InvalidInput(f"The fields beside the file are longer than {_TEXT_BYTES} bytes.")
+            raise InvalidInput(f"The ⟦members⟧ beside the file are longer than {_TEXT_BYTES} bytes.")
 
     def _on_end(self) -> None:
         self._ended = True

@@ -78,7 +78,7 @@ def check_version(named: str | None) -> None:
         ProtocolMismatch: It does, or does not say.
     """
     if named != VERSION:
-        raise ProtocolMismatch(f"Send the header Tus-Resumable: {VERSION}.")
+        raise ProtocolMismatch("⟦send_version⟧.")
 
 
 def headers_of(upload: PartialUpload) -> dict[str, str]:
@@ -200,5 +200,7 @@ def translated() -> Iterator[None]:
         InsufficientStorage: The disk is full.
         StoreUnavailable: Something else.
     """
-    with disk.translated("Nothing of this chunk was kept; look at the disk of data_dir, and free it if it is full."):
+    with disk.translated(
+        "Nothing of this chunk was kept; look at the disk of ⟦DATALENS_DATA_DIR⟧, and free it if it is full."
+    ):
         yield

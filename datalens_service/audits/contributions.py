@@ -46,7 +46,7 @@ def observe_gradients(
     if noise_multiplier == 0:
         return rows
     if not math.isfinite(clip_norm):
-        raise InvalidInput("Noise is relative to clip_norm: name a finite one.")
+        raise InvalidInput("Noise is relative to the bound of gradients: name a finite one.")
     random = torch.Generator().manual_seed(seed)
     return rows + noise_multiplier * clip_norm * torch.randn(rows.shape, generator=random)
 

@@ -11,6 +11,7 @@ from datalens_service.audits.audit import AuditSettings
 from datalens_service.audits.inversion_figures import InversionSettings
 from datalens_service.spec import Device, TrainingSpec
 from datalens_service.strict import Integer
+from datalens_service.voices import speak
 
 AttackName = Literal["loss_threshold", "reference", "likelihood_ratio", "inversion"]
 _DEFAULT: Final[tuple[AttackName, ...]] = ("loss_threshold", "reference", "likelihood_ratio")
@@ -86,7 +87,7 @@ class AuditRequest(_Frozen):
     @model_validator(mode="after")
     def _names_each_once(self) -> AuditRequest:
         if len(set(self.attacks)) < len(self.attacks):
-            raise ValueError(f"name each attack once, among {', '.join(ATTACKS)}")
+            raise ValueError(speak(f"Name each attack once in ⟦audit.attacks⟧, among {', '.join(ATTACKS)}."))
         return self
 
     @property

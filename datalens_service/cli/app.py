@@ -32,6 +32,7 @@ from datalens_service.cli.exits import HELP, ExitCode, get_exit_code
 from datalens_service.cli.options import AsJson
 from datalens_service.client import ClientError
 from datalens_service.errors import DatalensError
+from datalens_service.voices import Voice, spoken_to
 
 _AS_JSON = "datalens.wants_json"
 _FILE_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
@@ -39,6 +40,11 @@ _FILE_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirector
 
 class _Commands(TyperGroup):
     """Turns every deliberate error into one sentence (or a JSON object) and an exit code."""
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        """Speak of options from here on."""
+        with spoken_to(Voice.COMMAND_LINE):
+            return super().main(*args, **more)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Remember how errors are to be shown, before anything can fail."""

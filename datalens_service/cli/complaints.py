@@ -7,11 +7,16 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from datalens_service.voices import speak_of
+
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
     from pydantic_core import ErrorDetails
 
 _LONGEST_LIST: Final = 40
+
+_UNIT_MEMBERS: Final = {"name": "unit", "records": "records_per_unit", "classes": "classes_per_unit"}
+"""What a declaration of units is made of, as an upload names it."""
 
 Node = dict[str, Any]
 
@@ -24,9 +29,17 @@ def describe_error(error: ValidationError, model: type[BaseModel] | None = None)
         model: Of the request; None names no alternatives.
     """
     first = error.errors(include_url=False)[0]
-    location = ".".join(str(part) for part in first["loc"])
+    location = _location([str(part) for part in first["loc"]], model)
     message = _message(first, model)
     return f"{location}: {message}." if location else f"{message}."
+
+
+def _location(path: Sequence[str], model: type[BaseModel] | None) -> str:
+    """The option that says it; where none does, the place in the request."""
+    if model is None:
+        return speak_of([_UNIT_MEMBERS.get(part, part) for part in path]) or ".".join(path)
+    shared = path[:1] in (["method"], ["evaluation"]) and len(path) > 1
+    return f"--set {_typed(model, path)}" if shared else speak_of(["spec", *path]) or ".".join(path)
 
 
 def _message(first: ErrorDetails, model: type[BaseModel] | None) -> str:

@@ -18,6 +18,7 @@ from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets.artifacts import Audience
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.jobs import Job, JobState
+from datalens_service.voices import spoken
 
 
 class Outcome(BaseModel):
@@ -47,7 +48,7 @@ def build_outcome(local_run: LocalRun, dataset: StoredDataset, job: Job) -> Outc
         audiences=local_run.list_audiences(job) if files else {},
         privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.plan)),
         measures=measures,
-        error=job.error,
+        error=spoken(job.error),
     )
 
 

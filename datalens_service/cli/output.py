@@ -18,6 +18,7 @@ from rich.text import Text
 
 from datalens_service.client import ClientError
 from datalens_service.errors import DatalensError
+from datalens_service.voices import spoken
 
 _MAX_LISTED_FILES: Final = 20
 
@@ -53,7 +54,7 @@ def show_error(problem: Mapping[str, Any], *, as_json: bool) -> None:
 def build_problem(error: DatalensError | ClientError) -> dict[str, Any]:
     """A problem document of an error of this process or of the service."""
     problem = {"code": error.slug, "title": error.title, "detail": error.detail}
-    return {**problem, **(error.extra if isinstance(error, DatalensError) else error.problem)}
+    return {**problem, **(spoken(error.extra) if isinstance(error, DatalensError) else error.problem)}
 
 
 def format_facts(rows: Mapping[str, object]) -> Text:

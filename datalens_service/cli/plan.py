@@ -141,4 +141,4 @@ def _price_plan(spec_options: SpecOptions, data: Path, units: UnitDeclaration | 
     schema = read_upload(data, ReadingChoices(units=units)).schema
     spec = spec_options.build_spec(schema)
     expected = expect(spec, schema, measure_machine())
-    return PlanWithExpectation(**spec.price(schema).model_dump(), expectation=expected)
+    return PlanWithExpectation(**spec.price(schema).spoken().model_dump(), expectation=expected)

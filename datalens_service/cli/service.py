@@ -8,6 +8,7 @@ from typing import Final
 
 from datalens_service.cli.options import DEFAULT_DATA_DIR
 from datalens_service.client import Client, is_loopback
+from datalens_service.voices import Voice
 
 KEY_FILE: Final = "api-key"
 """Name of the file in data_dir in which `datalens serve` leaves its first key, readable by its user only.
@@ -23,7 +24,7 @@ def connect(url: str, api_key: str) -> Client:
         url: Address of the service.
         api_key: Empty takes the key file of this machine's service, which is offered to loopback only.
     """
-    return Client(url, api_key or (_key_from_file() if is_loopback(url) else ""))
+    return Client(url, api_key or (_key_from_file() if is_loopback(url) else ""), voice=Voice.COMMAND_LINE)
 
 
 def _key_from_file() -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import httpx2
 
 from datalens_service.client.errors import ClientError
+from datalens_service.voices import HEADER, Voice
 
 DEFAULT_URL: Final = "http://127.0.0.1:8000"
 
@@ -30,15 +31,20 @@ def is_loopback(url: str) -> bool:
         return address.host == "localhost"
 
 
-def build_http_options(url: str, api_key: str) -> dict[str, Any]:
+def build_http_options(url: str, api_key: str, voice: Voice) -> dict[str, Any]:
     """Keyword arguments of the HTTP client.
+
+    Args:
+        url: Address of the service.
+        api_key: Sent as bearer token; empty sends none.
+        voice: Whose words errors of the service use.
 
     Raises:
         ClientError: `url` is not an HTTP address.
     """
     return {
         "base_url": url,
-        "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
+        "headers": {HEADER: voice.value, **({"Authorization": f"Bearer {api_key}"} if api_key else {})},
         # A proxy from the environment would resolve loopback to its own machine.
         "trust_env": not is_loopback(url),
     }

@@ -12,6 +12,7 @@ from datalens_service.plugins import EXTRACTORS, list_plugins
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV
 from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV
 from datalens_service.strict import Flag, Integer
+from datalens_service.voices import speak
 
 BUILT_IN: Final = ("domain", "random", "inception")
 PLUGINS: Final = tuple(entry.name for entry in list_plugins(EXTRACTORS))
@@ -102,7 +103,7 @@ class EvaluationSettings(BaseModel):
     @model_validator(mode="after")
     def _reference_exists(self) -> Self:
         if self.reference == "holdout" and self.holdout is None:
-            raise ValueError("reference = holdout needs holdout, the id of a data set.")
+            raise ValueError(speak("⟦evaluation.reference⟧ holdout needs ⟦evaluation.holdout⟧, the id of a data set."))
         if len(set(self.fidelity)) < len(self.fidelity):
-            raise ValueError("fidelity names an extractor twice.")
+            raise ValueError(speak("⟦evaluation.fidelity⟧ names an extractor twice."))
         return self

@@ -46,7 +46,7 @@ class CountSketch(VoteMechanism):
     @model_validator(mode="after")
     def _vote_fits(self) -> CountSketch:
         if self.top_k > self.dimensions:
-            raise ValueError("top_k must not exceed dimensions.")
+            raise ValueError("A vote has at most as many coordinates as an image has dimensions.")
         return self
 
     @classmethod

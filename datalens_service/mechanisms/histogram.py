@@ -115,4 +115,4 @@ class HistogramParameters(VoteParameters):
     def check(self, dimensions: int) -> None:
         """No more directions than coordinates."""
         if self.projections > dimensions:
-            raise InvalidSpec(f"projections must not exceed the {dimensions} coordinates of a gradient.")
+            raise InvalidSpec(f"⟦method.projections⟧ must not exceed the {dimensions} coordinates of a gradient.")

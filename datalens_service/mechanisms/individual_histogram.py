@@ -85,7 +85,7 @@ class IndividualHistogram(Mechanism[IndividualEpsilons, Integers]):
         """
         epsilons, units = contributions
         if epsilons.shape != units.shape or len(np.unique(units)) != len(units):
-            raise InvalidInput("Every unit has one individual epsilon.")
+            raise InvalidInput("Every unit has one individual ε.")
         finite = epsilons[np.isfinite(epsilons)]
         # Clipped before it becomes an integer: a large float has none.
         places = np.clip(finite / self.largest_epsilon * self.bins, 0, self.bins - 1).astype(np.int64)

@@ -41,7 +41,7 @@ class KLevel(VoteMechanism):
     @model_validator(mode="after")
     def _rounding_fits_the_bound(self) -> KLevel:
         if self._longest_unrounded() <= 0:
-            raise ValueError(f"row_norm_squared must exceed dimensions + 8·√row_norm_squared ({self.dimensions} + …).")
+            raise ValueError(f"The largest squared norm r of a row must exceed {self.dimensions} + 8·√r.")
         return self
 
     @classmethod

@@ -118,7 +118,9 @@ class LabelScoresParameters(VoteParameters):
     def check(self, dimensions: int) -> None:
         """Scores are no directions."""
         if dimensions != 1:
-            raise InvalidSpec("label_scores say nothing about coordinates: choose the method pate_gan.")
+            raise InvalidSpec(
+                "Votes of the kind label_scores say nothing about coordinates: choose the method pate_gan."
+            )
 
 
 def _standardised(logits: torch.Tensor, says: torch.Tensor) -> torch.Tensor:

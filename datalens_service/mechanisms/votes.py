@@ -300,7 +300,7 @@ class TopKParameters(VoteParameters):
     def check(self, dimensions: int) -> None:
         """No more coordinates than there are."""
         if self.top_k > dimensions:
-            raise InvalidSpec(f"top_k must not exceed the {dimensions} coordinates of a vote.")
+            raise InvalidSpec(f"⟦method.votes.top_k⟧ must not exceed the {dimensions} coordinates of a vote.")
 
 
 def _teachers_at_once(gradients: torch.Tensor) -> int:

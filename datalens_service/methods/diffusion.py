@@ -43,7 +43,7 @@ class Diffusion(DiffusionParameters):
         Raises:
             InvalidSpec: Always.
         """
-        raise InvalidSpec("Sampled gradients are planned for epsilon and delta.")
+        raise InvalidSpec("Sampled gradients are planned for ε and δ.")
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
         """Releases of the warm start, then one block of sampled gradients with the least noise that fits.
@@ -59,7 +59,7 @@ class Diffusion(DiffusionParameters):
     def plan_beside(self, schema: Schema, epsilon: float, delta: float, other_units: int) -> Plan:
         """As `plan_within`, beside releases that cost `other_units` ledger units."""
         if self.start_stddev is not None and self.last_stddev() >= self.start_stddev:
-            raise InvalidSpec("end_stddev must be smaller than start_stddev.")
+            raise InvalidSpec("⟦method.end_stddev⟧ must be smaller than ⟦method.start_stddev⟧.")
         limit = limit_units(epsilon, delta_beside(slack_for(delta, self.slack), delta))
         start = self.warm_start.plan(schema, math.floor(self.warm_start_share * (limit - other_units)))
         sampled = SampledRun(schema.num_units, self.expected_batch(schema), self.steps, self.slack)
@@ -96,7 +96,7 @@ class Diffusion(DiffusionParameters):
         """Whether there is a classifier on scattering features, which public images help."""
         if isinstance(self.warm_start, Rejection):
             return ""
-        return "diffusion starts from public images only with warm_start rejection."
+        return "diffusion starts from public images only with ⟦method.warm_start⟧ rejection."
 
     def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
         """Whether noise drowns the gradients, and whether processors would take long, from public numbers."""
@@ -113,7 +113,8 @@ class Diffusion(DiffusionParameters):
             return ()
         return (
             f"The noise of a step is {times:.1f} times as long as the sum of gradients can be. Images will hardly "
-            "differ from those of the warm start: raise epsilon, lower steps, or choose the method rejection.",
+            "differ from those of the warm start: raise ⟦spec.epsilon⟧, lower ⟦method.steps⟧, or choose the method "
+            "rejection.",
         )
 
     def _about_time(self, schema: Schema) -> tuple[str, ...]:

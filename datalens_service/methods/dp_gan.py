@@ -18,6 +18,7 @@ from datalens_service.methods.dp_sgd import DpSgd
 from datalens_service.methods.moments import Moments
 from datalens_service.privacy.randomness import TrainingRandomness
 from datalens_service.strict import Integer, Number
+from datalens_service.voices import speak
 
 
 @final
@@ -62,7 +63,7 @@ class DpGan(Method):
     @model_validator(mode="after")
     def _blocks_stand_alone(self) -> DpGan:
         if self.sampling == "poisson" and self.warm_start is not None:
-            raise ValueError("sampling: poisson needs warm_start: null.")
+            raise ValueError(speak("⟦method.sampling⟧ poisson needs ⟦method.warm_start⟧ null."))
         return self
 
     def plan(self, schema: Schema, units: int) -> Plan:

@@ -46,7 +46,7 @@ class DpSgd(DpSgdParameters):
         if self.sampling == "partition":
             return self._directions(schema, units)
         if self.sampling == "poisson" or self.histogram_noise is not None:
-            raise InvalidSpec("Sampled gradients and a histogram are planned for epsilon and delta.")
+            raise InvalidSpec("Sampled gradients and a histogram are planned for ε and δ.")
         return self._with_room(Plan(releases=(self._descent(schema, units),)))
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
@@ -93,7 +93,7 @@ class DpSgd(DpSgdParameters):
         """Gradients of all records that fit into `units`."""
         mechanism = self._gradient_sum(schema)
         if units <= 0:
-            raise InfeasiblePlan("epsilon does not pay for a step beside the histogram: raise epsilon.")
+            raise InfeasiblePlan("ε does not pay for a step beside the histogram: raise ⟦spec.epsilon⟧.")
         if self.noise_multiplier is not None:
             return self._as_noisy_as_named(mechanism, units)
         return calibrated(mechanism, units / self.steps).model_copy(update={"count": self.steps})
@@ -134,11 +134,11 @@ class DpSgd(DpSgdParameters):
     def _as_noisy_as_named(self, mechanism: GradientSum, units: int) -> PlannedRelease:
         stddev = max(MINIMUM_NOISE_STDDEV, math.ceil((self.noise_multiplier or 0) * mechanism.radius))
         if stddev > MAXIMUM_NOISE_STDDEV:
-            raise InfeasiblePlan("noise_multiplier is larger than the sampler can draw.")
+            raise InfeasiblePlan("⟦method.noise_multiplier⟧ is larger than the sampler can draw.")
         noisy = mechanism.model_copy(update={"noise_stddev": stddev})
         affordable = units // noisy.cost()
         if affordable == 0:
-            raise InfeasiblePlan("epsilon does not pay for one step: raise epsilon or noise_multiplier.")
+            raise InfeasiblePlan("ε does not pay for one step: raise ⟦spec.epsilon⟧ or ⟦method.noise_multiplier⟧.")
         return PlannedRelease(mechanism=noisy, count=min(self.steps, affordable))
 
 

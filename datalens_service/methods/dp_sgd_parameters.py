@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
 from datalens_service.methods.base import Method
 from datalens_service.privacy.accounting import MINIMUM_NOISE_STDDEV
 from datalens_service.strict import Integer, Number
+from datalens_service.voices import speak
+
+_TOGETHER: Final = (
+    "⟦method.noise⟧ von_mises_fisher and ⟦method.sampling⟧ partition belong together: choose both, or neither."
+)
+_DIRECTIONS_ALONE: Final = (
+    "⟦method.noise⟧ von_mises_fisher takes directions alone: leave out ⟦method.compression⟧, ⟦method.clip_norm⟧, "
+    "⟦method.noise_multiplier⟧ and ⟦method.accounting⟧, or choose gaussian."
+)
+_WHOLE_GRADIENTS: Final = (
+    "⟦method.accounting⟧ per_instance needs whole gradients, because which coordinates a compression keeps may turn on "
+    "rounding: leave out ⟦method.compression⟧, or choose uniform."
+)
 
 
 def _is_constant(schedule: str) -> bool:
@@ -98,16 +111,18 @@ class DpSgdParameters(Method):
     @model_validator(mode="after")
     def _batches_belong_to_sampling(self) -> DpSgdParameters:
         if self.sampling == "none" and self.batch is not None:
-            raise ValueError("batch belongs to sampling: choose poisson, or leave batch out.")
+            raise ValueError(speak("⟦method.batch⟧ belongs to ⟦method.sampling⟧: choose poisson, or leave it out."))
         return self
 
     @model_validator(mode="after")
     def _directions_come_in_partitions(self) -> DpSgdParameters:
         directional = self.noise == "von_mises_fisher"
         if directional != (self.sampling == "partition"):
-            raise ValueError("noise von_mises_fisher and sampling partition belong together: choose both, or neither.")
+            raise ValueError(speak(_TOGETHER))
         if self.kappa is not None and not directional:
-            raise ValueError("kappa belongs to noise: choose von_mises_fisher, or leave kappa out.")
+            raise ValueError(
+                speak("⟦method.kappa⟧ belongs to ⟦method.noise⟧ von_mises_fisher: choose that, or leave it out.")
+            )
         return self
 
     @model_validator(mode="after")
@@ -116,40 +131,40 @@ class DpSgdParameters(Method):
             return self
         named = self.compression != "none" or self.noise_multiplier is not None or self.clip_norm != 1
         if named or self.accounting != "uniform":
-            raise ValueError(
-                "noise von_mises_fisher takes directions alone: leave out compression, clip_norm, noise_multiplier "
-                "and accounting, or choose gaussian."
-            )
+            raise ValueError(speak(_DIRECTIONS_ALONE))
         return self
 
     @model_validator(mode="after")
     def _keep_belongs_to_a_compression(self) -> DpSgdParameters:
         if self.compression == "none" and self.keep != 1:
-            raise ValueError("keep belongs to a compression: choose topk or normtopk, or leave keep out.")
+            raise ValueError(
+                speak("⟦method.keep⟧ belongs to ⟦method.compression⟧: choose topk or normtopk, or leave it out.")
+            )
         return self
 
     @model_validator(mode="after")
     def _histogram_belongs_to_individual_epsilon(self) -> DpSgdParameters:
         if self.histogram_noise is not None and self.accounting == "uniform":
-            raise ValueError("histogram_noise belongs to accounting: choose per_instance, or leave it out.")
+            raise ValueError(
+                speak("⟦method.histogram_noise⟧ belongs to ⟦method.accounting⟧ per_instance: choose that.")
+            )
         if self.histogram_every is not None and self.histogram_noise is None:
-            raise ValueError("histogram_every belongs to histogram_noise: name both, or leave it out.")
+            raise ValueError(
+                speak("⟦method.histogram_every⟧ belongs to ⟦method.histogram_noise⟧: name both, or neither.")
+            )
         return self
 
     @model_validator(mode="after")
     def _individual_epsilon_needs_whole_gradients(self) -> DpSgdParameters:
         if self.accounting == "per_instance" and self.compression != "none":
-            raise ValueError(
-                "accounting per_instance needs whole gradients, because which coordinates a compression keeps may turn "
-                "on rounding: leave out compression, or choose uniform."
-            )
+            raise ValueError(speak(_WHOLE_GRADIENTS))
         return self
 
     def refusal_of_public_data(self) -> str:
         """Gradients were taken at weights that a run which goes on elsewhere could not repeat to the last bit."""
         if self.accounting == "uniform":
             return ""
-        return "accounting per_instance needs first weights that follow from the seed alone: choose uniform."
+        return "⟦method.accounting⟧ per_instance needs first weights that follow from the seed alone: choose uniform."
 
     @property
     def longest_row(self) -> float:

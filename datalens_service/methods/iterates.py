@@ -77,7 +77,8 @@ def check_room(size: int) -> None:
     if size > MOST_BYTES:
         raise InvalidSpec(
             f"The iterates of the job would take {size / _MEBIBYTE:,.0f} MiB, and at most {MOST_BYTES // _MEBIBYTE} "
-            "MiB are kept: lower steps, choose a smaller architecture, or accounting=uniform."
+            "MiB are kept: lower ⟦method.steps⟧, choose a smaller ⟦method.architecture⟧, or ⟦method.accounting⟧ "
+            "uniform."
         )
 
 

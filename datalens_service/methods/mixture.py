@@ -69,7 +69,9 @@ class Mixture(SummedImages):
         """
         covariances_share = 1 - self.subspace_share - self.means_share
         if covariances_share <= 0:
-            raise InvalidSpec("subspace_share and means_share must leave something for the covariances.")
+            raise InvalidSpec(
+                "⟦method.subspace_share⟧ and ⟦method.means_share⟧ must leave something for the covariances."
+            )
         classes, components = schema.num_classes, schema.num_classes * self.components
         rest, rank = 1 - self.start_share, self.rank(schema)
         return Plan(

@@ -56,7 +56,9 @@ class Moments(SummedImages):
             InvalidSpec: The shares leave nothing for the covariances.
         """
         if self.subspace_share + self.means_share >= 1:
-            raise InvalidSpec("subspace_share and means_share must leave something for the covariances.")
+            raise InvalidSpec(
+                "⟦method.subspace_share⟧ and ⟦method.means_share⟧ must leave something for the covariances."
+            )
         summed = self.summed_dimensions(schema)
         rank = min(self.subspace_dimensions, summed)
         loudest = MAXIMUM_NOISE_STDDEV

@@ -28,7 +28,8 @@ WEAKEST_SIGNAL: Final = 0.2
 """Length of the largest possible sum over that of its noise, below which weights follow noise."""
 
 GROUPS_REFUSED: Final = (
-    "Batches of a partition are drawn by the position of single records: protect records, or name a batch of all units."
+    "Batches of a partition are drawn by the position of single records: protect records, or let ⟦method.batch⟧ be all "
+    "units."
 )
 
 
@@ -71,24 +72,32 @@ class PartitionedRun:
         """
         self._check()
         if units < self.passes:
-            raise InfeasiblePlan("epsilon does not pay for the passes: raise epsilon or lower steps.")
+            raise InfeasiblePlan("ε does not pay for the passes: raise ⟦spec.epsilon⟧ or lower ⟦method.steps⟧.")
         stddev = self._calibrated(min(units, LARGEST_UNITS // 4)) if kappa is None else self.stddev_for(kappa)
         if stddev > MAXIMUM_NOISE_STDDEV:
-            raise InfeasiblePlan("So much noise cannot be drawn: raise epsilon or kappa, or lower steps.")
+            raise InfeasiblePlan(
+                "So much noise cannot be drawn: raise ⟦spec.epsilon⟧ or ⟦method.kappa⟧, or lower ⟦method.steps⟧."
+            )
         multiplier = continuous_multiplier(Fraction(direction_radius(self.dimensions) ** 2), stddev)
         if 4 * self.passes / multiplier**2 * 1e15 >= LARGEST_UNITS:
-            raise InfeasiblePlan("So little noise promises nothing that an account could add up: lower kappa or steps.")
+            raise InfeasiblePlan(
+                "So little noise promises nothing that an account could add up: lower ⟦method.kappa⟧ or ⟦method.steps⟧."
+            )
         block = PartitionedPasses.priced(
             multiplier, num_units=self.schema.num_units, batches=self.batches, passes=self.passes
         )
         if block.charge().units > units:
-            raise InfeasiblePlan("epsilon does not pay for the passes: raise epsilon, lower kappa or steps.")
+            raise InfeasiblePlan(
+                "ε does not pay for the passes: raise ⟦spec.epsilon⟧, lower ⟦method.kappa⟧ or ⟦method.steps⟧."
+            )
         mechanism = VonMisesFisherSum(dimensions=self.dimensions, partition=block, noise_stddev=stddev)
         return Plan(releases=(PlannedRelease(mechanism=mechanism, count=self.steps),))
 
     def _check(self) -> None:
         if not 1 <= self.batch <= self.schema.num_units:
-            raise InvalidSpec(f"batch must lie between 1 and the number of privacy units, {self.schema.num_units:,}.")
+            raise InvalidSpec(
+                f"⟦method.batch⟧ must lie between 1 and the number of privacy units, {self.schema.num_units:,}."
+            )
         if self.batches > 1 and (self.schema.unit != "record" or self.schema.records_per_unit > 1):
             raise InvalidSpec(GROUPS_REFUSED)
 

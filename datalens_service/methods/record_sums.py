@@ -100,8 +100,8 @@ class SummedImages(Method):
         if schema.channels == 1 or self.center:
             return ()
         return (
-            "Lengths of images are measured from black, so bright colour images come out dark: take center=0.5, or "
-            "warm_start.center=0.5 with a method that starts from moments.",
+            "Lengths of images are measured from black, so bright colour images come out dark: let ⟦method.center⟧ be "
+            "0.5, or ⟦method.warm_start.center⟧ with a method that starts from moments.",
         )
 
 
@@ -119,7 +119,7 @@ def calibrated(mechanism: GroupedSum | CrossProductSum | GradientSum, units: flo
         if stddev <= MAXIMUM_NOISE_STDDEV:
             return PlannedRelease(mechanism=candidate.model_copy(update={"noise_stddev": stddev}))
         grid //= 2
-    raise InfeasiblePlan("epsilon is too small for noisy sums of these images: raise epsilon.")
+    raise InfeasiblePlan("ε is too small for noisy sums of these images: raise ⟦spec.epsilon⟧.")
 
 
 def list_sums(plan: Plan) -> list[GroupedSum]:

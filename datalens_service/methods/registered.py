@@ -30,7 +30,7 @@ def check_plugin(name: str, kind: Any) -> type[Method]:
         raise StateConflict(f"The plug-in {name} is no subclass of datalens_service.methods.base.Method.")
     field = kind.model_fields.get("name")
     if field is None or typing.get_args(field.annotation) != (name,) or field.default != name:
-        raise StateConflict(f'The plug-in {name} needs the field: name: Literal["{name}"] = "{name}".')
+        raise StateConflict(f'The plug-in {name} needs the attribute: name: Literal["{name}"] = "{name}".')
     if name in BUILT_IN:
         raise StateConflict(f"The plug-in {name} has the name of a method of this product.")
     return kind

@@ -31,6 +31,7 @@ from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.level_sets import Content
 from datalens_service.privacy.accounting import NeighboringRelation, delta_beside, limit_units, slack_for
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.voices import speak
 
 _CONTENT: Final = "content"
 _LONG_MINUTES: Final = 5
@@ -55,7 +56,7 @@ class RejectionOrDiffusion(Method):
     @model_validator(mode="after")
     def _content_is_measured_here(self) -> Self:
         if not isinstance(self.objects.warm_start, Rejection):
-            raise ValueError("objects.warm_start has to be rejection.")
+            raise ValueError(speak("⟦method.objects.warm_start⟧ has to be rejection."))
         if {self.drawings.warm_start.content, self.objects.warm_start.warm_start.content} != {"measured"}:
             raise ValueError("content is what this method measures: leave it out, or choose rejection or diffusion.")
         return self
@@ -66,7 +67,7 @@ class RejectionOrDiffusion(Method):
         Raises:
             InvalidSpec: Always.
         """
-        raise InvalidSpec("Sampled gradients are planned for epsilon and delta.")
+        raise InvalidSpec("Sampled gradients are planned for ε and δ.")
 
     def plan_within(self, schema: Schema, epsilon: float, delta: float) -> Plan:
         """The count, then a branch for each content, with the slack of sampled gradients set aside for both.

@@ -91,20 +91,22 @@ class SampledRun:
         slack = slack_for(delta, self.slack_share)
         limit = limit_units(epsilon, delta_beside(slack, delta)) - other_units
         if limit <= 0:
-            raise InfeasiblePlan("epsilon does not pay for the other releases of the job: raise epsilon.")
+            raise InfeasiblePlan("ε does not pay for the other releases of the job: raise ⟦spec.epsilon⟧.")
         if noise_multiplier is None:
             mechanism = self._calibrated(mechanism, slack, limit)
         else:
             stddev = max(MINIMUM_NOISE_STDDEV, math.ceil(noise_multiplier * mechanism.radius))
             if stddev > MAXIMUM_NOISE_STDDEV:
-                raise InfeasiblePlan("noise_multiplier is larger than the sampler can draw.")
+                raise InfeasiblePlan("⟦method.noise_multiplier⟧ is larger than the sampler can draw.")
             mechanism = mechanism.model_copy(update={"noise_stddev": stddev})
         block = PoissonSampling.priced(
             mechanism.noise_multiplier(), num_units=self.num_units, numerator=self.numerator, draws=self.draws,
             slack=slack,
         )  # fmt: skip
         if block.charge().units > limit:
-            raise InfeasiblePlan("epsilon does not pay for the steps: raise epsilon or noise_multiplier, lower steps.")
+            raise InfeasiblePlan(
+                "ε does not pay for the steps: raise ⟦spec.epsilon⟧ or ⟦method.noise_multiplier⟧, lower ⟦method.steps⟧."
+            )
         sampled = mechanism.model_copy(update={"sampling": block})
         return Plan(releases=(PlannedRelease(mechanism=sampled, count=self.steps),))
 
@@ -150,7 +152,7 @@ def smallest_stddev(price: Callable[[int], int | None], limit: int, guess: int) 
         target = min((low + high) // 2, 2 * stddev) if units is None else line.through(stddev, units / limit)
         stddev = target if low < target < high else (low + high) // 2
     if high > MAXIMUM_NOISE_STDDEV:
-        raise InfeasiblePlan("epsilon is too small for so many sampled steps: raise epsilon or lower steps.")
+        raise InfeasiblePlan("ε is too small for so many sampled steps: raise ⟦spec.epsilon⟧ or lower ⟦method.steps⟧.")
     return high
 
 

@@ -66,7 +66,7 @@ class Shapes(Method):
         """
         rest = 1 - self.means_share - self.shared_share
         if rest <= 0:
-            raise InvalidSpec("means_share and shared_share must leave something for the classes.")
+            raise InvalidSpec("⟦method.means_share⟧ and ⟦method.shared_share⟧ must leave something for the classes.")
         common = {"records_per_unit": schema.records_per_unit, "noise_stddev": MAXIMUM_NOISE_STDDEV}
         counts = []
         if self.content == "measured":

@@ -96,9 +96,9 @@ def mu_for_epsilon(epsilon: float, delta: float) -> float:
         InvalidSpec: ε or δ is outside its range.
     """
     if not (epsilon > 0 and math.isfinite(epsilon)):
-        raise InvalidSpec("epsilon must be a finite number above 0.")
+        raise InvalidSpec("ε must be a finite number above 0.")
     if not 0 < delta < 1:
-        raise InvalidDelta("delta must lie strictly between 0 and 1.")
+        raise InvalidDelta("δ must lie strictly between 0 and 1.")
     low, high = 0.0, 1.0
     while gaussian_delta(high, epsilon) <= delta:
         low, high = high, 2 * high
@@ -122,7 +122,7 @@ def cost_units(sensitivity_squared: int | Fraction, noise_stddev: int, queries: 
         InvalidSpec: σ is below 100, where lattice and closed form part ways.
     """
     if noise_stddev < MINIMUM_NOISE_STDDEV:
-        raise InvalidSpec(f"noise_stddev must be an integer of at least {MINIMUM_NOISE_STDDEV}.")
+        raise InvalidSpec(f"The noise must have an integer σ of at least {MINIMUM_NOISE_STDDEV}.")
     mu_squared = Fraction(sensitivity_squared) / (noise_stddev**2 - SMOOTHING_VARIANCE)
     return queries * math.ceil(mu_squared * UNITS_PER_MU_SQUARED)
 
@@ -165,7 +165,7 @@ def check_delta(delta: float, num_units: int) -> None:
     """
     if not 0 < delta < 1 / num_units:
         raise InvalidDelta(
-            f"delta must lie strictly between 0 and 1/n = {round_down(1 / num_units, 9):g} "
+            f"δ must lie strictly between 0 and 1/n = {round_down(1 / num_units, 9):g} "
             f"for {num_units} privacy units; leave it out to get {default_delta(num_units):.3g}."
         )
 
@@ -183,7 +183,9 @@ def smallest_noise_stddev(sensitivity_squared: int | Fraction, queries: int, uni
     """
     each = units // queries
     if each < 1:
-        raise InfeasiblePlan("The budget is too small for so many releases: raise epsilon or name fewer steps.")
+        raise InfeasiblePlan(
+            "The budget is too small for so many releases: raise ⟦spec.epsilon⟧ or lower ⟦method.steps⟧."
+        )
     variance = math.ceil(Fraction(sensitivity_squared) * UNITS_PER_MU_SQUARED / each) + SMOOTHING_VARIANCE
     root = math.isqrt(variance)
     return max(MINIMUM_NOISE_STDDEV, root if root * root == variance else root + 1)
@@ -238,7 +240,7 @@ def units_held_for_slack(slack: int, epsilon: float, delta: float) -> int:
         return 0
     if 2 * Fraction(slack, SLACK_UNITS_PER_DELTA) > Fraction(delta):
         raise BudgetExceeded(
-            "Sampled runs of this account would take more than half of its delta: train without sampling, or with a "
+            "Sampled runs of this account would take more than half of its δ: train without sampling, or with a "
             "smaller slack."
         )
     return max(1, limit_units(epsilon, delta) - limit_units(epsilon, delta_beside(slack, delta)))

@@ -88,7 +88,7 @@ def dominating_units(curve: PrivacyCurve, slack: Fraction) -> int:
         InfeasiblePlan: No Gaussian dominates the curve up to so small a slack.
     """
     if slack <= 0:
-        raise InvalidSpec("slack must be above 0.")
+        raise InvalidSpec("The slack must be above 0.")
     low, high = 0.0, _LARGEST_MU
     if not dominates(high, curve, slack):
         raise InfeasiblePlan("No Gaussian covers this sampled run up to its slack: use more noise or fewer steps.")

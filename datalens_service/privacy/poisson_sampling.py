@@ -144,7 +144,7 @@ def numerator_for(batch: int, num_units: int) -> int:
         InvalidSpec: More than all units, or less than one in 2^53.
     """
     if not 1 <= batch <= num_units:
-        raise InvalidSpec(f"batch must lie between 1 and the number of privacy units, {num_units:,}.")
+        raise InvalidSpec(f"⟦method.batch⟧ must lie between 1 and the number of privacy units, {num_units:,}.")
     return (batch << COIN_BITS) // num_units
 
 

@@ -56,7 +56,7 @@ class NoiseSource:
             InvalidSpec: σ is outside the range in which int64 arithmetic is exact.
         """
         if not 1 <= noise_stddev <= MAXIMUM_NOISE_STDDEV:
-            raise InvalidSpec(f"noise_stddev must lie between 1 and {MAXIMUM_NOISE_STDDEV}.")
+            raise InvalidSpec(f"σ of the noise must lie between 1 and {MAXIMUM_NOISE_STDDEV}.")
         size = math.prod(shape)
         draws = np.empty(size, dtype=np.int64)
         for start in range(0, size, _CHUNK):

@@ -56,7 +56,7 @@ def poisson_sampled_epsilon(
     """
     _check_sampling(sampling, sampling_probability)
     if not 0 < delta < 1:
-        raise InvalidDelta("delta must lie strictly between 0 and 1.")
+        raise InvalidDelta("δ must lie strictly between 0 and 1.")
     losses = poisson_sampled_losses(noise_multiplier, sampling_probability, steps, relation)
     return float(losses.get_epsilon_for_delta(delta))
 
@@ -81,9 +81,9 @@ def poisson_sampled_losses(
     """
     _check_sampling(POISSON, sampling_probability)
     if not (noise_multiplier > 0 and math.isfinite(noise_multiplier)):
-        raise InvalidSpec("noise_multiplier must be a finite number above 0.")
+        raise InvalidSpec("The noise multiplier must be a finite number above 0.")
     if steps < 1:
-        raise InvalidSpec("steps must be at least 1.")
+        raise InvalidSpec("The number of steps must be at least 1.")
     dp_accounting, _ = pld_accountant(_RELATIONS[relation])
     from dp_accounting.pld import privacy_loss_distribution
 
@@ -102,4 +102,4 @@ def _check_sampling(sampling: str, probability: float) -> None:
             "coin (Poisson sampling), or account for the batches without sampling."
         )
     if not 0 < probability <= 1:
-        raise InvalidSpec("sampling_probability must lie above 0 and be at most 1.")
+        raise InvalidSpec("The probability of sampling must lie above 0 and be at most 1.")

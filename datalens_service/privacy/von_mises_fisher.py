@@ -91,7 +91,7 @@ def _check(means: Floats, kappa: float) -> Floats:
     if means.ndim != 2 or means.shape[1] < SMALLEST_DIMENSIONS:
         raise InvalidInput(f"Mean directions are rows of at least {SMALLEST_DIMENSIONS} numbers.")
     if not (kappa >= 0 and math.isfinite(kappa)):
-        raise InvalidInput("kappa must be a finite number of at least 0.")
+        raise InvalidInput("κ must be a finite number of at least 0.")
     lengths = np.asarray(np.linalg.norm(means, axis=1))
     if not np.all((lengths == 0) | (np.abs(lengths - 1) < _LENGTH_TOLERANCE)):
         raise InvalidInput("A mean direction has length 1, or 0 for none.")

@@ -20,7 +20,7 @@ from datalens_service.proof.job_proof import ACCOUNT_FORMAT, PROOF_FILE, PROOF_F
 _LARGEST_PROOF: Final = 2**28
 _GIVE: Final = (
     f"Give the job's {PROOF_FILE}. It lies beside the other files of `datalens train`, in the archive of a release, "
-    "and at /v1/jobs/{job_id}/bundle of a service."
+    "and in ⟦job_bundle⟧."
 )
 _CARD: Final = f"the card of a job (earlier versions packed some into archives under the name {PROOF_FILE})"
 _REPORTS: Final = {"owner": "the owner's report of a job", "releasable": "the report of a job to pass on"}

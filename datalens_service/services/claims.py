@@ -61,7 +61,7 @@ def _parse(value: str, granted: str) -> frozenset[Scope]:
     except ValueError:
         scopes = frozenset()
     if not scopes:
-        raise InvalidInput(f"oidc_scopes maps {value!r} to neither a role nor scopes.")
+        raise InvalidInput(f"⟦DATALENS_OIDC_SCOPES⟧ maps {value!r} to neither a role nor scopes.")
     return scopes
 
 

@@ -13,9 +13,12 @@ from datalens_service.data.readers.base import check_class_names
 from datalens_service.data.reading_choices import Column, Encoding, ReadingChoices
 from datalens_service.errors import InvalidDataset
 from datalens_service.strict import Flag, Integer, Number
+from datalens_service.voices import speak
 
 IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
 """What ids consist of; anything else is refused before a database that takes no NUL sees it."""
+
+_NOT_PREPARED: Final = "⟦prepare_fit⟧, ⟦prepare_colour⟧, ⟦prepare_window⟧ and ⟦prepare_frame⟧ need ⟦prepare_size⟧."
 
 
 class DatasetForm(BaseModel):
@@ -182,19 +185,21 @@ class DatasetForm(BaseModel):
     @model_validator(mode="after")
     def _units_are_whole(self) -> Self:
         if self.records_per_unit is None and (self.unit, self.classes_per_unit) != (None, None):
-            raise ValueError("unit and classes_per_unit need records_per_unit.")
+            raise ValueError(speak("⟦unit⟧ and ⟦classes_per_unit⟧ need ⟦records_per_unit⟧."))
         if self.ignore_groups and self.records_per_unit is not None:
-            raise ValueError("ignore_groups protects single images, records_per_unit groups: name one of them.")
+            raise ValueError(
+                speak("⟦ignore_groups⟧ protects single images, ⟦records_per_unit⟧ groups: name one of them.")
+            )
         return self
 
     @model_validator(mode="after")
     def _preparation_is_whole(self) -> Self:
         options = (self.prepare_fit, self.prepare_colour, self.prepare_window, self.prepare_frame)
         if self.prepare_size is None and any(option is not None for option in options):
-            raise ValueError("prepare_fit, prepare_colour, prepare_window and prepare_frame need prepare_size.")
+            raise ValueError(speak(_NOT_PREPARED))
         low, high = map(int, (self.prepare_window or "0 1").split())
         if low >= high:
-            raise ValueError("The first value of prepare_window must be below its second.")
+            raise ValueError(speak("The first value of ⟦prepare_window⟧ must be below its second."))
         return self
 
     @field_validator("name")

@@ -95,7 +95,9 @@ class CeleryDispatcher:
             with self._celery.connection_for_write() as connection:
                 connection.ensure_connection(max_retries=1, interval_start=0, timeout=_BROKER_SECONDS)
         except Exception as error:
-            raise WorkerUnavailable("The broker does not answer; look at DATALENS_BROKER_URL and at Redis.") from error
+            raise WorkerUnavailable(
+                "The broker does not answer; look at ⟦DATALENS_BROKER_URL⟧ and at Redis."
+            ) from error
 
 
 def dispatcher_for(settings: Settings) -> Dispatcher:

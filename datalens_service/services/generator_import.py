@@ -50,7 +50,7 @@ def register(database: Database, data_dir: Path, path: Path, tenant_id: str, nam
     generator_id = released_models.new_id()
     place, card_place = file_of(data_dir, generator_id), card_of(data_dir, generator_id)
     try:
-        with translated("The generator could not be kept; free the disk of data_dir."):
+        with translated("The generator could not be kept; free the disk of ⟦DATALENS_DATA_DIR⟧."):
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             place.write_bytes(content)
             card_place.write_text(json.dumps(card))
@@ -112,5 +112,5 @@ def _try(path: Path, card: dict[str, Any]) -> None:
             draw(path, card_path, 1, "npz", 0, Path(folder) / "one.npz")
         except ChildProcessError as error:
             raise InvalidInput(
-                "No image can be drawn from this generator; its numbers do not fit its header."
+                "No image can be drawn from this generator; its numbers do not fit its description."
             ) from error

@@ -27,7 +27,7 @@ from datalens_service.store.datasets.upload_sessions import partial_files
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.disk import translated
 
-_NOT_KEPT: Final = "The records could not be kept; free the disk of data_dir."
+_NOT_KEPT: Final = "The records could not be kept; free the disk of ⟦DATALENS_DATA_DIR⟧."
 
 
 class Registered(NamedTuple):

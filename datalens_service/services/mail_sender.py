@@ -35,12 +35,12 @@ def check_recipient(url: str, settings: Settings) -> str:
         InvalidInput: Mail is not set up, it is no address, or its domain is not allowed.
     """
     if not settings.smtp_url.get_secret_value():
-        raise InvalidInput("url is a mail address, but this service sends no mail.")
+        raise InvalidInput("⟦webhook.url⟧ is a mail address, but this service sends no mail.")
     recipient = _RECIPIENT.fullmatch(url)
     if recipient is None:
-        raise InvalidInput("url must be mailto: and one address, nothing else.")
+        raise InvalidInput("⟦webhook.url⟧ must be mailto: and one address, nothing else.")
     if recipient[2].lower() not in settings.mail_domains.lower().split():
-        raise InvalidInput("url is a mail address of a domain that the operator does not allow.")
+        raise InvalidInput("⟦webhook.url⟧ is a mail address of a domain that the operator does not allow.")
     return recipient[1]
 
 
@@ -49,7 +49,7 @@ def attempt_mail(message: Claimed, settings: Settings) -> tuple[int | None, str 
     try:
         _send(_compose(message, check_recipient(message.url, settings), settings), settings)
     except InvalidInput as error:
-        return None, error.detail
+        return None, error.text
     except smtplib.SMTPRecipientsRefused as error:
         ((code, _),) = error.recipients.values()
         return code, f"The mail server refused the address: {code}."

@@ -107,7 +107,7 @@ class Predictions:
     @contextmanager
     def scratch(self) -> Iterator[Path]:
         """A folder for the time of one request."""
-        with translated("The images could not be read; free the disk of data_dir."):
+        with translated("The images could not be read; free the disk of ⟦DATALENS_DATA_DIR⟧."):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=self._folder, ignore_cleanup_errors=True) as folder:
             yield Path(folder)

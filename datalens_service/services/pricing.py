@@ -81,5 +81,5 @@ def _price(spec: TrainingSpec | RequestedSpec, schema: Schema, delta: float) -> 
 def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:
     """One account has one δ: statements at different δ do not add up."""
     if spec.delta not in (None, delta):
-        raise InvalidDelta(f"The budget of this data set is kept at delta {delta!r}; name that one or leave it out.")
+        raise InvalidDelta(f"The budget of this data set is kept at δ = {delta!r}; name that one or leave it out.")
     return spec.model_copy(update={"delta": delta})

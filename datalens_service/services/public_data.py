@@ -33,14 +33,15 @@ def check(database: Database, tenant_id: str, dataset_id: str, private: StoredDa
         public = datasets.read(session, dataset_id)
     if not public.schema.records_are_public:
         raise InvalidSpec(
-            "public_data names a data set that is private: only one that was uploaded with public_records may be used."
+            "⟦spec.public_data⟧ names a data set that is private: only one that was uploaded with ⟦public_records⟧ may "
+            "be used."
         )
     if public.state is not DatasetState.READY:
         raise StateConflict("The public data set was deleted; upload it again to start from it.")
     if public.account_id == private.account_id:
         raise InvalidSpec(
-            "public_data has the same budget as the data set that is trained on: they share images, or were tied to "
-            "one account. The guarantee would not hold for what is in both: name public images of their own."
+            "⟦spec.public_data⟧ has the same budget as the data set that is trained on: they share images, or were "
+            "tied to one account. The guarantee would not hold for what is in both: name public images of their own."
         )
     check_same_size(private.schema, public.schema)
     return public

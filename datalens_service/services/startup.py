@@ -70,7 +70,7 @@ def check_disks(settings: Settings) -> None:
         InsufficientStorage: The disk of data_dir, of the ledger log or of an SQLite database is full.
         StoreUnavailable: One of them cannot be written.
     """
-    check_writable(settings.data_dir, "data_dir")
+    check_writable(settings.data_dir, "⟦DATALENS_DATA_DIR⟧")
     check_writable(settings.ledger_log_path.parent, "the ledger log")
     url = make_url(settings.url)
     if url.get_backend_name() == "sqlite" and url.database:

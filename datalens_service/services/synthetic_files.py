@@ -256,7 +256,7 @@ def draw(generator: Path, card: Path, n: int, format: str, seed: int, out: Path)
 def _check_size(n: int, schema: Schema) -> None:
     if n * schema.dimensions > _MAXIMUM_BYTES:
         most = _MAXIMUM_BYTES // schema.dimensions
-        raise InvalidInput(f"Ask for at most {most} images of this size at once; another seed gives others.")
+        raise InvalidInput(f"Ask for at most {most} images of this size at once; another ⟦download.seed⟧ gives others.")
 
 
 def _command(generator: Path, card: Path, n: int, format: str, seed: int, out: Path) -> list[str]:

@@ -130,7 +130,7 @@ def ready_report(counts: Counts | None, notices: Sequence[Notice], joined: Joine
 
 def invalid_report(error: DatalensError) -> dict[str, Any]:
     """What the owner may know of an upload that cannot be used."""
-    report: dict[str, Any] = {"code": error.slug, "detail": error.detail}
+    report: dict[str, Any] = {"code": error.slug, "detail": error.text}
     return report | error.validation_errors if isinstance(error, Refused) else report
 
 

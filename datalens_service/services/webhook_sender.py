@@ -125,7 +125,7 @@ def attempt(message: Claimed, *, allow_private: bool) -> tuple[int | None, str |
     except AddressRefusedError:
         return None, "The host has a private address."
     except InvalidInput as error:
-        return None, error.detail
+        return None, error.text
     except (OSError, http.client.HTTPException) as error:
         # Messages of such errors name addresses; the class is enough.
         return None, f"No answer: {type(error).__name__}."
@@ -146,16 +146,18 @@ def check_address(url: str, *, allow_private: bool) -> SplitResult:
         parts = urlsplit(url)
         usable = bool(parts.hostname) and (parts.port is None or parts.port > 0) and url.isascii()
     except ValueError:
-        raise InvalidInput("url is not an address.") from None
+        raise InvalidInput("⟦webhook.url⟧ is not an address.") from None
     schemes = ("https", "http") if allow_private else ("https",)
     if not usable or parts.scheme not in schemes or parts.username is not None or parts.fragment:
-        raise InvalidInput(f"url must begin with {' or '.join(schemes)}:// and name a host, no user and no fragment.")
+        raise InvalidInput(
+            f"⟦webhook.url⟧ must begin with {' or '.join(schemes)}:// and name a host, no user and no fragment."
+        )
     try:
         literal = ipaddress.ip_address(parts.hostname or "")
     except ValueError:
         return parts
     if not allow_private and not _is_public(str(literal)):
-        raise InvalidInput("url must not name a private address; the operator can allow that.")
+        raise InvalidInput("⟦webhook.url⟧ must not name a private address; the operator can allow that.")
     return parts
 
 

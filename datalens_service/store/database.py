@@ -225,9 +225,9 @@ def _checked(url: str) -> URL:
     if parsed.drivername in ("postgresql", "postgres"):
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.drivername not in ("sqlite", "postgresql+psycopg"):
-        raise InvalidInput(f"database_url must be sqlite or postgresql, not {parsed.drivername}.")
+        raise InvalidInput(f"⟦DATALENS_DATABASE_URL⟧ must be sqlite or postgresql, not {parsed.drivername}.")
     if parsed.drivername == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise InvalidInput("database_url must name a file: a database in memory forgets what was spent.")
+        raise InvalidInput("⟦DATALENS_DATABASE_URL⟧ must name a file: a database in memory forgets what was spent.")
     return parsed
 
 

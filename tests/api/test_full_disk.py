@@ -167,7 +167,7 @@ def test_the_service_is_ready_while_there_is_room(client: TestClient) -> None:
 def test_the_service_is_not_ready_on_a_full_disk(client: TestClient, no_room_left: None) -> None:
     reply = client.get("/readyz")
     assert said(reply) == FULL
-    assert "disk of data_dir" in reply.json()["detail"]
+    assert "disk of DATALENS_DATA_DIR" in reply.json()["detail"]
     assert client.get("/livez").status_code == 200
 
 

@@ -91,5 +91,5 @@ def test_a_table_costs_as_many_votes_as_it_has_rows():
 
 
 def test_more_votes_than_coordinates_are_refused():
-    with pytest.raises(ValidationError, match="top_k"):
+    with pytest.raises(ValidationError, match="at most as many coordinates"):
         sketch(top_k=26)

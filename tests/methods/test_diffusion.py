@@ -230,7 +230,7 @@ def test_requests_that_are_refused(changes: dict[str, Any]) -> None:
 
 
 def test_a_plan_needs_epsilon_and_delta() -> None:
-    with pytest.raises(InvalidSpec, match="epsilon and delta"):
+    with pytest.raises(InvalidSpec, match="ε and δ"):
         Diffusion().plan(bars().schema, 10**12)
 
 

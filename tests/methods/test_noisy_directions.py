@@ -124,7 +124,7 @@ def test_settings_that_do_not_go_with_directions_are_refused(changes: dict[str, 
 
 
 def test_kappa_belongs_to_directions() -> None:
-    with pytest.raises(ValidationError, match="kappa belongs to noise"):
+    with pytest.raises(ValidationError, match="kappa belongs to noise von_mises_fisher"):
         DpSgd(kappa=1.0)
 
 

@@ -80,7 +80,7 @@ def test_a_line_that_cannot_be_synced_is_taken_back(sqlite_database: Database, m
 def test_an_artifact_without_room_leaves_nothing(on_disk: Database, disk: SmallDisk) -> None:
     _, lease, _ = running_job(on_disk)
     artifacts = ArtifactStore(on_disk, disk.folder)
-    with disk.full(), pytest.raises(InsufficientStorage, match="data_dir"):
+    with disk.full(), pytest.raises(InsufficientStorage, match="DATALENS_DATA_DIR"):
         artifacts.put(lease, "card.json", b"x" * 2**20, releasable=True, media_type="application/json")
     assert artifacts.list_artifacts(lease.job_id) == ()
     assert [path for path in (disk.folder / "artifacts").rglob("*") if path.is_file()] == []
@@ -90,6 +90,6 @@ def test_an_artifact_without_room_leaves_nothing(on_disk: Database, disk: SmallD
 def test_a_disk_counts_as_full_before_it_is(disk: SmallDisk) -> None:
     check_writable(disk.folder, "data_dir")
     check_writable(disk.folder / "not" / "yet", "data_dir")
-    with disk.full(2**20 if disk.real else -(2**16)), pytest.raises(InsufficientStorage, match="data_dir"):
+    with disk.full(2**20 if disk.real else -(2**16)), pytest.raises(InsufficientStorage, match="DATALENS_DATA_DIR"):
         check_writable(disk.folder, "data_dir")
     assert [path.name for path in disk.folder.iterdir()] == []

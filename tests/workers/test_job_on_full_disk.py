@@ -67,7 +67,7 @@ def test_a_job_that_finds_no_room_for_its_files_is_resumed_and_pays_once(
 
 def test_a_job_is_not_begun_on_a_full_disk(deployment: Deployment, disk: SmallDisk) -> None:
     job = deployment.submit(QUICK)
-    with disk.full(nothing_left(disk)), pytest.raises(InsufficientStorage, match="data_dir"):
+    with disk.full(nothing_left(disk)), pytest.raises(InsufficientStorage, match="DATALENS_DATA_DIR"):
         run_job(deployment.settings, job.id, threading.Event())
     assert (deployment.job(job).state, deployment.job(job).attempts) == (JobState.QUEUED, 0)
 

@@ -15,7 +15,7 @@ def device_for(requested: Device, device: str) -> str:
     if requested is Device.CPU:
         return "cpu"
     if requested is Device.GPU and device == "cpu":
-        raise WorkerUnavailable("The job wants a GPU, and DATALENS_DEVICE keeps this worker on the CPU.")
+        raise WorkerUnavailable("The job wants a GPU, and ⟦DATALENS_DEVICE⟧ keeps this worker on the CPU.")
     return "cuda" if requested is Device.GPU and device == "auto" else device
 
 

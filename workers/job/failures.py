@@ -35,9 +35,11 @@ def check_disk(error: Exception, folder: Path) -> None:
         InsufficientStorage: The disk is full.
     """
     if is_full(error):
-        raise InsufficientStorage("The job needs more room on the disk of data_dir; free some of it.") from error
+        raise InsufficientStorage(
+            "The job needs more room on the disk of ⟦DATALENS_DATA_DIR⟧; free some of it."
+        ) from error
     if not isinstance(error, DatalensError):
-        check_writable(folder, "data_dir")
+        check_writable(folder, "⟦DATALENS_DATA_DIR⟧")
 
 
 def problem_of(error: Exception) -> dict[str, Any]:
@@ -46,7 +48,7 @@ def problem_of(error: Exception) -> dict[str, Any]:
     Only deliberate errors may speak; the message of any other may quote private data.
     """
     if isinstance(error, DatalensError):
-        return {**error.extra, "type": error.slug, "title": error.title, "detail": error.detail}
+        return {**error.extra, "type": error.slug, "title": error.title, "detail": error.text}
     # torch.OutOfMemoryError by name: torch may not be installed where this is read.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return dict(OUT_OF_MEMORY)

@@ -37,7 +37,7 @@ class PrivateFolder:
         Raises:
             StoreUnavailable: The disk does not take it.
         """
-        with translated("Private state cannot be kept; free the disk of data_dir."):
+        with translated("Private state cannot be kept; free the disk of ⟦DATALENS_DATA_DIR⟧."):
             for folder in (self._job.parent, self._job, self.path):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._inherit()

@@ -40,7 +40,7 @@ export class Chunks {
     this.waiting(seconds);
     await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
     try {
-      const answer = await fetch(this.path, { method: "HEAD", headers: VERSION });
+      const answer = await fetch(this.path, { method: "HEAD", headers: { ...headers, ...VERSION } });
       return answer.ok ? Number(answer.headers.get("Upload-Offset")) : offset;
     } catch {
       return offset;

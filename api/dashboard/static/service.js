@@ -10,7 +10,8 @@ export class Problem extends Error {
   }
 }
 
-export const headers = { "X-CSRF-Token": token, Accept: "application/json, application/problem+json" };
+/** Of every request of a page: its session, and that its errors speak of fields. */
+export const headers = { "X-CSRF-Token": token, "Datalens-Voice": "page", Accept: "application/json, application/problem+json" };
 
 /** Send a request; its JSON answer, or null if it has none. Throws Problem. */
 export async function send(method, path, body, more = {}) {
@@ -28,7 +29,7 @@ export async function send(method, path, body, more = {}) {
 
 /** A part of a page as HTML. Throws Problem. */
 export async function part(path, body) {
-  const request = body === undefined ? {} : { method: "POST", body, headers: { ...headers, "Content-Type": "application/json" } };
+  const request = body === undefined ? { headers } : { method: "POST", body, headers: { ...headers, "Content-Type": "application/json" } };
   let answer;
   try {
     answer = await fetch(path, request);

@@ -8,6 +8,14 @@ import { Problem, say, send } from "./service.js";
 
 const LOOK_MILLISECONDS = 700;
 const LISTED_FILES = 20;
+/** Boxes without a name, as a box that is not ticked is not sent, by id. */
+const TICKS = {
+  constant: "leave_out_constant_images",
+  "public-records": "public_records",
+  "skip-unreadable": "skip_unreadable",
+  "ignore-groups": "ignore_groups",
+  "allow-identifying": "allow_identifying_classes",
+};
 
 export function startUpload() {
   const form = document.getElementById("upload");
@@ -106,10 +114,8 @@ class Upload {
   /** What was declared, numbers as numbers. Empty fields are left out: each has a meaning of its own when it is not there. */
   fields() {
     const given = [...this.form.elements].filter(({ name, value, disabled }) => name && name !== "file" && name !== "prepare" && value !== "" && !disabled);
-    const { checked } = this.form.elements.constant;
-    const open = this.form.elements["public-records"].checked;
-    const fields = Object.fromEntries(given.map((field) => [field.name, valueOf(field)]));
-    return { ...fields, ...(checked && { leave_out_constant_images: true }), ...(open && { public_records: true }) };
+    const ticked = Object.entries(TICKS).filter(([id]) => this.form.elements[id].checked).map(([, name]) => [name, true]);
+    return Object.fromEntries([...given.map((field) => [field.name, valueOf(field)]), ...ticked]);
   }
 
   commands(fields) {

@@ -11,6 +11,7 @@ import httpx2
 from datalens_service.client.address import build_http_options
 from datalens_service.client.requests import Parsed, Request, list_page
 from datalens_service.client.responses import convert_connection_errors, raise_for_problem
+from datalens_service.voices import Voice
 
 
 class AsyncTransport:
@@ -20,6 +21,7 @@ class AsyncTransport:
         url: Address of the service.
         api_key: Sent as bearer token; empty sends none.
         timeout: Seconds to wait for a response.
+        voice: Whose words errors of the service use.
 
     Every method raises `ClientError` where the service refuses, and its subclass `ServiceUnreachable` where there is
     no response or the connection breaks.
@@ -28,10 +30,10 @@ class AsyncTransport:
         ClientError: `url` is not an HTTP address.
     """
 
-    def __init__(self, url: str, api_key: str, timeout: float) -> None:
+    def __init__(self, url: str, api_key: str, timeout: float, voice: Voice) -> None:
         self.url = url.rstrip("/")
         self._timeout = timeout
-        self._http = httpx2.AsyncClient(**build_http_options(self.url, api_key))
+        self._http = httpx2.AsyncClient(**build_http_options(self.url, api_key, voice))
 
     async def close(self) -> None:
         """Close all connections."""

@@ -12,6 +12,7 @@ from datalens_service.client._sync.datasets import DatasetOperations
 from datalens_service.client._sync.jobs import JobOperations
 from datalens_service.client._sync.transport import Transport
 from datalens_service.client.address import DEFAULT_URL
+from datalens_service.voices import Voice
 
 
 class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperations):
@@ -21,6 +22,7 @@ class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperat
         url: Address of the service.
         api_key: A key made by `datalens serve` or `datalens keys create`.
         timeout: Seconds to wait for a response; uploads get more.
+        voice: Whose words errors of the service use; the arguments of Python have the names of REST.
 
     Every method raises `ClientError` where the service refuses, and its subclass `ServiceUnreachable` where nobody
     answers.
@@ -29,8 +31,10 @@ class Client(DatasetOperations, JobOperations, ClassifierOperations, AuditOperat
         ClientError: `url` is not an HTTP address.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, api_key: str = "", *, timeout: float = 60.0) -> None:
-        self._transport = Transport(url, api_key, timeout)
+    def __init__(
+        self, url: str = DEFAULT_URL, api_key: str = "", *, timeout: float = 60.0, voice: Voice = Voice.REST
+    ) -> None:
+        self._transport = Transport(url, api_key, timeout, voice)
 
     def __enter__(self) -> Self:
         return self

@@ -67,9 +67,9 @@ def _read(request: ImagesRequest) -> Outcome:
         images, names = read_unlabelled(request.path, DEFAULT_LIMITS, request.most_images)
         np.save(request.folder / IMAGES, images)
     except UnusableFiles as error:
-        return Outcome(refusal=error.detail, bad_files=error.bad_files, bad_count=error.count, checked=error.checked)
+        return Outcome(refusal=error.text, bad_files=error.bad_files, bad_count=error.count, checked=error.checked)
     except InvalidDataset as error:
-        return Outcome(refusal=error.detail)
+        return Outcome(refusal=error.text)
     except MemoryError:
         return Outcome(refusal=OUT_OF_MEMORY)
     except OSError:

@@ -154,7 +154,7 @@ class Context:
         """A `moments` generator at the same budget, not charged: as private as the training images."""
         self._check("training")
         if (generator := self._sources.subject.moments_generator) is None:
-            raise UndeclaredRead("There is no moments generator; `applies` must ask for it.")
+            raise UndeclaredRead("There is no moments generator; the metric must ask for it.")
         return generator
 
     def benchmark(self, classifier: Classifier) -> ClassifierBenchmark:
@@ -177,7 +177,7 @@ class Context:
 
     def _images(self, kind: Reads, images: Reference | None) -> Reference:
         if images is None:
-            raise UndeclaredRead(f"There are no {kind} images; `applies` must ask for them.")
+            raise UndeclaredRead(f"There are no {kind} images; the metric must ask for them.")
         if images.kind != "public":
             self._check(kind)
         return images

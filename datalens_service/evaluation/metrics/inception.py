@@ -36,7 +36,7 @@ def weights(configured: Path | None) -> tuple[Path, str]:
     path = configured or Path(torch.hub.get_dir(), "checkpoints", URL_INCEPTION_V3.rsplit("/", 1)[1])
     if not path.exists():
         if configured is not None:
-            raise WorkerUnavailable("DATALENS_INCEPTION_WEIGHTS names a file that does not exist on this worker.")
+            raise WorkerUnavailable("⟦DATALENS_INCEPTION_WEIGHTS⟧ names a file that does not exist on this worker.")
         _download(path)
     return path, _checked(path)
 
@@ -55,7 +55,7 @@ def _download(path: Path) -> None:
         partial.unlink(missing_ok=True)
         raise WorkerUnavailable(
             "The weights of ImageNet Inception are not on this worker and could not be downloaded. Put the file of "
-            "torch-fidelity's release v0.2.0 on its disk and name it in DATALENS_INCEPTION_WEIGHTS, or use the "
+            "torch-fidelity's release v0.2.0 on its disk and name it in ⟦DATALENS_INCEPTION_WEIGHTS⟧, or use the "
             "domain extractor."
         ) from error
 

@@ -256,7 +256,7 @@ def check(content: bytes) -> None:
         raise ReportIncomplete("The report of this job is not JSON.") from error
     # Also members that a model would fill in by a default have to be there.
     if document.as_given() != given:
-        raise ReportIncomplete("The report of this job is not complete: a member is missing.")
+        raise ReportIncomplete("The report of this job is not complete: a part is missing.")
     if document.seal.sha256 != compute_seal(given):
         raise ReportIncomplete("The report of this job was changed after it was sealed.")
     try:

@@ -11,6 +11,7 @@ from datalens_service.mechanisms import AnyVotes, Threshold, TopAggParameters, V
 from datalens_service.methods.base import named
 from datalens_service.methods.datalens.voting import TEACHER_SHORT_NAMES, TeacherSettings, VotingMethod
 from datalens_service.strict import Flag, Number
+from datalens_service.voices import speak
 
 
 class _VoteSettings(TeacherSettings):
@@ -40,7 +41,7 @@ class DataLensParameters(VotingMethod, _VoteSettings):
     @model_validator(mode="after")
     def _threshold_is_a_share(self) -> DataLensParameters:
         if self.threshold != "none" and not 0 < self.threshold <= 1:
-            raise ValueError("threshold must be 'none' or lie in (0, 1].")
+            raise ValueError(speak("⟦method.threshold⟧ must be 'none' or lie in (0, 1]."))
         return self
 
     def vote_parameters(self) -> VoteParameters:

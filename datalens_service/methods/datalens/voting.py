@@ -145,15 +145,18 @@ class VotingMethod(TeacherSettings, ABC):
     def _check(self, schema: Schema) -> None:
         if self.num_teachers > schema.num_units:
             raise InvalidSpec(
-                f"num_teachers = {self.num_teachers} exceeds the {schema.num_units} units of this data set: "
+                f"⟦method.num_teachers⟧ = {self.num_teachers} exceeds the {schema.num_units} units of this data set: "
                 f"name at most {schema.num_units}, better about {max(1, schema.num_units // 15)}."
             )
         self.vote_parameters().check(self.dimensions(schema))
         if self.vote_basis == "dct" and self.vote_dimensions > schema.dimensions:
-            raise InvalidSpec(f"vote_dimensions must not exceed the {schema.dimensions} numbers of an image.")
+            raise InvalidSpec(f"⟦method.vote_dimensions⟧ must not exceed the {schema.dimensions} numbers of an image.")
         classes = schema.num_classes
         if self.shards == "class_pure" and (self.num_teachers % classes or self.images_per_step % classes):
-            raise InvalidSpec(f"class_pure: num_teachers and images_per_step must be multiples of {classes} classes.")
+            raise InvalidSpec(
+                "With ⟦method.shards⟧ class_pure, ⟦method.num_teachers⟧ and ⟦method.images_per_step⟧ must be multiples "
+                f"of {classes} classes."
+            )
 
     def _votes(self, schema: Schema, units: int) -> PlannedRelease:
         mechanism = self._mechanism(schema)
@@ -163,8 +166,8 @@ class VotingMethod(TeacherSettings, ABC):
         count = affordable if self.steps is None and self.noise_stddev else min(affordable, self.steps or DEFAULT_STEPS)
         if count == 0:
             raise InfeasiblePlan(
-                "epsilon does not pay for one step of votes: raise epsilon or noise_stddev, "
-                "or lower top_k or images_per_step."
+                "ε does not pay for one step of votes: raise ⟦spec.epsilon⟧ or ⟦method.noise_stddev⟧, or lower "
+                "⟦method.votes.top_k⟧ or ⟦method.images_per_step⟧."
             )
         return PlannedRelease.model_validate({"mechanism": mechanism.model_dump(), "count": count})
 

@@ -126,7 +126,7 @@ class TeacherEnsemble(TeacherBackend):
         images = synthetic_images if synthetic_images.ndim == 3 else synthetic_images[None]
         labels = synthetic_labels if synthetic_labels.ndim == 2 else synthetic_labels[None]
         if self.num_teachers % len(images):
-            raise InvalidSpec("num_teachers must be a multiple of the number of groups of synthetic images.")
+            raise InvalidSpec("⟦method.num_teachers⟧ must be a multiple of the number of groups of synthetic images.")
         group_size = self.num_teachers // len(images)
         for group in range(len(images)):
             for block in self._blocks(

@@ -31,7 +31,7 @@ def partition_teachers(num_teachers: int, groups: int = 1) -> list[TeacherPartit
         InvalidSpec: N is no multiple of `groups`.
     """
     if num_teachers % groups:
-        raise InvalidSpec("num_teachers must be a multiple of the number of groups of synthetic images.")
+        raise InvalidSpec("⟦method.num_teachers⟧ must be a multiple of the number of groups of synthetic images.")
     size = num_teachers // groups
     count = max(1, min(-(-PARTITIONS // groups), size // _SMALLEST))
     bounds = [group * size + size * part // count for group in range(groups) for part in range(count)]

@@ -151,5 +151,5 @@ def _reserve(file: int, size: int, directory: Path) -> None:
 def _too_large(needed: int, free: int, what: str) -> InvalidSpec:
     return InvalidSpec(
         f"The teachers need {needed / GIBIBYTE:.1f} GiB of {what} and {free / GIBIBYTE:.1f} GiB are free: "
-        "name fewer teachers, or teacher 'dense'."
+        "lower ⟦method.num_teachers⟧, or choose ⟦method.teacher⟧ dense."
     )

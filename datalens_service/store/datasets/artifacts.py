@@ -179,7 +179,9 @@ class ArtifactStore:
             for folder in folders:
                 _remove_all_but(referenced, folder)
         except OSError as error:
-            raise StoreUnavailable("Private files could not be removed; look at the disk of data_dir.") from error
+            raise StoreUnavailable(
+                "Private files could not be removed; look at the disk of ⟦DATALENS_DATA_DIR⟧."
+            ) from error
 
     def _files(self, releasable: bool) -> Files:
         return self._releasable if releasable else self._private
@@ -192,7 +194,9 @@ class ArtifactStore:
             temporary, digest = _written(folder, content)
             size = temporary.stat().st_size
         except OSError as error:
-            raise unavailable(error, "The artifact could not be written; free the disk of data_dir.") from error
+            raise unavailable(
+                error, "The artifact could not be written; free the disk of ⟦DATALENS_DATA_DIR⟧."
+            ) from error
         path = f"{job_id}/{digest[:_DIGEST_LENGTH]}/{name}"
         try:
             files.keep(temporary, path)

@@ -47,8 +47,8 @@ from datalens_service.store.tables import DEFAULT_TENANT, AccountRow, DatasetRow
 
 _KEY_BYTES = 32
 _CONSTANT_LINK = (
-    "The only images of this upload that were uploaded before show a single colour. Set leave_out_constant_images to "
-    "open a budget without them, or name account, a data set whose budget is meant to pay for this one, too."
+    "The only images of this upload that were uploaded before show a single colour. Use ⟦leave_out_constant_images⟧ to "
+    "open a budget without them, or ⟦account⟧ to name a data set whose budget is meant to pay for this one, too."
 )
 
 
@@ -296,12 +296,12 @@ def check_holdout(database: Database, dataset_id: str, holdout_id: str) -> Store
         InvalidSpec: It is the same, or has images of another shape or other classes.
     """
     if holdout_id == dataset_id:
-        raise InvalidSpec("evaluation.holdout must name another data set than the one that is trained on.")
+        raise InvalidSpec("⟦evaluation.holdout⟧ must name another data set than the one that is trained on.")
     aside, trained = get(database, holdout_id), get(database, dataset_id)
     if aside.state is not DatasetState.READY:
         raise StateConflict("The data set that was set aside was deleted.")
     if _kind(aside.schema) != _kind(trained.schema):
-        raise InvalidSpec("evaluation.holdout must name a data set with images of the same shape and the same classes.")
+        raise InvalidSpec("⟦evaluation.holdout⟧ must name a data set with images of the same shape and classes.")
     return aside
 
 
@@ -336,8 +336,8 @@ def _check_same_units(prints: Mapping[bytes, bytes | None], known: Mapping[bytes
     if any(prints[item] != record.unit_print for item, record in known.items()):
         raise InvalidDataset(
             "Records of this upload came with other privacy units before. Group them as they were grouped then: "
-            "their budget is counted for those units. If they are images of a single colour, set "
-            "leave_out_constant_images."
+            "their budget is counted for those units. If they are images of a single colour, use "
+            "⟦leave_out_constant_images⟧."
         )
 
 
@@ -354,13 +354,13 @@ def _account(
         raise InvalidDataset(
             "Records of this upload belong to several data sets with budgets of their own, and budgets are not merged: "
             "upload the parts separately, train on each, and put their synthetic images together, which costs nothing. "
-            "If they share only images of a single colour, set leave_out_constant_images. For data that grow, name "
-            "account when a part is uploaded for the first time: then one budget pays for all parts, also together."
+            "If they share only images of a single colour, use ⟦leave_out_constant_images⟧. For data that grow, use "
+            "⟦account⟧ when a part is uploaded for the first time: then one budget pays for all parts, also together."
         )
     if known:
         return _joined(session, dataset_id, known.pop(), schema, epsilon, delta)
     if epsilon is None:
-        raise InvalidSpec("Name epsilon: the lifetime privacy budget of this data set.")
+        raise InvalidSpec("Name ⟦epsilon⟧: the lifetime privacy budget of this data set.")
     delta = default_delta(schema.num_units) if delta is None else delta
     check_delta(delta, schema.num_units)
     return ledger.open_account(session, dataset_id, epsilon, delta, checked_log_bytes)
@@ -375,8 +375,8 @@ def _joined(
     delta = default_delta(schema.num_units) if delta is None else delta
     if epsilon not in (None, account.epsilon) or delta != account.delta:
         raise StateConflict(
-            f"Records of this upload have a budget already: epsilon {account.epsilon:g} at delta {account.delta!r}; "
-            "leave epsilon out and name this delta to go on with what remains of it.",
+            f"Records of this upload have a budget already: ε = {account.epsilon:g} at δ = {account.delta!r}; "
+            "leave ⟦epsilon⟧ out and name this δ to go on with what remains of it.",
             extra={"epsilon": account.epsilon, "delta": account.delta},
         )
     ledger.join(session, account, dataset_id)

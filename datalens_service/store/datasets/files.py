@@ -55,7 +55,7 @@ class LocalFiles:
     def keep(self, source: Path, name: str) -> None:
         """Rename it into place, and have the name survive a power cut."""
         target = self._root / name
-        with translated("The artifact could not be written; free the disk of data_dir."):
+        with translated("The artifact could not be written; free the disk of ⟦DATALENS_DATA_DIR⟧."):
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             source.replace(target)
             sync_folder(target.parent)
@@ -151,7 +151,7 @@ def _translated(what: str) -> Generator[None]:
     except FileNotFoundError as error:
         raise NotFound("There is no such file; the artifact store has lost or removed it.") from error
     except Exception as error:  # (each store's library has errors of its own)
-        raise StoreUnavailable(f"{what}; look at DATALENS_ARTIFACT_URL, credentials and network.") from error
+        raise StoreUnavailable(f"{what}; look at ⟦DATALENS_ARTIFACT_URL⟧, credentials and network.") from error
 
 
 def _last_used(path: Path) -> float:

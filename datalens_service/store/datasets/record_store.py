@@ -72,7 +72,7 @@ class RecordStore:
         names = objects.list_names(records_path.removeprefix(_SEALED))
         if not names:
             raise NotFound("The records of this data set are not stored here.")
-        with translated("The records could not be fetched; free the disk of data_dir."):
+        with translated("The records could not be fetched; free the disk of ⟦DATALENS_DATA_DIR⟧."):
             folder.mkdir(parents=True, mode=0o700)
             for name in names:
                 objects.get(name, folder / name.rpartition("/")[2])
@@ -109,7 +109,7 @@ class RecordStore:
 
     def _remote(self) -> _Objects:
         if self._objects is None:
-            raise StoreUnavailable("The records lie in an object store; set DATALENS_RECORDS_URL and its key.")
+            raise StoreUnavailable("The records lie in an object store; set ⟦DATALENS_RECORDS_URL⟧ and its key.")
         return self._objects
 
 
@@ -126,7 +126,10 @@ class _Objects:
 
     def put(self, source: Path, name: str) -> None:
         with tempfile.NamedTemporaryFile(dir=source.parent.parent, prefix=".sealed-") as sealed:
-            with source.open("rb") as file, translated("The records could not be sealed; free the disk of data_dir."):
+            with (
+                source.open("rb") as file,
+                translated("The records could not be sealed; free the disk of ⟦DATALENS_DATA_DIR⟧."),
+            ):
                 seal(file, sealed, self._key, name)
                 sealed.flush()
             with _answering():
@@ -169,9 +172,9 @@ def _read_key(path: Path) -> bytes:
     try:
         key = path.read_bytes()
     except OSError as error:
-        raise InvalidInput("The file of DATALENS_RECORDS_KEY_FILE cannot be read.") from error
+        raise InvalidInput("The file of ⟦DATALENS_RECORDS_KEY_FILE⟧ cannot be read.") from error
     if len(key) != KEY_BYTES:
-        raise InvalidInput(f"The file of DATALENS_RECORDS_KEY_FILE needs exactly {KEY_BYTES} bytes.")
+        raise InvalidInput(f"The file of ⟦DATALENS_RECORDS_KEY_FILE⟧ needs exactly {KEY_BYTES} bytes.")
     return key
 
 
@@ -183,5 +186,5 @@ def _answering() -> Generator[None]:
         raise
     except Exception as error:  # (each store's library has errors of its own)
         raise StoreUnavailable(
-            "The object store of the records does not answer; look at DATALENS_RECORDS_URL, credentials and network."
+            "The object store of the records does not answer; look at ⟦DATALENS_RECORDS_URL⟧, credentials and network."
         ) from error

@@ -53,7 +53,7 @@ def create(database: Database, key_id: str, length: int, lifetime: timedelta) ->
         InvalidInput: `length` is not positive.
     """
     if length < 1:
-        raise InvalidInput("Upload-Length must be at least 1.")
+        raise InvalidInput("An upload has at least one byte: raise ⟦upload_length⟧.")
     now = utc_now()
     row = UploadRow(
         id=f"upl_{uuid4().hex}", key_id=key_id, length=length, received=0, created_at=now, expires_at=now + lifetime

@@ -42,4 +42,4 @@ def earlier_job(session: Session, key: str | None, fingerprint: str) -> JobRow |
 
 def key_conflict() -> StateConflict:
     """The error of a key that stands for another request."""
-    return StateConflict("This idempotency key belongs to another request; choose a new one.")
+    return StateConflict("The same was asked before with other contents: ⟦ask_anew⟧.")

@@ -41,7 +41,7 @@ def _check_head(account: AccountRow, balance: Balance) -> None:
     if (account.head_seq, account.head_hash) != (balance.head_seq, balance.head_hash):
         raise broken(account.id, balance.head_seq, "is not the one the account ends with")
     if balance.budget != budget_label(account.epsilon, account.delta):
-        raise broken(account.id, 1, "names another epsilon and delta than the account")
+        raise broken(account.id, 1, "names another ε and δ than the account")
 
 
 def _check_totals(account: AccountRow, balance: Balance) -> None:

@@ -52,7 +52,7 @@ def _verdict(session: Session, account: AccountRow, lines: Sequence[LogLine]) ->
         check_all_known(session, lines)
         verify_account(session, account)
     except LedgerCorrupt as error:
-        return error.detail
+        return error.text
     known = known_hashes(session, account)
     for line in lines:
         if line.hash not in known and not _recover(session, account, line):

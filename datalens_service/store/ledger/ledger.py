@@ -71,7 +71,7 @@ def open_account(
     """
     units = accounting.limit_units(epsilon, delta)
     if not 0 < units <= LARGEST_UNITS:
-        raise InvalidSpec("epsilon is outside what the ledger can count; choose a value between 0.0001 and 1000.")
+        raise InvalidSpec("ε is outside what the ledger can count; choose a value between 0.0001 and 1000.")
     account = AccountRow(
         id=f"acc_{uuid4().hex}",
         epsilon=epsilon,
@@ -111,10 +111,10 @@ def raise_limit(session: Session, account: AccountRow, dataset_id: str, epsilon:
         _check_not_frozen(account)
     units = accounting.limit_units(epsilon, account.delta)
     if units > LARGEST_UNITS:
-        raise InvalidSpec("epsilon is outside what the ledger can count; choose a smaller value.")
+        raise InvalidSpec("ε is outside what the ledger can count; choose a smaller value.")
     added = units - account.limit_units
     if epsilon <= account.epsilon or added < 1:
-        raise StateConflict(f"The lifetime budget is epsilon {account.epsilon:g} already; it can only be raised.")
+        raise StateConflict(f"The lifetime budget is ε = {account.epsilon:g} already; it can only be raised.")
     account.epsilon, account.limit_units = epsilon, units
     hold_for_slack(account)
     label = budget_label(epsilon, account.delta)
@@ -416,7 +416,7 @@ def _exceeded(statement: AccountSummary, units: int, slack: int) -> BudgetExceed
     figures = {**statement.figures(), "requested": statement.epsilon_of(units, slack)}
     beside = f", {statement.epsilon_remaining_beside(slack):g} for a job with sampled gradients" if slack else ""
     return BudgetExceeded(
-        f"The request needs epsilon {figures['requested']:g} and {figures['remaining']:g} of {figures['limit']:g} "
+        f"The request needs ε = {figures['requested']:g} and {figures['remaining']:g} of {figures['limit']:g} "
         f"remains{beside}; ask for less, or wait for running jobs to return what they do not spend.",
         extra=figures,
     )

@@ -176,7 +176,7 @@ def _catch_up(database: Database, account_id: str) -> None:
         try:
             portion = database.log.read_after(account.checked_log_bytes)
         except LedgerCorrupt as error:
-            account.frozen_reason = error.detail
+            account.frozen_reason = error.text
             return
         lines = [line for line in portion.lines if line.account_id == account_id]
         examine(session, account, LogSlice(lines, portion.length))

@@ -1,0 +1,1 @@
+"""Texts for readers: which there are in the source, and in whose words they are."""

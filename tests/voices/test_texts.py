@@ -1,0 +1,196 @@
+"""A text names fields, options and members by the catalogue, and the catalogue names what there is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Any, Final
+
+import pytest
+import typer.main
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+
+from api.routes import synthetic_downloads
+from api.schemas.access import KeyCreate
+from api.schemas.common import TrainingRequest
+from api.schemas.individual_epsilon import IndividualEpsilonForm
+from api.schemas.jobs import CloneRequest
+from api.schemas.labels import DatasetChanges, JobChanges
+from api.schemas.privacy import RaiseRequest
+from api.schemas.webhooks import WebhookCreate
+from datalens_service.audits.request import AuditRequest
+from datalens_service.cli.app import app
+from datalens_service.evaluation.settings import EvaluationSettings
+from datalens_service.requested_spec import RequestedSpec
+from datalens_service.services.dataset_declaration import DatasetForm
+from datalens_service.settings import Settings
+from datalens_service.spec import TrainingSpec
+from datalens_service.voices import TERMS
+from tests.voices.texts import ROOT, TOKEN, Text, literals, texts
+
+_COMMAND_LINE: Final = "datalens_service/cli/"
+_OPTION: Final = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_IDENTIFIER: Final = re.compile(r"\b[a-z]+(?:_[a-z0-9]+)+\b")
+_FILLED_IN: Final = re.compile(r"\{\w*\}")
+_PACKAGES: Final = frozenset({"datalens_service", "dp_accounting", "huggingface_hub"})
+_WORDS_OF_INTERFACES: Final = {
+    "an option": _OPTION,
+    "a header": re.compile(r"\b[A-Z][a-z]+(?:-[A-Z][a-z]+)+\b|\b[Hh]eaders?\b"),
+    "a setting": re.compile(r"DATALENS_"),
+    "an amount by its member": re.compile(r"\b(?:epsilon|delta|kappa)\b"),
+    "a request": re.compile(r"/v1/|\bcurl\b|\b(?:HEAD|POST|GET)\b"),
+}
+_REQUESTS: Final[dict[str, tuple[type[BaseModel], ...]]] = {
+    "": (DatasetForm,),
+    "spec": (RequestedSpec, TrainingRequest, CloneRequest),
+    "labels": (DatasetChanges, JobChanges),
+    "raise": (RaiseRequest,),
+    "key": (KeyCreate,),
+    "webhook": (WebhookCreate,),
+    "audit": (AuditRequest,),
+    "record": (IndividualEpsilonForm,),
+}
+_BEING_BUILT: Final = {"prepare_size"}
+"""Terms of what others add at the same time."""
+
+
+def _plain(text: Text) -> str:
+    """What a text says in every voice."""
+    words = _FILLED_IN.sub("", TOKEN.sub("", text.words))
+    return words if " " in words.strip() else ""
+
+
+def _of_one(schema: Any) -> Iterator[str]:
+    """Names of values: what a method or a parameter may be."""
+    for value in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from _of_one(value)
+    if isinstance(schema, dict):
+        yield from (name for name in [*schema.get("enum", ()), schema.get("const")] if isinstance(name, str))
+
+
+VALUES: Final = frozenset(_of_one(TrainingSpec.model_json_schema())) | _PACKAGES
+
+
+@pytest.mark.parametrize("kind", _WORDS_OF_INTERFACES)
+def test_no_text_has_a_word_of_one_interface_alone(kind: str) -> None:
+    assert len(texts()) > 500
+    at_a_terminal = (_COMMAND_LINE,) if kind in ("an option", "an amount by its member") else ()
+    found = {
+        text.place: text.words
+        for text in texts()
+        if not text.place.startswith(at_a_terminal or ("/",)) and _WORDS_OF_INTERFACES[kind].search(_plain(text))
+    }
+    assert found == {}
+
+
+def test_no_text_names_a_member_but_by_the_catalogue() -> None:
+    found = {
+        text.place: text.words
+        for text in texts()
+        if set(_IDENTIFIER.findall(_OPTION.sub("", _plain(text)).replace("--set top_k", ""))) - VALUES
+    }
+    assert {place: words for place, words in found.items() if "--set top_k=" not in words} == {}
+
+
+def test_the_invariant_sees_what_breaks_it() -> None:
+    for kind, words in {
+        "an option": "Name --window first.",
+        "a header": "Send Upload-Length.",
+        "a setting": "Set DATALENS_RANKS.",
+        "an amount by its member": "Raise epsilon now.",
+        "a request": "Ask /v1/plans for it.",
+    }.items():
+        assert _WORDS_OF_INTERFACES[kind].search(_plain(Text("", "", words)))
+        assert not _WORDS_OF_INTERFACES[kind].search(_plain(Text("", "", "Raise ⟦spec.epsilon⟧ to {name_of} it.")))
+    assert _IDENTIFIER.findall("Lower num_teachers.") == ["num_teachers"]
+    places = {text.place.partition(":")[0] for text in texts()}
+    assert {"api/problems/problem_types.py", "datalens_service/methods/diffusion.py", "workers/app.py"} <= places
+
+
+def test_every_name_in_a_text_is_in_the_catalogue() -> None:
+    for text in literals():
+        names = TOKEN.findall(text.words)
+        assert text.words.count("⟦") == len(names), text
+        for name in names:
+            assert name in TERMS or _follows_a_rule(name), text
+
+
+def _follows_a_rule(name: str) -> bool:
+    start, _, rest = name.partition(".")
+    if "{}" in name or name == "name":
+        return True
+    if name.startswith("DATALENS_"):
+        return name.removeprefix("DATALENS_").lower() in Settings.model_fields
+    if start == "evaluation":
+        return rest in EvaluationSettings.model_fields
+    return start == "method" and set(rest.split(".")) <= PARAMETERS
+
+
+def _properties(schema: Any) -> Iterator[str]:
+    for value in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from _properties(value)
+    if isinstance(schema, dict):
+        yield from schema.get("properties", {})
+
+
+PARAMETERS: Final = frozenset(_properties(TrainingSpec.model_json_schema()))
+
+
+def test_every_name_of_the_catalogue_is_used() -> None:
+    used = {name for text in literals() for name in TOKEN.findall(text.words)}
+    members = {name for name in TERMS if _request_of(name) is not None}
+    assert TERMS.keys() - used - members - _BEING_BUILT == set()
+
+
+def _request_of(name: str) -> str | None:
+    kind, _, member = name.rpartition(".")
+    return kind if kind in _REQUESTS and _has(kind, member) else None
+
+
+def _has(kind: str, member: str) -> bool:
+    return any(member in model.model_fields for model in _REQUESTS[kind])
+
+
+@pytest.mark.parametrize("name", sorted(name for name in TERMS if "." in name))
+def test_members_are_those_of_the_requests(name: str) -> None:
+    kind, _, member = name.partition(".")
+    assert TERMS[name].rest == member
+    if kind in _REQUESTS:
+        assert _has(kind, member)
+    else:
+        routes = [route for route in synthetic_downloads.router.routes if isinstance(route, APIRoute)]
+        assert any(member in {field.name for field in route.dependant.query_params} for route in routes)
+
+
+def test_fields_are_labels_of_pages() -> None:
+    folder = ROOT / "api" / "dashboard" / "templates"
+    pages = unescape(" ".join(re.sub(r"<[^>]*>", " ", page.read_text()) for page in folder.rglob("*.j2")))
+    shown = " ".join(pages.split())
+    labels = {label for term in TERMS.values() for label in re.findall("“([^”]+)”", term.page)}
+    assert len(labels) > 20
+    assert {label for label in labels if label not in shown} == set()
+
+
+def _commands(command: Any, path: str = "datalens") -> Iterator[tuple[str, set[str]]]:
+    yield path, {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _commands(inner, f"{path} {name}")
+
+
+COMMANDS: Final = dict(_commands(typer.main.get_command(app)))
+OPTIONS: Final = frozenset(option for options in COMMANDS.values() for option in options)
+
+
+@pytest.mark.parametrize("name", sorted(TERMS.keys() - _BEING_BUILT))
+def test_options_are_those_of_commands(name: str) -> None:
+    words = TERMS[name].command_line
+    assert set(_OPTION.findall(words)) <= OPTIONS
+    for command in re.findall(r"`(datalens [^`]+?)(?: --[a-z-]+)?`", words):
+        assert command in COMMANDS
+
+
+def test_options_in_texts_of_the_command_line_are_those_of_commands() -> None:
+    named = {option for text in texts() for option in _OPTION.findall(text.words)}
+    assert named <= OPTIONS
