@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from datalens_service.data import identifying_names
 from datalens_service.data.dataset import MAXIMUM_CLASSES, Labels, Schema, Split, check_split, check_units
+from datalens_service.data.identifying_names import check_publishable, refuse_persons
 from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.preparation_settings import PrepareSettings
@@ -123,14 +123,11 @@ def _publishable_groups(index: UploadIndex, names: ClassNames, choices: ReadingC
     """Groups of the training split, after refusing class names that are those of persons, or look like it."""
     if choices.allow_identifying_classes:
         return index.train.read_groups()
-    identifying_names.refuse_persons(
-        index.persons_as_classes, "the folder is the PatientID or PatientName of its DICOM files"
-    )
-    identifying_names.check_publishable(names, len(index.train.labels.words))
+    refuse_persons(index.persons_as_classes, "they are PatientID or PatientName of their DICOM files", len(names))
+    check_publishable(names, len(index.train.labels.words))
     groups = index.train.read_groups()
-    identifying_names.refuse_persons(
-        _classes_that_are_groups(index.train.labels.words, groups.names or ()), "the groups have the same names"
-    )
+    both = _classes_that_are_groups(index.train.labels.words, groups.names or ())
+    refuse_persons(both, "they are the names of groups", len(names))
     return groups
 
 

@@ -137,7 +137,7 @@ def check_units(schema: Schema, split: Split) -> None:
         raise InvalidDataset("There must be exactly one unit per training image.")
     _, numbers, counts = np.unique(split.unit_ids, return_inverse=True, return_counts=True)
     if len(counts) != schema.num_units:
-        raise InvalidDataset("num_units must be the number of units of the training images.")
+        raise InvalidDataset("The declared number of units must be that of the training images.")
     if counts.max() > schema.records_per_unit:
         raise InvalidDataset(
             f"A {schema.unit} has more than the declared {schema.records_per_unit} training images. "

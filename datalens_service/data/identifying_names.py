@@ -9,13 +9,13 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles
 from datalens_service.errors import InvalidDataset
 
 MANY_CLASSES: Final = 50
 FEW_IMAGES: Final = 10
 """More classes than the first with fewer images than the second, on average, are rarely classes."""
 
-_SHOWN: Final = 3
 _PERSON: Final = (
     "mrn|pid|pat|patient|patients|patid|subject|subj|person|participant|proband|individual|case|donor|volunteer"
     "|study|accession|acc|encounter|visit|user|uid|customer|client|member|account|acct|employee|emp|student|owner"
@@ -73,11 +73,10 @@ def check_publishable(names: Sequence[str], num_images: int) -> None:
         num_images: Of the training split.
 
     Raises:
-        InvalidDataset: With examples, and what to do.
+        UnusableFiles: Naming them.
+        InvalidDataset: There are more classes than a set of this size has.
     """
-    found = identifying_names(names)
-    if found:
-        raise InvalidDataset(f"Class names are published, and {_listed(found)} like identifiers. {_WHAT_TO_DO}")
+    refuse_persons(identifying_names(names), "they look like identifiers of persons", len(names))
     if len(names) > MANY_CLASSES and num_images < FEW_IMAGES * len(names):
         raise InvalidDataset(
             f"Class names are published, and these {len(names)} classes have fewer than {FEW_IMAGES} images each on "
@@ -85,21 +84,17 @@ def check_publishable(names: Sequence[str], num_images: int) -> None:
         )
 
 
-def refuse_persons(names: Sequence[str], what: str) -> None:
-    """Refuse class names that are known to be persons.
+def refuse_persons(names: Sequence[str], why: str, count: int) -> None:
+    """Refuse class names that are those of persons.
 
     Args:
         names: Of such classes.
-        what: Where the same name stands for a person.
+        why: What they have in common.
+        count: Of all classes.
 
     Raises:
-        InvalidDataset: There are some.
+        UnusableFiles: There are some; it names them.
     """
     if names:
-        raise InvalidDataset(f"Class names are published, and {_listed(names)} like identifiers: {what}. {_WHAT_TO_DO}")
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(f"“{name}”" for name in names[:_SHOWN])
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{shown}{more} {'looks' if len(names) == 1 else 'look'}"
+        reason = f"Class names are published, and {why}. {_WHAT_TO_DO}"
+        raise UnusableFiles([BadFile(name=name, reason=reason) for name in names], count)

@@ -57,7 +57,7 @@ def folder(*damaged: int, images: int = 8) -> bytes:
             image = io.BytesIO()
             Image.new("L", (8, 8), number).save(image, "PNG")
             content = image.getvalue()[:-30] if number in damaged else image.getvalue()
-            archive.writestr(f"{SECRET}-{number % 2}/{number}.png", content)
+            archive.writestr(f"{'ab'[number % 2]}/{SECRET}-{number}.png", content)
     return buffer.getvalue()
 
 
@@ -94,7 +94,13 @@ def test_a_good_upload_becomes_a_data_set(client: TestClient, settings: Settings
     assert (found["state"], found["name"], found["format"]) == ("ready", "Digits", "npz")
     assert found["privacy"]["epsilon_limit"] == 10
     report = validated(client, dataset_id)
-    assert report["counts"] == {"train": 200, "test": 0, "classes": dict.fromkeys("abcd", 50), "duplicates": 0}
+    assert report["counts"] == {
+        "train": 200,
+        "test": 0,
+        "classes": dict.fromkeys("abcd", 50),
+        "test_classes": {},
+        "duplicates": 0,
+    }
     assert report["audience"] == "owner"
     wait_until_removed(settings)
     assert client.post("/v1/jobs", json=training(dataset_id)).status_code == 202
@@ -109,7 +115,7 @@ def test_bad_files_are_named_to_the_owner_and_nowhere_else(
     reply = client.get(f"/v1/datasets/{dataset_id}/validation")
     assert reply.headers["Cache-Control"] == "private, no-store"
     report = reply.json()
-    assert [file["name"] for file in report["bad_files"]] == [f"{SECRET}-0/6.png", f"{SECRET}-1/3.png"]
+    assert [file["name"] for file in report["bad_files"]] == [f"a/{SECRET}-6.png", f"b/{SECRET}-3.png"]
     assert all("complete PNG" in file["reason"] for file in report["bad_files"])
     assert (report["code"], report["bad_count"], report["checked"]) == ("dataset-invalid", 2, 8)
     assert SECRET not in json.dumps([found, client.get("/v1/datasets").json()])

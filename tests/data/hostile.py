@@ -289,7 +289,7 @@ PICTURES = {
 
 ARRAYS = {
     "pickle": Hostile(lambda: pickle.dumps(Payload()), UNKNOWN),
-    "torch file": Hostile(lambda: zipped({"archive/data.pkl": pickle.dumps(Payload())}), "ending of an image"),
+    "torch file": Hostile(lambda: zipped({"archive/data.pkl": pickle.dumps(Payload())}), "Name images"),
     "NPZ of pickled objects": Hostile(lambda: npz(pickled_array()), "Python objects"),
     "NPZ of pickled labels": Hostile(lambda: npz(npy_bytes(IMAGES), pickled_array()), "Python objects"),
     "NPZ that claims 2^60 images": Hostile(lambda: npz(claiming(2**60, 8, 8)), "array in the NPZ"),

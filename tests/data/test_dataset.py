@@ -63,8 +63,8 @@ def test_dataset_checks_both_splits_and_the_public_number(dataset: Dataset) -> N
     for train, test in ((bad, None), (dataset.train, bad)):
         with pytest.raises(InvalidDataset, match=r"0\.\.2"):
             Dataset(dataset.schema, train, test, b"key")
-    with pytest.raises(InvalidDataset, match="num_units"):
-        Dataset(dataset.schema.model_copy(update={"num_units": 11}), dataset.train, None, b"key")
+    with pytest.raises(InvalidDataset, match="number of units"):
+        Dataset(dataset.schema.model_copy(update={"number of units": 11}), dataset.train, None, b"key")
 
 
 def test_printing_a_split_shows_no_record() -> None:

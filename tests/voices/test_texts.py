@@ -70,7 +70,11 @@ def _of_one(schema: Any) -> Iterator[str]:
         yield from (name for name in [*schema.get("enum", ()), schema.get("const")] if isinstance(name, str))
 
 
-VALUES: Final = frozenset(_of_one(TrainingSpec.model_json_schema())) | _PACKAGES
+_IN_FILES: Final = frozenset(
+    f"{split}_{part}" for split in ("train", "test", "val") for part in ("images", "labels")
+) | {"x_train", "y_train", "x_test", "y_test", "file_name", "savez_compressed"}
+"""Names of arrays and columns that stand in files, and of the function that writes them."""
+VALUES: Final = frozenset(_of_one(TrainingSpec.model_json_schema())) | _PACKAGES | _IN_FILES
 
 
 @pytest.mark.parametrize("kind", _WORDS_OF_INTERFACES)

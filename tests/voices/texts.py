@@ -19,10 +19,15 @@ from datalens_service.client import errors as client_errors
 ROOT: Final = Path(__file__).parents[2]
 TOKEN: Final = re.compile(r"⟦([\w.{}]+)⟧")
 _PACKAGES: Final = ("datalens_service", "api", "workers")
-_BEING_REWRITTEN: Final = "datalens_service/data/"
-"""Not looked at for now."""
-
-_ALSO_SHOWN: Final = {"ValueError", "BadParameter", "RefusedMember", "SignatureInvalid", "PydanticCustomError"}
+_ALSO_SHOWN: Final = {
+    "bad",
+    "BadFile",
+    "ValueError",
+    "BadParameter",
+    "RefusedMember",
+    "SignatureInvalid",
+    "PydanticCustomError",
+}
 _DOCUMENTS: Final = {"MESSAGES", "_SENTENCES", "_OF_ERRORS", "OUT_OF_MEMORY", "INTERNAL", "LOST"}
 """Constants whose strings are texts."""
 
@@ -86,7 +91,7 @@ def literals() -> tuple[Text, ...]:
 
 
 @cache
-def _modules(skipped: tuple[str, ...] = (_BEING_REWRITTEN,)) -> tuple[_Module, ...]:
+def _modules(skipped: tuple[str, ...] = ()) -> tuple[_Module, ...]:
     paths = (path for package in _PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
     names = {path.relative_to(ROOT).as_posix(): path for path in paths}
     return tuple(_parsed(name, path) for name, path in names.items() if not name.startswith(skipped))

@@ -32,7 +32,6 @@ _WHAT_TO_DO: Final = (
 )
 _START_BYTES: Final = 4096
 _FEW_COLUMNS: Final = 8
-_SHOWN: Final = 3
 _ARCHIVES: Final = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 
 
@@ -53,7 +52,11 @@ def recognised(source: Source, choices: ReadingChoices = AS_IT_IS) -> str:
 
 
 def _unknown(source: Source) -> str:
-    """What a file is that nobody reads, as far as can be told."""
+    """What a file is that nobody reads, as far as can be told.
+
+    Raises:
+        UnusableFiles: It is an archive; the files in it are named.
+    """
     if source.archive is not None:
         return _unknown_archive(source)
     start = source.start(_START_BYTES)
@@ -74,12 +77,13 @@ def _unknown_archive(source: Source) -> str:
     names = [entry.filename for entry in source.entries if not is_ignored(entry.filename)]
     if not names:
         return f"There is no image in it: it is empty, or holds only notes and hidden files. {_WHAT_TO_DO}"
-    if any(name.casefold().endswith(_ARCHIVES) for name in names):
-        return f"It holds another archive ({names[0]}). Unpack that one, and upload it or its images."
-    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-    return (
-        f"No file in it has the ending of an image ({shown}). Name images .png or .jpg, or what they are. {_WHAT_TO_DO}"
+    archives = [name for name in names if name.casefold().endswith(_ARCHIVES)]
+    reason = (
+        "The upload holds another archive. Unpack that one, and upload it or its images."
+        if archives
+        else f"No name in it ends as those of images do. Name images .png or .jpg, or what they are. {_WHAT_TO_DO}"
     )
+    raise UnusableFiles([BadFile(name=name, reason=reason) for name in archives or names], len(names))
 
 
 def _is_text(start: bytes) -> bool:

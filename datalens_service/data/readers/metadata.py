@@ -188,7 +188,7 @@ def _add_rows(metadata: Metadata, table: str, columns: Columns, records: Sequenc
             bad.append(BadFile(name=place, reason=error.text))
             continue
         if (other := metadata.rows.get(path)) is not None:
-            bad.append(BadFile(name=place, reason=f"{path} is named twice, here and in {other.place}. Remove one."))
+            bad.append(BadFile(name=f"{place}, as {other.place}", reason="An image is named twice. Remove one line."))
         metadata.rows[path] = row
         metadata.backslashed += [place] if "\\" in str(record.get(columns.file)) else []
     if bad:

@@ -286,5 +286,5 @@ def _names_in_file(archive: Archive, arrays: Mapping[str, Entry]) -> ClassNames 
         return None
     header = _header(archive, arrays[_CLASS_NAMES])
     if header.dtype.kind != "U" or len(header.shape) != 1:
-        raise InvalidDataset("class_names must be a one-dimensional array of strings.")
+        raise InvalidDataset("The array of class names must be one-dimensional, of strings.")
     return tuple(str(name) for name in _read_array(archive, arrays[_CLASS_NAMES]))

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.readers.base import ClassNames
 from datalens_service.data.readers.image_entries import ImageEntry
+from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles
 from datalens_service.errors import InvalidDataset
 
 TRAIN: Final = "train"
@@ -68,7 +69,8 @@ def by_split(
         labelled: Whether a table says the labels, so that no folder is a class.
 
     Raises:
-        InvalidDataset: Splits lie beside other folders, or there is nothing to train on.
+        UnusableFiles: Naming splits beside other folders.
+        InvalidDataset: There is nothing to train on.
     """
     tops = {file.parts[0] for file in files if len(file.parts) > 1}
     splits = {top for top in tops if split_named(top) is not None and top not in (class_names or ())}
@@ -84,20 +86,15 @@ def by_split(
         found[split or TRAIN].append(ImageEntry(file.parts[inside:], file.entry))
     notices.add(NoticeCode.IGNORED_SPLIT, (file.entry.filename for file in found[UNUSED]))
     if not found[TRAIN]:
-        raise InvalidDataset(f"There are no training images to train on, only {_listed(splits)}. {LAYOUTS}")
+        raise InvalidDataset(f"There are no training images, only those of other splits. {LAYOUTS}")
     return SplitFiles(found[TRAIN], found[TEST])
 
 
 def _check_alone(splits: set[str], tops: set[str]) -> None:
-    others = tops - splits
-    if others:
-        raise InvalidDataset(
-            f"{_listed(splits)} lies beside {_listed(others)}: is it a class or a split? If it is a split, put all "
+    if tops - splits:
+        reason = (
+            "A folder with the name of a split lies beside others: is it a class or a split? If it is a split, put all "
             "classes into train/ and test/; if it is a class, declare it with all others in ⟦class_names⟧, or rename "
             f"its folder. {LAYOUTS}"
         )
-
-
-def _listed(names: set[str]) -> str:
-    shown = sorted(names)[:3]
-    return ", ".join(f"{name}/" for name in shown) + (", …" if len(names) > len(shown) else "")
+        raise UnusableFiles([BadFile(name=f"{name}/", reason=reason) for name in sorted(splits)], len(tops))

@@ -116,11 +116,10 @@ def _records(source: Source) -> list[_Record]:
 
 
 def _check_key(name: str, seen: dict[str, str]) -> None:
-    key = _key(name)[0]
-    if (other := seen.setdefault(key, name)) != name:
+    if seen.setdefault(_key(name)[0], name) != name:
         raise InvalidDataset(
-            f"Its key is {key}, as that of {other}: a key ends at the first dot of the name. Put one image into each "
-            "record, and write keys without dots."
+            "Another image has the same key: a key ends at the first dot of the name. Put one image into each record, "
+            "and write keys without dots."
         )
 
 
@@ -130,7 +129,7 @@ def _record(source: Source, image: Entry, beside: Mapping[tuple[str, str], Entry
     if (text := beside.get((key, "cls"))) is not None:
         return _Record(file, _text(source, text).strip(), None)
     if (entry := beside.get((key, "json"))) is None:
-        raise InvalidDataset(f"The image has no label: there is no {key}.cls and no {key}.json beside it.")
+        raise InvalidDataset("The image has no label. Add <key>.cls or <key>.json beside it.")
     with refusing(_UNREADABLE):
         content: dict[str, Any] = json.loads(_text(source, entry))
         label = content["label"] if "label" in content else content["cls"]
@@ -162,7 +161,7 @@ def _names_in(source: Source) -> ClassNames | None:
     entries = [entry for entry in source.entries if _is_public(entry.filename)]
     if not entries:
         return None
-    with refusing("classes.json must hold the names of the classes as class_names."):
+    with refusing("classes.json must name the classes as exports of this product do."):
         return tuple(str(name) for name in json.loads(_text(source, entries[0]))["class_names"])
 
 

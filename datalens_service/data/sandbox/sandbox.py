@@ -218,7 +218,7 @@ def _environment(folder: Path) -> dict[str, str]:
 def _outcome(folder: Path, status: int) -> Outcome:
     path = folder / OUTCOME
     if status == os.EX_IOERR:
-        raise InsufficientStorage("The records could not be kept; free the disk of data_dir.")
+        raise InsufficientStorage("The records could not be kept; free the disk of ⟦DATALENS_DATA_DIR⟧.")
     try:
         if path.is_symlink() or path.stat().st_size > _OUTCOME_BYTES:
             raise Refused(Outcome(refusal=_BROKEN))
