@@ -26,6 +26,7 @@ from api.routes import (
     classifier_downloads,
     classifiers,
     comparison_pages,
+    dataset_confirmation,
     dataset_labels,
     dataset_pages,
     datasets,
@@ -80,6 +81,7 @@ from datalens_service.store.datasets.signing_key import signing_key
 _ROUTES = (
     uploads,
     datasets,
+    dataset_confirmation,
     dataset_labels,
     privacy,
     plans,

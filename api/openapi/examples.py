@@ -18,6 +18,7 @@ from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import default_delta, limit_units
 from datalens_service.proof.hash_chain import GENESIS, Entry, budget_label
+from datalens_service.services.class_review import ClassReview, ReviewedClass
 from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
@@ -115,6 +116,29 @@ _DATASET: Final = DatasetRead.of(
     _statement(0, 0),
 ).model_dump(mode="json", by_alias=True)
 
+_REVIEW: Final = ClassReview(
+    classes=tuple(ReviewedClass(name=name, train=6_000, test=1_000) for name in _SCHEMA.class_names),
+    unit=_SCHEMA.unit,
+    num_units=_SCHEMA.num_units,
+    records_per_unit=1,
+    classes_per_unit=1,
+    width=28,
+    height=28,
+    channels=1,
+    train_images=60_000,
+    test_images=10_000,
+    test_is_public=False,
+    records_are_public=False,
+    ignored_files=2,
+    format="imagefolder",
+    expires_at=_AT + timedelta(hours=24),
+).model_dump(mode="json")
+_IN_REVIEW: Final = {
+    **_DATASET,
+    **{"state": "review", "format": None, "schema": None, "has_test_split": False, "privacy": None},
+    **{"notices": [_NOTICE], "review": _REVIEW},
+}
+
 _DELETED: Final = Entry.sealed(
     account_id=_ACCOUNT_ID, seq=2, kind="delete", dataset_id=_DATASET_ID, at=_AT, previous_hash=_OPENED.hash
 )
@@ -204,6 +228,14 @@ LABELS: Final[dict[str, Any]] = {
     }
 }
 
+CONFIRMATIONS: Final[dict[str, Any]] = {
+    "declared": {"summary": "With the budget that was declared", "value": {"confirm_classes": True}},
+    "joins": {
+        "summary": "With the budget that known records have, at its δ",
+        "value": {"confirm_classes": True, "delta": _DELTA},
+    },
+}
+
 CLONES: Final[dict[str, Any]] = {
     "again": {"summary": "The same once more", "value": {}},
     "cheaper": {"summary": "Another ε and another seed", "value": {"epsilon": 0.5, "seed": 1}},
@@ -218,6 +250,8 @@ ANSWERS: Final[dict[str, Any]] = {
     "createUpload": _UPLOAD,
     "getUpload": _UPLOAD,
     "createDataset": {**_DATASET, "notices": [_NOTICE]},
+    "createDataset 202": _IN_REVIEW,
+    "confirmDataset": {**_DATASET, "notices": [_NOTICE]},
     "listDatasets": _page(_DATASET),
     "getDataset": _DATASET,
     "updateDataset": _DATASET,

@@ -17,7 +17,6 @@ from api.schemas.common import DatasetRead
 from api.schemas.datasets import ValidationRead
 from api.security.permissions import check_scope
 from datalens_service.data.readers import READERS, usual_suffixes
-from datalens_service.errors import NotFound
 from datalens_service.store.access import access_log
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets, validations, views
@@ -82,9 +81,8 @@ def dataset_page(
     before: Annotated[int | None, Query(ge=1, le=LARGEST_UNITS)] = None,
 ) -> Response:
     """A dataset, its budget, its jobs and a page of the journal of its account; a receipt once it was deleted."""
-    try:
-        dataset = datasets.get(services.database, dataset_id)
-    except NotFound:
+    dataset = views.get(services.database, dataset_id).contents
+    if dataset is None:
         return _validation_page(visitor, services, dataset_id)
     with services.database.session() as session:
         portion = journal_pages.read_slice(session, dataset_id, before, journal.MOST_ENTRIES)
@@ -105,7 +103,7 @@ def dataset_page(
 
 
 def _validation_page(visitor: Visitor, services: Services, dataset_id: str) -> Response:
-    """An upload that is being read, or of which nothing became."""
+    """An upload that is being read, waits for its confirmation, or of which nothing became."""
     check_scope(visitor.key, Scope.DATASETS_WRITE)
     validation = validations.get(services.database, dataset_id)
     if validation.report is not None:

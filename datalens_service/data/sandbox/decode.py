@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data import DEFAULT_LIMITS, read_source
-from datalens_service.data.dataset import Dataset
+from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.privacy_units import UnitDeclaration
@@ -70,7 +70,8 @@ class Counts(_Frozen):
 
     train: int = Field(ge=0)
     test: int = Field(ge=0)
-    classes: dict[str, int]
+    classes: dict[str, int] = Field(description="Training images of each class, in the order of the labels.")
+    test_classes: dict[str, int] = Field(default={}, description="Test images of each class.")
     duplicates: int = Field(ge=0)
 
 
@@ -143,13 +144,18 @@ def _decoder(preparation: PrepareSettings | None) -> PictureDecoder:
 
 
 def _counts(upload: Upload, notices: tuple[Notice, ...]) -> Counts:
-    per_class = np.bincount(upload.train.labels, minlength=upload.schema.num_classes)
     return Counts(
         train=len(upload.train),
         test=0 if upload.test is None else len(upload.test),
-        classes=dict(zip(upload.schema.class_names, map(int, per_class), strict=True)),
+        classes=_per_class(upload.schema, upload.train),
+        test_classes={} if upload.test is None else _per_class(upload.schema, upload.test),
         duplicates=count_notices(NoticeCode.REPEATED_IMAGES, notices),
     )
+
+
+def _per_class(schema: Schema, split: Split) -> dict[str, int]:
+    counted = np.bincount(split.labels, minlength=schema.num_classes)
+    return dict(zip(schema.class_names, map(int, counted), strict=True))
 
 
 if __name__ == "__main__":
