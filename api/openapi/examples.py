@@ -14,11 +14,12 @@ from api.schemas.jobs import JobRead
 from api.schemas.signing_keys import SigningKeyRead
 from datalens_service.data.dataset import Schema
 from datalens_service.data.notices import Notice, NoticeCode
+from datalens_service.data.sandbox.decode import Counts
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import default_delta, limit_units
 from datalens_service.proof.hash_chain import GENESIS, Entry, budget_label
-from datalens_service.services.class_review import ClassReview, ReviewedClass
+from datalens_service.services.class_review import ClassReview
 from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
@@ -92,9 +93,7 @@ _VALIDATION: Final = ValidationRead(
     checked=60_000,
 ).model_dump(mode="json")
 
-_NOTICE: Final = Notice(
-    code=NoticeCode.IGNORED_SPLIT, count=2, examples=("val/7/0042.png", "val/9/0001.png")
-).model_dump(mode="json")
+_NOTICE: Final = Notice(code=NoticeCode.IGNORED_SPLIT, count=2, examples=("val/7/0042.png", "val/9/0001.png"))
 
 _DATASET: Final = DatasetRead.of(
     DatasetView.from_dataset(
@@ -116,27 +115,18 @@ _DATASET: Final = DatasetRead.of(
     _statement(0, 0),
 ).model_dump(mode="json", by_alias=True)
 
-_REVIEW: Final = ClassReview(
-    classes=tuple(ReviewedClass(name=name, train=6_000, test=1_000) for name in _SCHEMA.class_names),
-    unit=_SCHEMA.unit,
-    num_units=_SCHEMA.num_units,
-    records_per_unit=1,
-    classes_per_unit=1,
-    width=28,
-    height=28,
-    channels=1,
-    train_images=60_000,
-    test_images=10_000,
-    test_is_public=False,
-    records_are_public=False,
-    ignored_files=2,
-    format="imagefolder",
-    expires_at=_AT + timedelta(hours=24),
-).model_dump(mode="json")
+_COUNTS: Final = Counts(
+    train=60_000,
+    test=10_000,
+    classes=dict.fromkeys(_SCHEMA.class_names, 6_000),
+    test_classes=dict.fromkeys(_SCHEMA.class_names, 1_000),
+    duplicates=0,
+)
 _IN_REVIEW: Final = {
     **_DATASET,
     **{"state": "review", "format": None, "schema": None, "has_test_split": False, "privacy": None},
-    **{"notices": [_NOTICE], "review": _REVIEW},
+    "notices": [_NOTICE.model_dump(mode="json")],
+    "review": ClassReview.of(_SCHEMA, _COUNTS, (_NOTICE,), _AT + timedelta(hours=24)).model_dump(mode="json"),
 }
 
 _DELETED: Final = Entry.sealed(
@@ -249,9 +239,9 @@ def _page(item: dict[str, Any]) -> dict[str, Any]:
 ANSWERS: Final[dict[str, Any]] = {
     "createUpload": _UPLOAD,
     "getUpload": _UPLOAD,
-    "createDataset": {**_DATASET, "notices": [_NOTICE]},
+    "createDataset": {**_DATASET, "notices": [_NOTICE.model_dump(mode="json")]},
     "createDataset 202": _IN_REVIEW,
-    "confirmDataset": {**_DATASET, "notices": [_NOTICE]},
+    "confirmDataset": {**_DATASET, "notices": [_NOTICE.model_dump(mode="json")]},
     "listDatasets": _page(_DATASET),
     "getDataset": _DATASET,
     "updateDataset": _DATASET,

@@ -7,14 +7,14 @@ from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
+from datalens_service.data.dataset import Schema
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
 from datalens_service.data.sandbox.decode import Counts
-from datalens_service.data.sandbox.sandbox import Decoded
 
 _IGNORED: Final = (NoticeCode.IGNORED_FILES, NoticeCode.IGNORED_SPLIT)
 MESSAGE: Final = (
-    "Once confirmed, these class names are public for good: they stand in every card, generator and report that leaves "
-    "this service. None of them may name or number a person. Nothing is charged or published before."
+    "Once confirmed, these class names are public for good: they stand in every card, generator and report that is "
+    "passed on. None of them may name or number a person. Nothing is charged or published before."
 )
 
 
@@ -47,8 +47,7 @@ class ClassReview(BaseModel):
     test_is_public: bool = Field(description="Whether the test split was declared public.")
     records_are_public: bool = Field(description="Whether all images were declared public.")
     ignored_files: int = Field(description="Files that were not read; `notices` name the first of them.")
-    format: str = Field(description="Format of the upload.")
-    expires_at: datetime = Field(description="When the upload is removed unless it is confirmed.")
+    expires_at: datetime | None = Field(default=None, description="When the upload is removed unless it is confirmed.")
 
     @computed_field(description="What a confirmation means.")  # type: ignore[prop-decorator]
     @property
@@ -57,9 +56,10 @@ class ClassReview(BaseModel):
         return MESSAGE
 
     @classmethod
-    def of(cls, decoded: Decoded, expires_at: datetime, *, public_records: bool) -> Self:
-        """What there is to confirm of an upload that was read."""
-        schema, counts = decoded.dataset.schema, decoded.counts
+    def of(
+        cls, schema: Schema, counts: Counts, notices: tuple[Notice, ...], expires_at: datetime | None = None
+    ) -> Self:
+        """What there is to confirm of images that were read."""
         return cls(
             classes=_reviewed_classes(counts),
             unit=schema.unit,
@@ -72,16 +72,10 @@ class ClassReview(BaseModel):
             train_images=counts.train,
             test_images=counts.test,
             test_is_public=schema.test_is_public,
-            records_are_public=public_records,
-            ignored_files=count_ignored(decoded.notices),
-            format=decoded.format,
+            records_are_public=schema.records_are_public,
+            ignored_files=sum(count_notices(code, notices) for code in _IGNORED),
             expires_at=expires_at,
         )
-
-
-def count_ignored(notices: tuple[Notice, ...]) -> int:
-    """Files that were not read."""
-    return sum(count_notices(code, notices) for code in _IGNORED)
 
 
 def _reviewed_classes(counts: Counts) -> tuple[ReviewedClass, ...]:

@@ -23,6 +23,7 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import utc_now
+from datalens_service.data.dataset import Schema
 from datalens_service.data.notices import Notices
 from datalens_service.data.sandbox.sandbox import Confinement, Decoded, decode
 from datalens_service.data.stored_dataset import load_dataset
@@ -150,8 +151,8 @@ def remove(database: Database, artifacts: ArtifactStore, settings: Settings, dat
 def remove_expired(database: Database, settings: Settings) -> None:
     """Remove uploads that waited too long for their confirmation, with their reports."""
     for upload in validations.in_state(database, DatasetState.REVIEW):
-        reading = Reading.model_validate(upload.report)
-        if reading.review is None or reading.review.expires_at > utc_now():
+        review = Reading.model_validate(upload.report).review
+        if review is None or review.expires_at is None or review.expires_at > utc_now():
             continue
         folder = records_folder(settings.data_dir) / upload.dataset_id
         # Confirmed or deleted a moment ago: then there is nothing to remove.
@@ -197,8 +198,12 @@ def _decoded(path: Path, scratch: Path, form: DatasetForm, settings: Settings, s
 
 def _reviewed(decoded: Decoded, form: DatasetForm, settings: Settings) -> dict[str, Any]:
     expires_at = utc_now() + timedelta(hours=settings.upload_hours)
-    review = ClassReview.of(decoded, expires_at, public_records=bool(form.public_records))
+    review = ClassReview.of(_declared(decoded.dataset.schema, form), decoded.counts, decoded.notices, expires_at)
     return Reading.of(decoded, review).model_dump(mode="json")
+
+
+def _declared(schema: Schema, form: DatasetForm) -> Schema:
+    return schema.model_copy(update={"records_are_public": bool(form.public_records)})
 
 
 def _confirmable(upload: Validation, budget: BudgetForm) -> DatasetForm:
@@ -229,7 +234,7 @@ def _open(database: Database, settings: Settings, upload: Validation, form: Data
         database,
         dataset_id=upload.dataset_id,
         name=form.name or upload.dataset_id,
-        schema=dataset.schema.model_copy(update={"records_are_public": bool(form.public_records)}),
+        schema=_declared(dataset.schema, form),
         images=dataset.train.images,
         units=dataset.train.units,
         format=reading.format,

@@ -77,7 +77,9 @@ def test_notices_are_for_the_owner_and_nowhere_else(
     client: TestClient, services: Services, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     logs.configure("debug")
-    direct = client.post("/v1/datasets", files={"file": folders()}, data={"confirm_classes": "true", "epsilon": "10"}).json()["id"]
+    direct = client.post(
+        "/v1/datasets", files={"file": folders()}, data={"confirm_classes": "true", "epsilon": "10"}
+    ).json()["id"]
     later = register(client, folders())
     settled(client, later)
     job_id = client.post("/v1/jobs", json=training(direct)).json()["id"]
@@ -87,7 +89,12 @@ def test_notices_are_for_the_owner_and_nowhere_else(
         _, plain = keys.create(services.database, KeyRequest(role.value, role=role))
         as_role = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
         assert as_role.get(f"/v1/datasets/{direct}/validation").status_code == 403
-        assert as_role.post("/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "1"}).status_code == 403
+        assert (
+            as_role.post(
+                "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "1"}
+            ).status_code
+            == 403
+        )
         shown += [as_role.get(path, params=params).text for path, params in _reads(direct, later, job_id)]
     logged = capfd.readouterr()
     everything = "".join([*shown, logged.out, logged.err])
@@ -153,7 +160,11 @@ def test_data_that_grows_is_uploaded_in_parts_and_trained_on_together(client: Te
 
 
 def test_parts_that_were_uploaded_apart_are_refused_with_what_to_do(client: TestClient, dataset_id: str) -> None:
-    client.post("/v1/datasets", files={"file": npz(images=arrays(1)["images"])}, data={"confirm_classes": "true", "epsilon": "10"})
+    client.post(
+        "/v1/datasets",
+        files={"file": npz(images=arrays(1)["images"])},
+        data={"confirm_classes": "true", "epsilon": "10"},
+    )
     both = {name: np.concatenate([arrays()[name], arrays(1)[name]]) for name in ("images", "labels")}
     refused = client.post("/v1/datasets", files={"file": npz(**both)})
     assert (refused.status_code, refused.json()["code"]) == (422, "dataset-invalid")

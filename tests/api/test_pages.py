@@ -79,7 +79,9 @@ def test_an_empty_service_says_what_to_do_first(client: TestClient, services: Se
 
 def test_names_are_text_and_nothing_else(visitor: TestClient) -> None:
     rolled = npz(images=npz_images())
-    made = visitor.post("/v1/datasets", files={"file": rolled}, data={"confirm_classes": "true", "epsilon": "1", "name": HOSTILE}).json()
+    made = visitor.post(
+        "/v1/datasets", files={"file": rolled}, data={"confirm_classes": "true", "epsilon": "1", "name": HOSTILE}
+    ).json()
     job_id = submit(visitor, made["id"], epsilon=0.5)
     for path in ("/", f"/datasets/{made['id']}", f"/datasets/{made['id']}/new-job", "/jobs", f"/jobs/{job_id}"):
         page = visitor.get(path).text

@@ -78,7 +78,9 @@ def test_the_patient_id_of_a_dicom_file_becomes_its_group(client: TestClient) ->
 
 def test_a_refusal_names_the_setting(client: TestClient) -> None:
     files = {"file": ("images.zip", mixed(), "application/zip")}
-    reply = client.post("/v1/datasets", files=files, data={"confirm_classes": "true", "epsilon": "10", "records_per_unit": "2"})
+    reply = client.post(
+        "/v1/datasets", files=files, data={"confirm_classes": "true", "epsilon": "10", "records_per_unit": "2"}
+    )
     assert reply.status_code == 422
     assert "prepare_side" in reply.json()["detail"]
     assert {file["name"] for file in reply.json()["bad_files"]} >= {"a/p1/2.tif", "a/p99/scan.dcm"}
@@ -88,7 +90,9 @@ def test_a_refusal_names_the_setting(client: TestClient) -> None:
             image = io.BytesIO()
             Image.new("L", (side, side)).save(image, "PNG")
             archive.writestr(f"{side}/1.png", image.getvalue())
-    reply = client.post("/v1/datasets", files={"file": buffer.getvalue()}, data={"confirm_classes": "true", "epsilon": "10"})
+    reply = client.post(
+        "/v1/datasets", files={"file": buffer.getvalue()}, data={"confirm_classes": "true", "epsilon": "10"}
+    )
     assert reply.status_code == 422
     assert "prepare_side" in reply.json()["detail"]
 

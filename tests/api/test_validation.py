@@ -123,7 +123,9 @@ def test_bad_files_are_named_to_the_owner_and_nowhere_else(
 def test_a_direct_upload_has_a_report_and_a_refused_one_leaves_nothing(client: TestClient) -> None:
     doubled = arrays()
     doubled["images"][150:] = doubled["images"][:50]
-    reply = client.post("/v1/datasets", files={"file": npz(**doubled)}, data={"confirm_classes": "true", "epsilon": "1"})
+    reply = client.post(
+        "/v1/datasets", files={"file": npz(**doubled)}, data={"confirm_classes": "true", "epsilon": "1"}
+    )
     report = client.get(f"{reply.headers['Location']}/validation").json()
     assert (report["state"], report["counts"]["duplicates"]) == ("ready", 50)
     refused = client.post("/v1/datasets", files={"file": folder(3)}, data={"confirm_classes": "true", "epsilon": "1"})
@@ -153,7 +155,9 @@ def test_a_direct_upload_is_refused_with_the_findings_of_the_other_way(
 
 def test_a_refusal_names_a_bounded_number_of_files(client: TestClient) -> None:
     content = folder(*range(LISTED + 5), images=LISTED + 8)
-    refused = client.post("/v1/datasets", files={"file": content}, data={"confirm_classes": "true", "epsilon": "1"}).json()
+    refused = client.post(
+        "/v1/datasets", files={"file": content}, data={"confirm_classes": "true", "epsilon": "1"}
+    ).json()
     assert (len(refused["bad_files"]), refused["bad_count"], refused["checked"]) == (LISTED, LISTED + 5, LISTED + 8)
 
 

@@ -29,7 +29,8 @@ class DatasetOperations:
         epsilon: float | None = None,
         delta: float | None = None,
         name: str | None = None,
-        classes: tuple[str, ...] | None = None,
+        class_names: tuple[str, ...] | None = None,
+        confirm_classes: bool = False,
         records_per_unit: int | None = None,
         classes_per_unit: int | None = None,
         unit: str | None = None,
@@ -47,12 +48,17 @@ class DatasetOperations:
     ) -> UploadedDataset:
         """Upload labelled images and wait for their validation. Large files are sent in chunks that can be resumed.
 
+        Class names become public with the budget. Unless they are declared here or confirmed unseen, the answer has
+        the state "review" and says in `review` what was read: `confirm_dataset` opens the budget then, and
+        `delete_dataset` drops the upload.
+
         Args:
             path: The file; its contents decide the format.
             epsilon: Lifetime budget of these records.
             delta: Of the budget; None takes min(1e-5, n^-1.1).
             name: For people; None leaves it to the service.
-            classes: Class names; None leaves them to the format.
+            class_names: Public class names, which confirms them; None leaves them to the format.
+            confirm_classes: Whether the class names that the file brings along may become public unseen.
             records_per_unit: Most training images of one group, if the file groups its images.
             classes_per_unit: Most classes that one group reaches; None puts no further bound.
             unit: Word for one group, for example "patient".
@@ -72,7 +78,8 @@ class DatasetOperations:
             "epsilon": epsilon,
             "delta": delta,
             "name": name,
-            "classes": classes,
+            "class_names": class_names,
+            "confirm_classes": confirm_classes or None,
             "records_per_unit": records_per_unit,
             "classes_per_unit": classes_per_unit,
             "unit": unit,
@@ -92,8 +99,21 @@ class DatasetOperations:
         stored_id = self.upload(path, upload_id=upload_id, on_bytes=on_bytes)
         created = self._transport.send(requests.create_dataset(stored_id, declaration))
         dataset = self.wait_for_dataset(created)
-        report = self._wait_for_report(dataset.id)
-        return requests.add_notices(self.dataset(dataset.id), report)
+        return requests.add_report(dataset, self.validation(dataset.id))
+
+    def confirm_dataset(
+        self, dataset_id: str, *, epsilon: float | None = None, delta: float | None = None, account: str | None = None
+    ) -> UploadedDataset:
+        """Make the class names of an upload in state "review" public, for good, and open its budget. Repeatable.
+
+        Args:
+            dataset_id: Of the upload.
+            epsilon: Lifetime budget of these records. If this or one of the next two is named, the three replace what
+                was declared with the upload.
+            delta: Of the budget.
+            account: Id of a dataset whose budget pays for this one, too.
+        """
+        return self._transport.send(requests.confirm_dataset(dataset_id, epsilon, delta, account))
 
     def upload(self, path: Path, *, upload_id: str | None = None, on_bytes: OnBytes | None = None) -> str:
         """Send a file in chunks, each with a checksum, across interruptions; returns the id of the upload.
@@ -122,7 +142,7 @@ class DatasetOperations:
         return upload.id
 
     def wait_for_dataset(self, dataset: DatasetInfo, *, interval: float = 0.5) -> DatasetInfo:
-        """Wait until a dataset has been validated.
+        """Wait until an upload has been read: it is "ready", or in "review".
 
         Raises:
             ClientError: The upload cannot be used; `problem` has `bad_files`.
@@ -161,14 +181,6 @@ class DatasetOperations:
     def delete_dataset(self, dataset_id: str) -> Receipt:
         """Delete the records; what was spent on them stays on the books."""
         return self._transport.send(requests.delete_dataset(dataset_id))
-
-    def _wait_for_report(self, dataset_id: str, *, interval: float = 0.5) -> ValidationInfo:
-        """The final validation report: the service stores it a moment after the dataset is ready."""
-        report = self.validation(dataset_id)
-        while report.state == "validating":
-            time.sleep(interval)
-            report = self.validation(dataset_id)
-        return report
 
     def _read_offset(self, upload_id: str, last_offset: int) -> int:
         """Bytes stored on the service; `last_offset` if it does not respond."""

@@ -131,7 +131,7 @@ def _read(request: Request, decoder: PictureDecoder) -> Outcome:
     except OSError:
         # What is wrong with the upload is refused above; this is the disk.
         sys.exit(os.EX_IOERR)
-    return Outcome(format=name, counts=_counts(upload, notices), notices=notices)
+    return Outcome(format=name, counts=count_records(upload, notices), notices=notices)
 
 
 def _decoder(preparation: PrepareSettings | None) -> PictureDecoder:
@@ -143,7 +143,8 @@ def _decoder(preparation: PrepareSettings | None) -> PictureDecoder:
     return PreparingDecoder(preparation)
 
 
-def _counts(upload: Upload, notices: tuple[Notice, ...]) -> Counts:
+def count_records(upload: Upload, notices: tuple[Notice, ...]) -> Counts:
+    """How many records an upload has. Private."""
     return Counts(
         train=len(upload.train),
         test=0 if upload.test is None else len(upload.test),
