@@ -109,7 +109,8 @@ def _validation_page(visitor: Visitor, services: Services, dataset_id: str) -> R
     if validation.report is not None:
         _note(services, visitor, dataset_id)
     shown = ValidationRead.of(validation)
-    return visitor.page("validation", validation=shown, name=DatasetView.from_validation(validation).name)
+    name = DatasetView.from_validation(validation).name
+    return visitor.page("validation", validation=shown, name=name, declared=validation.form)
 
 
 def _cards(services: Services, visitor: Visitor, uploads: Sequence[DatasetView]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from datalens_service.clock import utc_now
+from datalens_service.clock import to_second, utc_now
 from datalens_service.data.dataset import Schema
 from datalens_service.data.notices import Notices
 from datalens_service.data.sandbox.sandbox import Confinement, Decoded, decode
@@ -197,7 +197,7 @@ def _decoded(path: Path, scratch: Path, form: DatasetForm, settings: Settings, s
 
 
 def _reviewed(decoded: Decoded, form: DatasetForm, settings: Settings) -> dict[str, Any]:
-    expires_at = utc_now() + timedelta(hours=settings.upload_hours)
+    expires_at = to_second(utc_now()) + timedelta(hours=settings.upload_hours)
     review = ClassReview.of(_declared(decoded.dataset.schema, form), decoded.counts, decoded.notices, expires_at)
     return Reading.of(decoded, review).model_dump(mode="json")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from api_builders import arrays, journal, npz, training
+from api_builders import CONFIRMED, arrays, journal, npz, training
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -57,7 +57,7 @@ def test_upload_answers_with_the_public_part(client: TestClient) -> None:
         },
         "frozen_reason": None,
     }
-    assert body.pop("notices") == []
+    assert (body.pop("notices"), body.pop("review")) == ([], None)
     assert client.get(reply.headers["Location"]).json() == body
 
 
@@ -94,7 +94,7 @@ def test_same_records_again_keep_their_budget(client: TestClient, dataset_id: st
     refused = client.post("/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "20"})
     assert (refused.status_code, refused.json()["code"]) == (409, "state-conflict")
     assert "leave epsilon out" in refused.json()["detail"]
-    again = client.post("/v1/datasets", files={"file": npz()}).json()
+    again = client.post("/v1/datasets", files={"file": npz()}, data=CONFIRMED).json()
     assert client.post("/v1/jobs", json=training(again["id"], epsilon=8)).status_code == 202
     first = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
     assert first["epsilon_remaining"] < 8
@@ -165,7 +165,7 @@ PATIENTS = np.array([f"patient {index // 4}" for index in range(200)])
 
 
 def test_units_of_several_records_are_declared_and_shown(client: TestClient) -> None:
-    declared = {"epsilon": "10", "unit": "patient", "records_per_unit": "4", "classes_per_unit": "4"}
+    declared = {**CONFIRMED, "epsilon": "10", "unit": "patient", "records_per_unit": "4", "classes_per_unit": "4"}
     reply = client.post("/v1/datasets", files={"file": npz(groups=PATIENTS)}, data=declared)
     assert reply.status_code == 201
     schema = reply.json()["schema"]
@@ -186,16 +186,16 @@ def test_units_of_several_records_are_declared_and_shown(client: TestClient) -> 
 
 
 def test_records_do_not_come_back_with_other_units(client: TestClient) -> None:
-    declared = {"records_per_unit": "4"}
+    declared = {**CONFIRMED, "records_per_unit": "4"}
     first = client.post(
         "/v1/datasets",
         files={"file": npz(groups=PATIENTS)},
-        data={"confirm_classes": "true", "epsilon": "10", **declared},
+        data={"epsilon": "10", **declared},
     )
     again = client.post("/v1/datasets", files={"file": npz(groups=PATIENTS)}, data=declared)
     assert (first.status_code, again.status_code) == (201, 201)
     others = np.array([f"ward {index // 4}" for index in range(200)])
-    for upload, fields in ((npz(), {}), (npz(groups=others), declared)):
+    for upload, fields in ((npz(), CONFIRMED), (npz(groups=others), declared)):
         reply = client.post("/v1/datasets", files={"file": upload}, data=fields)
         assert reply.status_code == 422
         assert "other privacy units" in reply.json()["detail"]
@@ -218,7 +218,7 @@ def test_units_that_were_not_declared_well_are_refused(
     reply = client.post(
         "/v1/datasets",
         files={"file": npz(groups=groups)},
-        data={"confirm_classes": "true", "epsilon": "10", **declared},
+        data={"epsilon": "10", **declared},
     )
     assert (reply.status_code, reply.json()["type"].rpartition("/")[2]) == (422, code)
     assert client.get("/v1/datasets").json()["items"] == []

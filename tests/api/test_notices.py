@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import arrays, npz, succeed, training
+from api_builders import CONFIRMED, arrays, npz, succeed, training
 from PIL import Image
 from sqlalchemy import select
 from starlette.testclient import TestClient
@@ -132,7 +132,7 @@ def test_a_blank_image_is_left_out_where_that_is_asked(client: TestClient, leave
     client.post("/v1/datasets", files={"file": npz(images=images)}, data={"confirm_classes": "true", "epsilon": "10"})
     others = arrays(1)["images"]
     others[9] = 0
-    form = {"epsilon": "10", "leave_out_constant_images": leave_out}
+    form = {**CONFIRMED, "epsilon": "10", "leave_out_constant_images": leave_out}
     reply = client.post("/v1/datasets", files={"file": npz(images=others)}, data=form)
     if leave_out == "true":
         assert (reply.status_code, reply.json()["schema"]["num_units"]) == (201, 199)
@@ -145,10 +145,10 @@ def test_a_blank_image_is_left_out_where_that_is_asked(client: TestClient, leave
 def test_data_that_grows_is_uploaded_in_parts_and_trained_on_together(client: TestClient, dataset_id: str) -> None:
     second = arrays(1)["images"]
     refused = client.post(
-        "/v1/datasets", files={"file": npz(images=second)}, data={"account": dataset_id, "delta": 0.001}
+        "/v1/datasets", files={"file": npz(images=second)}, data={**CONFIRMED, "account": dataset_id, "delta": 0.001}
     )
     assert refused.status_code == 409
-    reply = client.post("/v1/datasets", files={"file": npz(images=second)}, data={"account": dataset_id})
+    reply = client.post("/v1/datasets", files={"file": npz(images=second)}, data={**CONFIRMED, "account": dataset_id})
     assert reply.status_code == 201, reply.text
     assert reply.json()["notices"] == []
     both = {name: np.concatenate([arrays()[name], arrays(1)[name]]) for name in ("images", "labels")}
@@ -166,7 +166,7 @@ def test_parts_that_were_uploaded_apart_are_refused_with_what_to_do(client: Test
         data={"confirm_classes": "true", "epsilon": "10"},
     )
     both = {name: np.concatenate([arrays()[name], arrays(1)[name]]) for name in ("images", "labels")}
-    refused = client.post("/v1/datasets", files={"file": npz(**both)})
+    refused = client.post("/v1/datasets", files={"file": npz(**both)}, data=CONFIRMED)
     assert (refused.status_code, refused.json()["code"]) == (422, "dataset-invalid")
     for word in ("upload the parts separately", "synthetic images together", "name account"):
         assert word in refused.json()["detail"]

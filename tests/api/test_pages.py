@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import journal, npz, succeed, training
+from api_builders import CONFIRMED, journal, npz, succeed, training
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
@@ -318,7 +318,7 @@ def test_an_operator_sees_no_more_than_their_key_may(
 def test_a_consumer_begins_with_the_releases_and_sees_nothing_else(
     visitor: TestClient, services: Services, tmp_path: Path
 ) -> None:
-    given = {"epsilon": "10", "name": "Patients of Dr. Holm"}
+    given = {**CONFIRMED, "epsilon": "10", "name": "Patients of Dr. Holm"}
     dataset_id = visitor.post("/v1/datasets", files={"file": npz(images=npz_images())}, data=given).json()["id"]
     released, waiting = (submit(visitor, dataset_id, synthetic_images=40) for _ in range(2))
     succeed(services, released, tmp_path, ANSWERS["getJobBundle"]["card"])
@@ -372,7 +372,7 @@ def test_no_page_offers_a_file_for_the_owner_to_be_passed_on(
 def test_the_page_of_a_data_set_says_to_its_owner_whose_budget_it_shares(
     visitor: TestClient, services: Services, dataset_id: str
 ) -> None:
-    again = visitor.post("/v1/datasets", files={"file": npz()}, data={}).json()
+    again = visitor.post("/v1/datasets", files={"file": npz()}, data=CONFIRMED).json()
     assert (again["joined"]["known_records"], again["joined"]["dataset_ids"]) == (200, [dataset_id])
     page = visitor.get(f"/datasets/{again['id']}").text
     assert "200 of these images were known" in text_of(page)
@@ -387,7 +387,7 @@ def test_the_page_of_a_data_set_says_to_its_owner_whose_budget_it_shares(
 
 
 def test_a_shared_budget_is_on_the_first_page_once(visitor: TestClient, services: Services, dataset_id: str) -> None:
-    visitor.post("/v1/datasets", files={"file": npz()}, data={"name": "Once more"})
+    visitor.post("/v1/datasets", files={"file": npz()}, data={**CONFIRMED, "name": "Once more"})
     page = visitor.get("/").text
     assert text_of(page).count("ε available") == 1
     assert "Shares the budget of Once more" in page

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from api_builders import CONFIRMED
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -64,7 +65,7 @@ def scans(*patients: str) -> bytes:
 
 
 def test_the_patient_id_of_a_dicom_file_becomes_its_group(client: TestClient) -> None:
-    form = {"epsilon": "10", "prepare_side": "8"}
+    form = {**CONFIRMED, "epsilon": "10", "prepare_side": "8"}
     upload = {"file": scans("ann", "bob", "ann", "cid")}
     grouped = client.post("/v1/datasets", files=upload, data=form | {"records_per_unit": "2", "unit": "patient"})
     assert grouped.json()["schema"]["num_units"] == 3
@@ -114,7 +115,7 @@ def test_settings_that_make_no_sense_are_refused(client: TestClient, form: dict[
 def test_arrays_cannot_be_prepared(client: TestClient) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, images=np.zeros((20, 8, 8), np.uint8), labels=np.arange(20) % 2)
-    form = {"epsilon": "10", "prepare_side": "16"}
+    form = {**CONFIRMED, "epsilon": "10", "prepare_side": "16"}
     reply = client.post("/v1/datasets", files={"file": buffer.getvalue()}, data=form)
     assert reply.status_code == 422
     assert "prepare_side" in reply.json()["detail"]

@@ -95,7 +95,13 @@ def test_a_good_upload_becomes_a_data_set(client: TestClient, settings: Settings
     assert (found["state"], found["name"], found["format"]) == ("ready", "Digits", "npz")
     assert found["privacy"]["epsilon_limit"] == 10
     report = validated(client, dataset_id)
-    assert report["counts"] == {"train": 200, "test": 0, "classes": dict.fromkeys("abcd", 50), "duplicates": 0}
+    assert report["counts"] == {
+        "train": 200,
+        "test": 0,
+        "classes": dict.fromkeys("abcd", 50),
+        "test_classes": {},
+        "duplicates": 0,
+    }
     assert report["audience"] == "owner"
     wait_until_removed(settings)
     assert client.post("/v1/jobs", json=training(dataset_id)).status_code == 202
@@ -116,7 +122,8 @@ def test_bad_files_are_named_to_the_owner_and_nowhere_else(
     assert SECRET not in json.dumps([found, client.get("/v1/datasets").json()])
     logged = capfd.readouterr()
     assert SECRET not in logged.out + logged.err
-    assert client.post("/v1/jobs", json=training(dataset_id)).status_code == 404
+    refused = client.post("/v1/jobs", json=training(dataset_id))
+    assert (refused.status_code, "cannot be used" in refused.json()["detail"]) == (409, True)
     wait_until_removed(settings)
 
 
@@ -177,7 +184,7 @@ def test_unfinished_uploads_are_not_taken(client: TestClient) -> None:
 
 def test_an_upload_is_taken_once(client: TestClient) -> None:
     upload_id = uploaded(client, npz())
-    body = {"upload_id": upload_id, "epsilon": 10}
+    body = {"upload_id": upload_id, "epsilon": 10, "confirm_classes": True}
     first, second = (client.post("/v1/datasets", json=body) for _ in range(2))
     assert (first.status_code, second.status_code) == (202, 404)
     assert settled(client, first.json()["id"])["state"] == "ready"
