@@ -255,8 +255,8 @@ PRIVATE_READS: Final = (
         otherwise="A run without a service has one data set only.",
         happens=_served,
         modules=("datalens_service.services.ingestion", "datalens_service.cli.local"),
-        operations=("createDataset", "confirmDataset", "getDatasetPrivacy", "listDatasetPrivacyEntries", "showDataset", "getJobBundle",
-                    "getJobReport", "getJobArtifact", "listJobArtifacts"),
+        operations=("createDataset", "confirmDataset", "getDatasetPrivacy", "listDatasetPrivacyEntries", "showDataset",
+                    "getJobBundle", "getJobReport", "getJobArtifact", "listJobArtifacts"),
     ),
     PrivateRead(
         access="trials before this job",
