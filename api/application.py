@@ -27,6 +27,7 @@ from api.routes import (
     classifier_downloads,
     classifiers,
     comparison_pages,
+    dataset_confirmation,
     dataset_labels,
     dataset_pages,
     datasets,
@@ -81,6 +82,7 @@ from datalens_service.store.datasets.signing_key import signing_key
 _ROUTES = (
     uploads,
     datasets,
+    dataset_confirmation,
     dataset_labels,
     privacy,
     plans,

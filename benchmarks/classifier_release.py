@@ -36,7 +36,9 @@ def measure(name: str, epsilon: float, preset: str, images: int) -> dict[str, An
     with tempfile.TemporaryDirectory() as folder_name:
         folder = Path(folder_name)
         with serving(folder / "data") as (url, key), Client(url, key) as client:
-            uploaded = client.upload_dataset(DATA / f"{name}.npz", epsilon=JOBS * epsilon, delta=DELTA)
+            uploaded = client.upload_dataset(
+                DATA / f"{name}.npz", epsilon=JOBS * epsilon, delta=DELTA, confirm_classes=True
+            )
             over_rest = _classifier_over_rest(client, uploaded.id, epsilon, folder)
             over_cli = _classifier_over_cli(("--url", url, "--api-key", key), uploaded.id, epsilon, folder)
             generator = _generator(client, uploaded.id, preset, epsilon, images, folder)

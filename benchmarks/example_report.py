@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.environment import DATA, ROOT, provenance
+from datalens_service.cli import review
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.cli.train import train_upload
 from datalens_service.data import read_upload
@@ -41,7 +42,7 @@ def main() -> None:
     asked = SpecOptions(epsilon=1.0, delta=1e-5, preset="fast", settings=[*SETTINGS, *options.settings])
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "result")
-        train_upload(upload, "npz", asked, out, as_json=False)
+        train_upload(upload, "npz", asked, out, as_json=False, confirm=review.skip)
         options.out.mkdir(parents=True, exist_ok=True)
         for made, name in FILES.items():
             shutil.copyfile(out / made, options.out / name)

@@ -61,7 +61,9 @@ def measure(methods: list[str], dataset: str, epsilon: float) -> list[dict[str, 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with serving(folder / "data") as (url, key), Client(url, key) as client:
-            uploaded = client.upload_dataset(DATA / f"{dataset}.npz", epsilon=_JOBS_PER_ACCOUNT * epsilon)
+            uploaded = client.upload_dataset(
+                DATA / f"{dataset}.npz", epsilon=_JOBS_PER_ACCOUNT * epsilon, confirm_classes=True
+            )
             return [job(client, uploaded.id, method, epsilon, folder) for method in methods]
 
 

@@ -113,7 +113,7 @@ class Ours:
         path = folder / "benchmark.npz"
         np.savez(path, images=rng.integers(0, 256, (200, 8, 8), dtype=np.uint8), labels=np.arange(200) % 4)
         with Client(f"http://127.0.0.1:{self.server.port}", self._key) as client:
-            return client.upload_dataset(path, epsilon=100.0).id
+            return client.upload_dataset(path, epsilon=100.0, confirm_classes=True).id
 
 
 class Plain:

@@ -113,7 +113,7 @@ URL, KEY = os.environ["URL"], os.environ["KEY"]
 SPEC = {"method": "moments", "epsilon": 0.5, "synthetic_images": 1000, "evaluation": {"enabled": False}}
 
 with Client(URL, KEY) as client:
-    dataset = client.upload_dataset(Path("mnist.npz"), epsilon=10)
+    dataset = client.upload_dataset(Path("mnist.npz"), epsilon=10, confirm_classes=True)
     job = client.submit(dataset.id, SPEC)
     for event in job.events():  # as they happen, over interruptions
         print(event.type, event.epsilon_spent)

@@ -77,12 +77,14 @@ TERMS: Final[dict[str, Term]] = {
     "records_per_unit": _member("records_per_unit", "Most images of one"),
     "classes_per_unit": _member("classes_per_unit", "Most classes of one"),
     "unit": _member("unit", "Word for one"),
-    "classes": _member("classes", "Names of the classes"),
+    "class_names": _member("class_names", "Names of the classes"),
+    "confirmation": Term(
+        "POST /v1/datasets/{dataset_id}:confirm", "the page of the data set", "`datalens datasets confirm`"
+    ),
     "epsilon": _member("epsilon", "Lifetime privacy budget ε"),
     "delta": _member("delta", "δ"),
     "account": _member("account", "Share the budget of"),
     "leave_out_constant_images": _member("leave_out_constant_images", "Leave out images of a single colour"),
-    "class_names": _member("class_names", "Names of the classes"),
     "ignore_groups": _member("ignore_groups", "Protect single images, although the file groups them"),
     "allow_identifying_classes": _member("allow_identifying_classes", "These names identify nobody: publish them"),
     "skip_unreadable": _member("skip_unreadable", "Leave out files that cannot be read"),

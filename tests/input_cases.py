@@ -202,7 +202,7 @@ SPLITS: Final = [
     Case("split_val.zip", Read(CATS.classes, CATS.classes, notices={"ignored_split": 6})),
     Case("b_split_flat.zip", Refused("without classes")),
     Case("b_bus_test.zip", Refused("is it a class or a split?", ("test/",))),
-    Case("b_bus_test.zip", Read({"bus": 3, "test": 3}), {"classes": "bus,test"}),
+    Case("b_bus_test.zip", Read({"bus": 3, "test": 3}), {"class_names": "bus,test"}),
     Case("b_vehicles.zip", Refused("is it a class or a split?", ("train/",))),
     Case("b_class_named_train.zip", Read({"bus": 4, "tram": 4})),
     Case("b_test_missing_class.zip", Read({"a": 3, "b": 3, "c": 3}, {"a": 2, "b": 0, "c": 2})),

@@ -72,6 +72,7 @@ DATASET_LINKS: Final[Json] = {
         "listDatasetPrivacyEntries",
         "getDatasetValidation",
         "getDatasetPreview",
+        "confirmDataset",
         "updateDataset",
         "deleteDataset",
     )
@@ -177,7 +178,7 @@ def describe(app: FastAPI, answers: Json) -> Json:
 
     Args:
         app: With all its routes.
-        answers: A JSON body by operation id.
+        answers: A JSON body by operation id, or by that and the status of an answer of another kind.
     """
     described = get_openapi(
         title=TITLE,
@@ -204,7 +205,8 @@ def _add_answers(described: Json, answers: Json) -> None:
         for status, answer in operation["responses"].items():
             media = answer.get("content", {}).get("application/json")
             if media is not None and status.startswith("2"):
-                media["example"] = answers[operation["operationId"]]
+                operation_id = operation["operationId"]
+                media["example"] = answers.get(f"{operation_id} {status}", answers[operation_id])
 
 
 def _add_access(described: Json) -> None:

@@ -14,10 +14,12 @@ from api.schemas.jobs import JobRead
 from api.schemas.signing_keys import SigningKeyRead
 from datalens_service.data.dataset import Schema
 from datalens_service.data.notices import Notice, NoticeCode
+from datalens_service.data.sandbox.decode import Counts
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import default_delta, limit_units
 from datalens_service.proof.hash_chain import GENESIS, Entry, budget_label
+from datalens_service.services.class_review import ClassReview
 from datalens_service.signatures import SigningKey
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
@@ -91,9 +93,7 @@ _VALIDATION: Final = ValidationRead(
     checked=60_000,
 ).model_dump(mode="json")
 
-_NOTICE: Final = Notice(
-    code=NoticeCode.IGNORED_SPLIT, count=2, examples=("val/7/0042.png", "val/9/0001.png")
-).model_dump(mode="json")
+_NOTICE: Final = Notice(code=NoticeCode.IGNORED_SPLIT, count=2, examples=("val/7/0042.png", "val/9/0001.png"))
 
 _DATASET: Final = DatasetRead.of(
     DatasetView.from_dataset(
@@ -114,6 +114,20 @@ _DATASET: Final = DatasetRead.of(
     ),
     _statement(0, 0),
 ).model_dump(mode="json", by_alias=True)
+
+_COUNTS: Final = Counts(
+    train=60_000,
+    test=10_000,
+    classes=dict.fromkeys(_SCHEMA.class_names, 6_000),
+    test_classes=dict.fromkeys(_SCHEMA.class_names, 1_000),
+    duplicates=0,
+)
+_IN_REVIEW: Final = {
+    **_DATASET,
+    **{"state": "review", "format": None, "schema": None, "has_test_split": False, "privacy": None},
+    "notices": [_NOTICE.model_dump(mode="json")],
+    "review": ClassReview.of(_SCHEMA, _COUNTS, (_NOTICE,), _AT + timedelta(hours=24)).model_dump(mode="json"),
+}
 
 _DELETED: Final = Entry.sealed(
     account_id=_ACCOUNT_ID, seq=2, kind="delete", dataset_id=_DATASET_ID, at=_AT, previous_hash=_OPENED.hash
@@ -204,6 +218,14 @@ LABELS: Final[dict[str, Any]] = {
     }
 }
 
+CONFIRMATIONS: Final[dict[str, Any]] = {
+    "declared": {"summary": "With the budget that was declared", "value": {"confirm_classes": True}},
+    "joins": {
+        "summary": "With the budget that known records have, at its δ",
+        "value": {"confirm_classes": True, "delta": _DELTA},
+    },
+}
+
 CLONES: Final[dict[str, Any]] = {
     "again": {"summary": "The same once more", "value": {}},
     "cheaper": {"summary": "Another ε and another seed", "value": {"epsilon": 0.5, "seed": 1}},
@@ -217,7 +239,9 @@ def _page(item: dict[str, Any]) -> dict[str, Any]:
 ANSWERS: Final[dict[str, Any]] = {
     "createUpload": _UPLOAD,
     "getUpload": _UPLOAD,
-    "createDataset": {**_DATASET, "notices": [_NOTICE]},
+    "createDataset": {**_DATASET, "notices": [_NOTICE.model_dump(mode="json")]},
+    "createDataset 202": _IN_REVIEW,
+    "confirmDataset": {**_DATASET, "notices": [_NOTICE.model_dump(mode="json")]},
     "listDatasets": _page(_DATASET),
     "getDataset": _DATASET,
     "updateDataset": _DATASET,

@@ -29,7 +29,7 @@ router = APIRouter(
     "/{dataset_id}",
     operation_id="updateDataset",
     summary="Rename, tag and annotate a dataset",
-    responses={**ok(200, "The dataset as it is now."), **problems("not-found", "invalid-input")},
+    responses={**ok(200, "The dataset as it is now."), **problems("not-found", "state-conflict", "invalid-input")},
 )
 def update_dataset(
     dataset_id: ObjectId,

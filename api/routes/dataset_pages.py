@@ -18,7 +18,6 @@ from api.schemas.datasets import ValidationRead
 from api.security.permissions import check_scope
 from datalens_service.data.readers import READERS, usual_suffixes
 from datalens_service.data.reading_choices import Encoding
-from datalens_service.errors import NotFound
 from datalens_service.store.access import access_log
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets, validations, views
@@ -88,9 +87,8 @@ def dataset_page(
     before: Annotated[int | None, Query(ge=1, le=LARGEST_UNITS)] = None,
 ) -> Response:
     """A dataset, its budget, its jobs and a page of the journal of its account; a receipt once it was deleted."""
-    try:
-        dataset = datasets.get(services.database, dataset_id)
-    except NotFound:
+    dataset = views.get(services.database, dataset_id).contents
+    if dataset is None:
         return _validation_page(visitor, services, dataset_id)
     with services.database.session() as session:
         portion = journal_pages.read_slice(session, dataset_id, before, journal.MOST_ENTRIES)
@@ -111,13 +109,14 @@ def dataset_page(
 
 
 def _validation_page(visitor: Visitor, services: Services, dataset_id: str) -> Response:
-    """An upload that is being read, or of which nothing became."""
+    """An upload that is being read, waits for its confirmation, or of which nothing became."""
     check_scope(visitor.key, Scope.DATASETS_WRITE)
     validation = validations.get(services.database, dataset_id)
     if validation.report is not None:
         _note(services, visitor, dataset_id)
     shown = ValidationRead.of(validation)
-    return visitor.page("validation", validation=shown, name=DatasetView.from_validation(validation).name)
+    name = DatasetView.from_validation(validation).name
+    return visitor.page("validation", validation=shown, name=name, declared=validation.form)
 
 
 def _cards(services: Services, visitor: Visitor, uploads: Sequence[DatasetView]) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from api.openapi.document import DATASET_LINKS, form_body, ok, problems
 from api.problems.handlers import PRIVATE
 from api.schemas.common import DatasetRead, Page, PrivacyRead
 from api.schemas.datasets import DatasetRequest, DeletionReceipt, UploadedDataset, ValidationRead
+from api.uploaded_datasets import check_own_account, read_uploaded
 from api.uploads.receiver import FILE_FIELD, ReceivedUpload, UploadDep
 from datalens_service.data.export.grid import grid
 from datalens_service.data.export.png import encode_private_png
@@ -23,7 +24,6 @@ from datalens_service.errors import StateConflict
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.services import ingestion
 from datalens_service.services.dataset_declaration import DatasetForm
-from datalens_service.services.validation_queue import ready_report
 from datalens_service.store.access import tenants
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.access.roles import Scope
@@ -58,14 +58,24 @@ _FORM["requestBody"]["content"]["application/json"] = {
 @router.post(
     "",
     operation_id="createDataset",
-    summary="Upload a labelled image set and open its privacy budget",
+    summary="Upload a labelled image set, for its class names to be confirmed",
     status_code=status.HTTP_201_CREATED,
     response_model=UploadedDataset,
     openapi_extra=_FORM,
     responses={
-        **ok(201, "The dataset is registered.", headers=("Location",), links=DATASET_LINKS),
+        **ok(
+            201,
+            "The class names are confirmed, the dataset is registered.",
+            headers=("Location",),
+            links=DATASET_LINKS,
+        ),
         202: {
-            **ok(202, "The upload is being read; look again.", headers=("Location", "Retry-After"))[202],
+            **ok(
+                202,
+                "The upload waits for its confirmation, or is being read: look again.",
+                headers=("Location", "Retry-After"),
+                links=DATASET_LINKS,
+            )[202],
             "model": UploadedDataset,
         },
         **problems(
@@ -85,16 +95,23 @@ _FORM["requestBody"]["content"]["application/json"] = {
 def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, response: Response) -> UploadedDataset:
     """A file in the request is checked as a whole before the answer; the name of a finished upload is answered at once.
 
-    Either way the file is read by a confined process, kept as plain arrays, and then removed. `epsilon` and `delta`
-    are the budget of these records for ever: everything ever released about them is charged to it, and only their
-    owner may raise it, on the record. Records that were uploaded before keep the budget they have: leave ε out then,
-    and name its δ if it is not the default. `joined` in the answer says that it happened, and which account pays.
-    `account` names a dataset whose budget pays for this one, too: for data that grows. `notices` are for the owner.
+    Either way the file is read by a confined process, kept as plain arrays, and then removed. Its class names become
+    public with its budget: at once with `confirm_classes`, or if `class_names` declares them. Else the upload is in
+    state `review`, says there what to look at, and waits for `:confirm`; until then nothing is charged, published, or
+    compared with other uploads.
+
+    `epsilon` and `delta` are the budget of these records for ever: everything ever released about them is charged to
+    it, and only their owner may raise it, on the record. Records that were uploaded before keep the budget they have:
+    leave ε out then, and name its δ if it is not the default. `joined` in the answer says that it happened, and which
+    account pays. `account` names a dataset whose budget pays for this one, too: for data that grows. `notices` are for
+    the owner.
     """
     response.headers.update(PRIVATE)
-    dataset = _begun(upload, services, key) if isinstance(upload, DatasetRequest) else _read_now(upload, services, key)
-    if dataset.state is DatasetState.VALIDATING:
+    dataset_id = _begun(upload, services, key) if isinstance(upload, DatasetRequest) else _read(upload, services, key)
+    dataset = read_uploaded(services, dataset_id)
+    if dataset.state is not DatasetState.READY:
         response.status_code = status.HTTP_202_ACCEPTED
+    if dataset.state is DatasetState.VALIDATING:
         response.headers["Retry-After"] = str(_RETRY_SECONDS)
     response.headers["Location"] = f"/v1/datasets/{dataset.id}"
     return dataset
@@ -182,7 +199,7 @@ def delete_dataset(dataset_id: ObjectId, services: ServicesDep) -> DeletionRecei
     "/{dataset_id}/privacy",
     operation_id="getDatasetPrivacy",
     summary="Read the privacy account of a dataset",
-    responses={**ok(200, "The account."), **problems("not-found", "invalid-input")},
+    responses={**ok(200, "The account."), **problems("not-found", "state-conflict", "invalid-input")},
 )
 def get_dataset_privacy(dataset_id: ObjectId, services: ServicesDep) -> PrivacyRead:
     """Its journal may be long and is behind `links.entries`. Every entry seals the one before it by SHA-256, so that
@@ -193,30 +210,23 @@ def get_dataset_privacy(dataset_id: ObjectId, services: ServicesDep) -> PrivacyR
     return PrivacyRead.with_head(account, dataset_id, list(datasets.linked(services.database, dataset_id)))
 
 
-def _begun(request: DatasetRequest, services: Services, caller: ApiKey) -> UploadedDataset:
-    """A finished upload is going to be read."""
+def _begun(request: DatasetRequest, services: Services, caller: ApiKey) -> str:
+    """A finished upload is going to be read; its id."""
     form = request.form.model_dump(mode="json", exclude_none=True)
     with services.database.connection() as connection:
         tenants.check_owned(connection, caller.tenant_id, {"upload_id": request.upload_id})
-        if request.account is not None:
-            tenants.check_owned(connection, caller.tenant_id, {"dataset_id": request.account})
+    check_own_account(services, caller.tenant_id, request.account)
     begun = validations.begin(services.database, caller.id, request.upload_id, form)
     services.validator.submitted()
-    return UploadedDataset.of(DatasetView.from_validation(begun), None)
+    return begun.dataset_id
 
 
-def _read_now(upload: ReceivedUpload, services: Services, caller: ApiKey) -> UploadedDataset:
-    """The file of this request was read."""
-    dataset, counts, notices, joined = ingestion.register(
-        services.database, services.settings, upload.path, upload.form, tenant_id=caller.tenant_id
-    )
-    form = upload.form.model_dump(mode="json", exclude_none=True)
-    validations.note_ready(services.database, dataset.id, caller.id, form, ready_report(counts, notices, joined))
-    with services.database.session() as session:
-        shown = UploadedDataset.of(
-            DatasetView.from_dataset(dataset), account_summary.statement(session, dataset.id), joined
-        )
-    return shown.model_copy(update={"notices": list(notices)})
+def _read(upload: ReceivedUpload, services: Services, caller: ApiKey) -> str:
+    """The file of this request was read; the id of what it became."""
+    check_own_account(services, caller.tenant_id, upload.form.account)
+    read = validations.of_request(caller.id, upload.form.model_dump(mode="json", exclude_none=True))
+    ingestion.receive(services.database, services.settings, upload.path, read)
+    return read.dataset_id
 
 
 def _shown(database: Database, upload: DatasetView, key: ApiKey) -> DatasetRead:

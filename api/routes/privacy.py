@@ -21,7 +21,9 @@ router = APIRouter(
     route_class=StrictRoute,
     tags=["datasets"],
     dependencies=[Depends(caller)],
-    responses=problems("unauthorized", "not-found", "invalid-input", "store-unavailable", "internal-error"),
+    responses=problems(
+        "unauthorized", "not-found", "state-conflict", "invalid-input", "store-unavailable", "internal-error"
+    ),
 )
 _LARGEST: Final = 2**63 - 1
 

@@ -27,6 +27,7 @@ Item = TypeVar("Item")
 
 DATASET_STATES: Final = {
     DatasetState.VALIDATING: "the upload is being read; there is no budget yet",
+    DatasetState.REVIEW: "its owner looks at the class names before they become public; there is no budget yet",
     DatasetState.INVALID: "the upload cannot be used; `/validation` tells its owner why",
     DatasetState.READY: "jobs can train on it",
     DatasetState.DELETED: "its records are gone; what was spent on them stays spent",

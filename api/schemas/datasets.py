@@ -12,12 +12,14 @@ from datalens_service.data.notices import Notice
 from datalens_service.data.sandbox.decode import Counts
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.proof.hash_chain import Entry
-from datalens_service.services.dataset_declaration import IDENTIFIER, DatasetForm
+from datalens_service.services.class_review import ClassReview
+from datalens_service.services.dataset_declaration import IDENTIFIER, BudgetForm, DatasetForm
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.joining import Joined
 from datalens_service.store.datasets.upload_sessions import PartialUpload
 from datalens_service.store.datasets.validations import Validation
 from datalens_service.store.datasets.views import DatasetView
+from datalens_service.store.ledger.account_summary import AccountSummary
 from datalens_service.voices import spoken
 
 OWNER_ONLY: Final = "Private: depends on the records beyond what is declared public. Not to be passed on."
@@ -59,6 +61,20 @@ class DatasetRequest(DatasetForm):
         return DatasetForm.model_validate(self.model_dump(exclude={"upload_id"}))
 
 
+class ConfirmationRequest(BudgetForm):
+    """That the class names of an upload may become public.
+
+    The budget is the declared one. As soon as one of its three members is named, also as null, the three replace it.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    confirm_classes: Literal[True] = Field(
+        description="true: the class names that `review` lists may become public, for good."
+    )
+
+
+_REVIEW: Final = f"While the upload waits for its confirmation: what there is to confirm. {OWNER_ONLY}"
 _NOTICES: Final = f"What was read otherwise than the owner may expect. {OWNER_ONLY}"
 
 
@@ -66,6 +82,14 @@ class UploadedDataset(DatasetRead):
     """A dataset as whoever has just uploaded it sees it."""
 
     notices: list[Notice] = Field(default=[], description=_NOTICES)
+    review: ClassReview | None = Field(default=None, description=_REVIEW)
+
+    @classmethod
+    def of_upload(cls, upload: DatasetView, statement: AccountSummary | None, validation: Validation) -> Self:
+        """What its owner sees of an upload; `statement` of one that is ready."""
+        found = ValidationRead.of(validation)
+        shown = cls.of(upload, statement, found.joined)
+        return shown.model_copy(update={"notices": found.notices, "review": found.review})
 
 
 class ValidationRead(BaseModel):
@@ -78,6 +102,7 @@ class ValidationRead(BaseModel):
     audience: Literal["owner"] = Field(default="owner", description=OWNER_ONLY)
     counts: Counts | None = Field(default=None, description="Records by split and class; pixels that occur again.")
     notices: list[Notice] = Field(default=[], description=_NOTICES)
+    review: ClassReview | None = Field(default=None, description=_REVIEW)
     joined: Joined | None = Field(default=None, description="The account that it joined, if records of it were known.")
     code: str | None = Field(default=None, description="Type of the problem with an upload that cannot be used.")
     detail: str | None = Field(default=None, description="What to change.")

@@ -35,6 +35,7 @@ _UNKNOWN: Final = Rule(None)
 
 RULES: Final[dict[str, Rule]] = {
     "createDataset": Rule(Scope.DATASETS_WRITE),
+    "confirmDataset": Rule(Scope.DATASETS_WRITE),
     "listDatasets": Rule(Scope.DATASETS_READ, audited=False),
     "getDataset": Rule(Scope.DATASETS_READ, audited=False),
     "updateDataset": Rule(Scope.DATASETS_WRITE),

@@ -51,7 +51,7 @@ def audit(
         typer.Option("--picture", help="Of inversion: PNG to write, with some of your records.", dir_okay=False),
     ] = None,
     seed: options.Seed = 0,
-    classes: options.Classes = None,
+    class_names: options.ClassNames = None,
     records_per_unit: options.RecordsPerUnit = None,
     classes_per_unit: options.ClassesPerUnit = None,
     unit: options.Unit = None,
@@ -68,7 +68,7 @@ def audit(
     from datalens_service.data import ReadingChoices, read_with_notices
 
     units = build_unit_declaration(records_per_unit, classes_per_unit, unit)
-    upload, _ = read_with_notices(data, ReadingChoices(class_names=parse_class_names(classes), units=units))
+    upload, _ = read_with_notices(data, ReadingChoices(class_names=parse_class_names(class_names), units=units))
     request = SpecOptions(epsilon, delta, method, preset, settings or (), seed, evaluate=False, purpose=purpose.value)
     spec = request.build_spec(upload.schema)
     # The parts are smaller than the whole; δ stays that of the job which is rehearsed.

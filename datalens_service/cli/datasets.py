@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from datalens_service.cli import names, notices, options, output
+from datalens_service.cli import names, notices, options, output, review
 from datalens_service.cli.numbers import parse_number
 from datalens_service.cli.progress import UploadBar
 from datalens_service.cli.service import connect
 from datalens_service.cli.specs import parse_class_names
-from datalens_service.client import Budget, DatasetInfo, ImageSchema, Joined
+from datalens_service.client import Budget, DatasetInfo, ImageSchema, Joined, ReviewInfo
 
 app = typer.Typer(help="Data sets of a service and their privacy budgets.", no_args_is_help=True)
 
@@ -35,7 +35,8 @@ def upload(
         ),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="For people; left out, the name of the file.")] = None,
-    classes: options.Classes = None,
+    class_names: options.ClassNames = None,
+    confirm_classes: options.ConfirmClasses = False,
     records_per_unit: options.RecordsPerUnit = None,
     classes_per_unit: options.ClassesPerUnit = None,
     unit: options.Unit = None,
@@ -43,6 +44,12 @@ def upload(
     public_records: options.PublicRecords = False,
     account: options.Account = None,
     leave_out_constant_images: options.LeaveOutConstantImages = False,
+    ignore_groups: options.IgnoreGroups = False,
+    group_column: options.GroupColumn = None,
+    label_column: options.LabelColumn = None,
+    encoding: options.TextEncoding = None,
+    skip_unreadable: options.SkipUnreadable = False,
+    allow_identifying_classes: options.AllowIdentifyingClasses = False,
     prepare_size: options.PrepareSize = None,
     prepare_fit: options.PrepareFit = None,
     prepare_colour: options.PrepareColour = None,
@@ -57,32 +64,76 @@ def upload(
 ) -> None:
     """Upload a dataset and give it its lifetime budget. Large files are sent in chunks and resume after interruptions.
 
+    Its class names become public with the budget: they are shown, and you are asked. Until then it waits.
     What was read otherwise than you may expect is said on stderr. It depends on the images: do not pass it on.
     """
-    with connect(url, api_key) as client, UploadBar() as bar:
-        dataset = client.upload_dataset(
-            path,
-            epsilon=epsilon,
-            delta=delta,
-            name=name or path.name,
-            classes=parse_class_names(classes),
-            records_per_unit=records_per_unit,
-            classes_per_unit=classes_per_unit,
-            unit=unit,
-            public_test=public_test,
-            public_records=public_records,
-            account=None if account is None else names.dataset_id(client, account),
-            leave_out_constant_images=leave_out_constant_images,
-            prepare_size=prepare_size,
-            prepare_fit=prepare_fit,
-            prepare_colour=prepare_colour,
-            prepare_window=prepare_window,
-            prepare_frame=prepare_frame,
-            upload_id=upload_id,
-            on_bytes=bar.observe,
-        )
-    notices.say(dataset.notices)
+    with connect(url, api_key) as client:
+        with UploadBar() as bar:
+            dataset = client.upload_dataset(
+                path,
+                epsilon=epsilon,
+                delta=delta,
+                name=name or path.name,
+                class_names=parse_class_names(class_names),
+                confirm_classes=confirm_classes,
+                records_per_unit=records_per_unit,
+                classes_per_unit=classes_per_unit,
+                unit=unit,
+                public_test=public_test,
+                public_records=public_records,
+                account=None if account is None else names.dataset_id(client, account),
+                leave_out_constant_images=leave_out_constant_images,
+                ignore_groups=ignore_groups,
+                group_column=group_column,
+                label_column=label_column,
+                encoding=encoding,
+                skip_unreadable=skip_unreadable,
+                allow_identifying_classes=allow_identifying_classes,
+                prepare_size=prepare_size,
+                prepare_fit=prepare_fit,
+                prepare_colour=prepare_colour,
+                prepare_window=prepare_window,
+                prepare_frame=prepare_frame,
+                upload_id=upload_id,
+                on_bytes=bar.observe,
+            )
+        notices.say(dataset.notices)
+        if dataset.review is not None:
+            _ask(dataset.id, dataset.review)
+            known, dataset = dataset.notices, client.confirm_dataset(dataset.id)
+            notices.say(notice for notice in dataset.notices if notice not in known)
     output.show(dataset, output.format_facts(_describe(dataset)), as_json=as_json)
+
+
+@app.command()
+def confirm(
+    dataset_id: options.DatasetId,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            "--epsilon",
+            parser=parse_number,
+            help="ε of the budget. Named, this and the next two replace all that was named with the upload.",
+        ),
+    ] = None,
+    delta: Annotated[float | None, typer.Option("--delta", parser=parse_number, help="δ of the budget.")] = None,
+    account: options.Account = None,
+    confirm_classes: options.ConfirmClasses = False,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Look at the class names of an upload that waits, publish them, and open its budget."""
+    with connect(url, api_key) as client:
+        named = names.dataset_id(client, dataset_id)
+        report = client.validation(named)
+        if report.review is not None and not confirm_classes:
+            notices.say(report.notices)
+            _ask(named, report.review)
+        payer = None if account is None else names.dataset_id(client, account)
+        confirmed = client.confirm_dataset(named, epsilon=epsilon, delta=delta, account=payer)
+    notices.say(notice for notice in confirmed.notices if notice not in report.notices)
+    output.show(confirmed, output.format_facts(_describe(confirmed)), as_json=as_json)
 
 
 @app.command(name="list")
@@ -161,8 +212,11 @@ def validation(
     if report.joined is not None:
         lines["known records"] = _describe_joined(report.joined)
     if report.counts is not None:
-        lines |= {name: count for name, count in report.counts.items() if name != "classes"}
+        lines |= {name: count for name, count in report.counts.items() if not name.endswith("classes")}
         lines["classes"] = "\n".join(f"{name} {count}" for name, count in report.counts["classes"].items())
+    if report.review is not None:
+        lines |= review.describe(report.review)
+        lines |= {"waits until": report.review.expires_at, "for": report.review.message}
     if report.notices:
         lines["notices"] = "\n".join(notices.format_notice(notice) for notice in report.notices)
     if report.detail is not None:
@@ -185,6 +239,15 @@ def preview(
         client.download_preview(names.dataset_id(client, dataset_id), out)
     out.chmod(0o600)
     output.show({"path": str(out)}, str(out), as_json=as_json)
+
+
+def _ask(dataset_id: str, found: ReviewInfo) -> None:
+    waits = (
+        f"Nothing was published or charged. Until {found.expires_at:%Y-%m-%d %H:%M} UTC, `datalens datasets confirm "
+        f"{dataset_id}` publishes the class names and opens the budget, and `datalens datasets delete {dataset_id}` "
+        "drops the upload."
+    )
+    review.require(found, waits, {"dataset_id": dataset_id, "review": found.model_dump(mode="json")})
 
 
 def _format_budget(privacy: Budget | None) -> tuple[object, object]:

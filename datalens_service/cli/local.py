@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -82,9 +82,9 @@ class LocalRun:
         return ArtifactStore(self.database, self.settings.data_dir)
 
     def find_or_create_dataset(
-        self, upload: Upload, format_name: str, epsilon: float, delta: float | None
+        self, upload: Upload, format_name: str, epsilon: float, delta: float | None, confirm: Callable[[], None]
     ) -> StoredDataset:
-        """The dataset of this folder; the first call stores it with its lifetime budget.
+        """The dataset of this folder; the first call stores it with its lifetime budget, once `confirm` has returned.
 
         Raises:
             InvalidInput: The folder belongs to other records.
@@ -92,6 +92,7 @@ class LocalRun:
         """
         existing = [one for one in self._list_datasets() if not one.schema.records_are_public]
         if not existing:
+            confirm()
             return self._store_dataset(upload, format_name, epsilon, delta)
         stored = load_dataset(Path(existing[0].records_path), existing[0].partition_key or b"")
         if not _has_same_records(stored, upload):

@@ -136,8 +136,16 @@ Device = Annotated[
     ),
 ]
 
-Classes = Annotated[
-    str | None, typer.Option("--classes", help="Public class names in label order, separated by commas.")
+ClassNames = Annotated[
+    str | None,
+    typer.Option("--class-names", help="Public class names in label order, separated by commas. This confirms them."),
+]
+ConfirmClasses = Annotated[
+    bool,
+    typer.Option(
+        "--confirm-classes",
+        help="The class names of the file may become public. Without this you are shown them and asked.",
+    ),
 ]
 RecordsPerUnit = Annotated[
     int | None,

@@ -33,9 +33,9 @@ def show(data: Result, view: RenderableType, *, as_json: bool) -> None:
         Console(soft_wrap=True, highlight=False).print(view)
 
 
-def say(sentence: str) -> None:
+def say(what: str | Text) -> None:
     """Tell a person what is going on, on stderr."""
-    Console(stderr=True, soft_wrap=True).print(escape(sentence), highlight=False)
+    Console(stderr=True, soft_wrap=True).print(Text(what) if isinstance(what, str) else what, highlight=False)
 
 
 def show_error(problem: Mapping[str, Any], *, as_json: bool) -> None:

@@ -51,7 +51,7 @@ def prepare(
         ),
     ] = None,
     frame: Annotated[int, typer.Option(min=1, help="Frame that is read of files with several.")] = 1,
-    classes: options.Classes = None,
+    class_names: options.ClassNames = None,
     ignore_groups: options.IgnoreGroups = False,
     group_column: options.GroupColumn = None,
     label_column: options.LabelColumn = None,
@@ -72,7 +72,8 @@ def prepare(
     choices = build_choices(
         {
             "prepare_size": size, "prepare_fit": fit.value, "prepare_colour": colour.value, "prepare_window": window,
-            "prepare_frame": frame, "classes": classes, "ignore_groups": ignore_groups, "group_column": group_column,
+            "prepare_frame": frame, "class_names": class_names, "ignore_groups": ignore_groups,
+            "group_column": group_column,
             "label_column": label_column, "encoding": encoding, "skip_unreadable": skip_unreadable,
             "allow_identifying_classes": allow_identifying_classes,
         }

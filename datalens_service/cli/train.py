@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from datalens_service.cli.local import LocalRun
     from datalens_service.cli.progress import PhaseBars
     from datalens_service.data.dataset import Schema
+    from datalens_service.data.notices import Notice
     from datalens_service.data.readers.base import Upload
     from datalens_service.store.datasets.datasets import StoredDataset
     from datalens_service.store.jobs.jobs import Job
@@ -47,7 +50,8 @@ def train(
     synthetic_images: options.SyntheticImages = 10_000,
     evaluate: options.Evaluate = True,
     device: options.Device = options.DeviceName.AUTO,
-    classes: options.Classes = None,
+    class_names: options.ClassNames = None,
+    confirm_classes: options.ConfirmClasses = False,
     records_per_unit: options.RecordsPerUnit = None,
     classes_per_unit: options.ClassesPerUnit = None,
     unit: options.Unit = None,
@@ -80,17 +84,18 @@ def train(
     The images are there before they are measured; --no-evaluation leaves measuring out.
     The same command again goes on where an interrupted one stopped, and shows the results of one that ended; neither
     spends anything twice. The first run's --epsilon is the budget of the folder: a further run with other settings
-    gets what is left of it. Two folders for the same records are two budgets, which add up. Processes that torchrun
-    starts with this command share the teachers.
+    gets what is left of it. Two folders for the same records are two budgets, which add up. Class names become public
+    with the budget: before the first run of a folder they are shown, and you are asked. Processes that torchrun starts
+    with this command share the teachers.
 
     What was read otherwise than you may expect is said on stderr. It depends on the images: do not pass it on.
     """
-    from datalens_service.cli import notices
+    from datalens_service.cli import notices, review
     from datalens_service.data import detect, read_with_notices
 
     choices = build_choices(
         {
-            "classes": classes,
+            "class_names": class_names,
             "records_per_unit": records_per_unit,
             "classes_per_unit": classes_per_unit,
             "unit": unit,
@@ -129,9 +134,16 @@ def train(
             _follow_leader(process_group, upload)
         else:
             notices.say(upload_notices)
-            format_name = detect(data, choices)
+            confirmed = confirm_classes or upload.schema.class_names == choices.class_names
             train_upload(
-                upload, format_name, spec_options, out, as_json=as_json, process_group=process_group, public=public
+                upload,
+                detect(data, choices),
+                spec_options,
+                out,
+                as_json=as_json,
+                confirm=review.skip if confirmed else cache(partial(_ask, upload, upload_notices, out)),
+                process_group=process_group,
+                public=public,
             )
 
 
@@ -142,6 +154,7 @@ def train_upload(
     out: Path,
     *,
     as_json: bool,
+    confirm: Callable[[], None],
     process_group: ProcessGroup = SINGLE_PROCESS,
     public: PublicFile | None = None,
 ) -> None:
@@ -153,15 +166,17 @@ def train_upload(
         spec_options: What to train.
         out: The folder.
         as_json: How to show the outcome.
+        confirm: Called before the records of a folder get their budget: returns if their class names may be public.
         process_group: Processes that share the teachers, of which this one leads.
         public: Images that training starts from.
 
     Raises:
         InvalidSpec: The request does not fit the data set.
         BudgetExceeded: The folder's budget does not pay for it.
+        ClientError: The class names are not confirmed.
         typer.Exit: 1, the job failed; 130, it was interrupted.
     """
-    from datalens_service.cli.local import open_local_run
+    from datalens_service.cli.local import PRIVATE, open_local_run
     from datalens_service.cli.outcome import build_outcome, render_outcome
 
     # Refused before a folder is made and records are copied.
@@ -169,8 +184,10 @@ def train_upload(
         spec_options = public.check(upload.schema, spec_options)
     spec = spec_options.build_spec(upload.schema)
     spec.plan(upload.schema)
+    if not (out / PRIVATE).exists():
+        confirm()
     with open_local_run(out) as local_run:
-        dataset = local_run.find_or_create_dataset(upload, format_name, spec.epsilon, spec.delta)
+        dataset = local_run.find_or_create_dataset(upload, format_name, spec.epsilon, spec.delta, confirm)
         if public is not None:
             stored = local_run.find_or_create_public(public.upload, public.format_name, public.name, spec.epsilon)
             spec = replace(spec_options, public_data=stored.id).build_spec(upload.schema)
@@ -212,6 +229,20 @@ class PublicFile(NamedTuple):
 
         check_same_size(schema, self.upload.schema)
         return replace(spec_options, public_data=_NOT_STORED_YET)
+
+
+def _ask(upload: Upload, upload_notices: Sequence[Notice], out: Path) -> None:
+    """Whether the class names may be public."""
+    from datalens_service.cli import review
+    from datalens_service.data.sandbox.decode import count_records
+    from datalens_service.services.class_review import ClassReview
+
+    found = tuple(upload_notices)
+    review.require(
+        ClassReview.of(upload.schema, count_records(upload, found), found),
+        f"Nothing was published or charged, and {out} got no budget: repeat the command with --confirm-classes, or "
+        "name other classes with --class-names.",
+    )
 
 
 def _run_job(local_run: LocalRun, dataset: StoredDataset, job: Job, process_group: ProcessGroup) -> Job:

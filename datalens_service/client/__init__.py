@@ -3,6 +3,9 @@ continuation of HTTPX: https://github.com/pydantic/httpx2).
 
     with Client("http://127.0.0.1:8000", api_key) as client:
         dataset = client.upload_dataset(Path("digits.npz"), epsilon=2.0)
+        # It waits in state "review": its class names become public with its budget.
+        print(dataset.review)
+        client.confirm_dataset(dataset.id)
         job = client.submit(dataset.id, {"method": "moments", "epsilon": 1.0})
         for event in job.events():
             print(event.phase, event.value, event.epsilon_spent)
@@ -36,6 +39,8 @@ from datalens_service.client.models import (
     PredictionInfo,
     PredictionsInfo,
     Receipt,
+    ReviewedClass,
+    ReviewInfo,
     UploadedDataset,
     UploadInfo,
     ValidationInfo,
@@ -69,6 +74,8 @@ __all__ = [
     "PredictionInfo",
     "PredictionsInfo",
     "Receipt",
+    "ReviewInfo",
+    "ReviewedClass",
     "ServiceUnreachable",
     "UploadInfo",
     "UploadedDataset",

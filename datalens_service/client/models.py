@@ -78,10 +78,37 @@ class NoticeInfo(ResponseModel):
     examples: tuple[str, ...] = ()
 
 
+class ReviewedClass(ResponseModel):
+    """A class of an upload with the number of its images. Private."""
+
+    name: str
+    train: int
+    test: int
+
+
+class ReviewInfo(ResponseModel):
+    """How an upload was read, for its owner to confirm. Private: its class names become public with the budget."""
+
+    classes: tuple[ReviewedClass, ...]
+    unit: str
+    num_units: int
+    records_per_unit: int
+    classes_per_unit: int
+    width: int
+    height: int
+    channels: int
+    train_images: int
+    test_images: int
+    ignored_files: int
+    expires_at: datetime
+    message: str
+
+
 class UploadedDataset(DatasetInfo):
-    """A dataset that was just uploaded, with what its owner should know. Notices are private."""
+    """A dataset that was just uploaded, with what its owner should know. Notices and review are private."""
 
     notices: tuple[NoticeInfo, ...] = ()
+    review: ReviewInfo | None = None
 
 
 class UploadInfo(ResponseModel):
@@ -108,6 +135,7 @@ class ValidationInfo(ResponseModel):
     state: str
     counts: dict[str, Any] | None = None
     notices: tuple[NoticeInfo, ...] = ()
+    review: ReviewInfo | None = None
     joined: Joined | None = None
     code: str | None = None
     detail: str | None = None

@@ -88,6 +88,15 @@ def get_validation(dataset_id: str) -> Request[ValidationInfo]:
     return Request("GET", f"/v1/datasets/{dataset_id}/validation", partial(parse_model, ValidationInfo))
 
 
+def confirm_dataset(
+    dataset_id: str, epsilon: float | None, delta: float | None, account: str | None
+) -> Request[UploadedDataset]:
+    """Make the class names of an upload public and open its budget."""
+    body = drop_unset({"confirm_classes": True, "epsilon": epsilon, "delta": delta, "account": account})
+    options = {"json": body, "timeout": UPLOAD_SECONDS}
+    return Request("POST", f"/v1/datasets/{dataset_id}:confirm", partial(parse_model, UploadedDataset), options)
+
+
 def update_dataset(dataset_id: str, labels: Mapping[str, object]) -> Request[DatasetInfo]:
     """Rename, tag or annotate a dataset."""
     return Request(
@@ -216,9 +225,9 @@ def drop_unset(fields: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def add_notices(dataset: DatasetInfo, report: ValidationInfo) -> UploadedDataset:
-    """A dataset with the notices of its validation report."""
-    return UploadedDataset.model_validate({**dict(dataset), "notices": report.notices})
+def add_report(dataset: DatasetInfo, report: ValidationInfo) -> UploadedDataset:
+    """A dataset with what its validation report says."""
+    return UploadedDataset.model_validate({**dict(dataset), "notices": report.notices, "review": report.review})
 
 
 def _encode_text(value: object) -> str:

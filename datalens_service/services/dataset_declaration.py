@@ -21,8 +21,8 @@ IDENTIFIER: Final = r"^[A-Za-z0-9_-]+$"
 _NOT_PREPARED: Final = "⟦prepare_fit⟧, ⟦prepare_colour⟧, ⟦prepare_window⟧ and ⟦prepare_frame⟧ need ⟦prepare_size⟧."
 
 
-class DatasetForm(BaseModel):
-    """Fields of an upload beside the file."""
+class BudgetForm(BaseModel):
+    """Which budget an upload opens, or shares."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -40,11 +40,29 @@ class DatasetForm(BaseModel):
         description="δ, below 1/n; left out, it is min(1e-5, n^-1.1). For records that were uploaded before it has to "
         "be the δ of the budget they have.",
     )
+    account: str | None = Field(
+        default=None,
+        max_length=64,
+        pattern=IDENTIFIER,
+        description="Id of a dataset whose budget pays for this one, too, for ever: for data that grows, so that the "
+        "parts can be trained on together. Leave out `epsilon` and `delta` then.",
+    )
+
+
+class DatasetForm(BudgetForm):
+    """Fields of an upload beside the file."""
+
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = Field(
         default=None, description="For people, printable; left out, it is the id."
     )
-    classes: tuple[str, ...] | None = Field(
-        default=None, description="Public names of the classes in label order, separated by commas."
+    class_names: tuple[str, ...] | None = Field(
+        default=None,
+        description="Public names of the classes in label order, separated by commas; naming them confirms them.",
+    )
+    confirm_classes: Flag | None = Field(
+        default=None,
+        description="Whether class names that the file brings along become public unseen, so that the budget opens at "
+        "once; left out, the upload waits in state `review` until they are confirmed.",
     )
 
     unit: str | None = Field(
@@ -74,13 +92,6 @@ class DatasetForm(BaseModel):
         default=None,
         description="Whether all records are public, so that jobs may start from them (`public_data`); left out, they "
         "are private. Refused if one of them was uploaded as private. It cannot be changed later.",
-    )
-    account: str | None = Field(
-        default=None,
-        max_length=64,
-        pattern=IDENTIFIER,
-        description="Id of a dataset whose budget pays for this one, too, for ever: for data that grows, so that the "
-        "parts can be trained on together. Leave out `epsilon` and `delta` then.",
     )
     leave_out_constant_images: Flag | None = Field(
         default=None,
@@ -140,6 +151,16 @@ class DatasetForm(BaseModel):
         default=None, ge=1, description="Which frame is read of files with several; left out, the first."
     )
 
+    def confirms(self, class_names: tuple[str, ...]) -> bool:
+        """Whether the class names that were read are confirmed already: wholesale, or because they were named."""
+        return bool(self.confirm_classes) or self.class_names == class_names
+
+    def with_budget(self, budget: BudgetForm) -> Self:
+        """The same with another budget; one that names nothing, not even null, leaves it as it was declared."""
+        if not BudgetForm.model_fields.keys() & budget.model_fields_set:
+            return self
+        return self.model_copy(update={name: getattr(budget, name) for name in BudgetForm.model_fields})
+
     @property
     def preparation(self) -> PrepareSettings | None:
         """How each image is brought to one size and mode, if that was asked."""
@@ -169,7 +190,7 @@ class DatasetForm(BaseModel):
     def choices(self) -> ReadingChoices:
         """How the file is to be read."""
         return ReadingChoices(
-            class_names=self.classes,
+            class_names=self.class_names,
             units=self.units,
             public_test=bool(self.public_test),
             leave_out_constant_images=bool(self.leave_out_constant_images),
@@ -209,12 +230,12 @@ class DatasetForm(BaseModel):
             raise ValueError("The name must consist of printable characters.")
         return name
 
-    @field_validator("classes", mode="before")
+    @field_validator("class_names", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
 
-    @field_validator("classes")
+    @field_validator("class_names")
     @classmethod
     def _can_be_told_apart(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
         try:

@@ -1,98 +1,120 @@
-"""From an uploaded file to a registered data set: all of it, or nothing that stays."""
+"""From an uploaded file to a data set with a budget: all of it, or nothing that stays.
+
+    receive   the file is read by a confined process; its records lie decoded in a folder of their own
+    confirm   the class names become public, and the data set is created with the account that pays for it
+
+What was confirmed beforehand goes both steps at once. In between, an upload has a row in `intakes` and its folder, and
+nothing else: no account, no fingerprints, no objects in a store.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final
 
-from datalens_service.data.notices import Notice, Notices
-from datalens_service.data.sandbox.decode import Counts
+from sqlalchemy.orm import Session
+
+from datalens_service.clock import to_second, utc_now
+from datalens_service.data.dataset import Schema
+from datalens_service.data.notices import Notices
 from datalens_service.data.sandbox.sandbox import Confinement, Decoded, decode
-from datalens_service.errors import NotFound
-from datalens_service.services.dataset_declaration import DatasetForm
+from datalens_service.data.stored_dataset import load_dataset
+from datalens_service.errors import NotFound, StateConflict, StoreUnavailable
+from datalens_service.services.class_review import ClassReview
+from datalens_service.services.dataset_declaration import BudgetForm, DatasetForm
+from datalens_service.services.upload_reports import Reading
 from datalens_service.settings import Settings
+from datalens_service.store.access import keys
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets, joining, validations, views
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
-from datalens_service.store.datasets.joining import Joined
 from datalens_service.store.datasets.record_store import RecordStore
 from datalens_service.store.datasets.upload_sessions import partial_files
+from datalens_service.store.datasets.validations import Validation
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.disk import translated
 
 _NOT_KEPT: Final = "The records could not be kept; free the disk of ⟦DATALENS_DATA_DIR⟧."
 
 
-class Registered(NamedTuple):
-    """A new data set.
-
-    Attributes:
-        dataset: As it is stored.
-        counts: Of its records. Private.
-        notices: What its owner should know of how it was read, and what it shares. Private.
-        joined: The account that pays for it, if it is one of before. Private.
-    """
-
-    dataset: StoredDataset
-    counts: Counts
-    notices: tuple[Notice, ...]
-    joined: Joined | None
-
-
-def register(
+def receive(
     database: Database,
     settings: Settings,
     path: Path,
-    form: DatasetForm,
+    upload: Validation,
     *,
-    tenant_id: str,
-    dataset_id: str | None = None,
     stopping: Callable[[], bool] = lambda: False,
-) -> Registered:
-    """Check an upload, keep its records, and open or join the account that pays for them.
+) -> None:
+    """Read an upload, keep its records, and open its budget if its class names are confirmed; else it waits for that.
 
     Args:
-        database: Where it is registered.
-        settings: The records go to the folder `datasets` of data_dir, or to an object store; limits of the process
-            that reads the file.
+        database: Where what came of it is noted.
+        settings: The records go to the folder `datasets` of data_dir; limits of the process that reads the file.
         path: The file; contents decide the format.
-        form: Budget, name and classes.
-        tenant_id: Whose records they are.
-        dataset_id: Of the new data set; None draws one.
+        upload: What was declared with it.
         stopping: Asked now and then; True gives up.
 
     Raises:
         InvalidDataset: The file is not a usable labelled image set (`sandbox.Refused`: with its bad files).
-        InvalidSpec: ε is missing, or δ is not below 1/n.
-        NotFound: The tenant does not have the data set that `form.account` names.
-        StateConflict: The records have a budget already, another than the one named.
-        InsufficientStorage: A disk is full.
-        StoreUnavailable: Disk or database did not take it, or the service stops.
+        StateConflict: It was deleted meanwhile, or as `confirm`.
+        InvalidSpec, NotFound, InsufficientStorage, StoreUnavailable: As `confirm`, or the service stops.
     """
-    dataset_id = dataset_id or datasets.new_id()
-    folder, records = records_folder(settings.data_dir) / dataset_id, RecordStore(settings)
+    form = DatasetForm.model_validate(upload.form)
+    folder = records_folder(settings.data_dir) / upload.dataset_id
     with translated(_NOT_KEPT), _locked(folder.parent, fcntl.LOCK_SH), _scratch(folder) as scratch:
         try:
             confinement = Confinement(settings.decode_memory_bytes, settings.decode_seconds)
             decoded = decode(path, scratch, confinement, form.choices, stopping=stopping)
             decoded.records.rename(folder)
-            links = Notices()
-            records_path = records.keep(folder)
-            dataset = _registered(database, dataset_id, records_path, decoded, form, tenant_id, links)
+            if form.confirms(decoded.dataset.schema.class_names):
+                _open(database, settings, upload, form, Reading.of(decoded))
+            else:
+                validations.note(database, upload, DatasetState.REVIEW, _reviewed(decoded, form, settings))
         except BaseException:
-            records.discard(folder)
+            _discard_unless_kept(database, settings, folder)
             raise
-        if records_path != str(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-    notices = (*decoded.notices, *links.collected())
-    return Registered(dataset, decoded.counts, notices, joining.joined(database, dataset.id, dataset.known_records))
+
+
+def confirm(database: Database, settings: Settings, dataset_id: str, budget: BudgetForm) -> None:
+    """Make the class names of an upload public and open or join the account that pays for its records. Repeatable.
+
+    An upload that is refused here stays as it was: it can be confirmed with another budget, or deleted.
+
+    Args:
+        database: Where it is noted.
+        settings: The records go to an object store now, if there is one.
+        dataset_id: Of an upload in review.
+        budget: Instead of the declared one; one that names nothing leaves that.
+
+    Raises:
+        InvalidDataset: The records cannot have the budget that is named.
+        InvalidSpec: ε is missing, or δ is not below 1/n.
+        NotFound: No such data set, or the tenant does not have the one that `account` names.
+        StateConflict: There is nothing to confirm, it was confirmed with another budget, or the records have a budget
+            already, another than the one named.
+        InsufficientStorage: A disk is full.
+        StoreUnavailable: Disk or database did not take it.
+    """
+    folder = records_folder(settings.data_dir) / dataset_id
+    with translated(_NOT_KEPT), _alone_with(folder):
+        upload = validations.get(database, dataset_id)
+        form = _confirmable(upload, budget)
+        if upload.state is DatasetState.READY:
+            return
+        try:
+            _open(database, settings, upload, form, Reading.model_validate(upload.report))
+        except BaseException:
+            _discard_unless_kept(database, settings, folder)
+            raise
 
 
 def records_folder(data_dir: Path) -> Path:
@@ -104,26 +126,40 @@ def remove(database: Database, artifacts: ArtifactStore, settings: Settings, dat
     """Delete a data set, its records, its report and what its jobs made for the owner alone. Repeatable.
 
     What was spent on the records stays spent, and what was released stays released. An upload that is being read,
-    or cannot be used, goes as well.
+    waits for its confirmation or cannot be used goes as well.
 
     Raises:
         StateConflict: A job on it has not ended.
         NotFound: No such data set.
         StoreUnavailable: A file could not be removed.
     """
-    try:
-        dataset = datasets.delete(database, dataset_id)
-    except NotFound:
-        dataset = None
-    validation = validations.delete(database, dataset_id)
-    if dataset is not None:
-        remove_records(settings, dataset)
-        artifacts.delete_private(dataset_id)
-    elif validation is None:
-        raise NotFound("There is no such data set.")
-    if validation is not None and validation.upload_id is not None:
-        (partial_files(settings.data_dir) / validation.upload_id).unlink(missing_ok=True)
+    folder = records_folder(settings.data_dir) / dataset_id
+    with _alone_with(folder):
+        dataset = views.get(database, dataset_id).contents
+        if dataset is not None:
+            datasets.delete(database, dataset_id)
+        upload = validations.delete(database, dataset_id)
+        if dataset is not None:
+            remove_records(settings, dataset)
+            artifacts.delete_private(dataset_id)
+        else:
+            RecordStore(settings).discard(folder)
+    if upload is not None and upload.upload_id is not None:
+        (partial_files(settings.data_dir) / upload.upload_id).unlink(missing_ok=True)
     return views.get(database, dataset_id)
+
+
+def remove_expired(database: Database, settings: Settings) -> None:
+    """Remove uploads that waited too long for their confirmation, with their reports."""
+    for upload in validations.in_state(database, DatasetState.REVIEW):
+        review = Reading.model_validate(upload.report).review
+        if review is None or review.expires_at is None or review.expires_at > utc_now():
+            continue
+        folder = records_folder(settings.data_dir) / upload.dataset_id
+        # Confirmed or deleted a moment ago: then there is nothing to remove.
+        with _alone_with(folder), suppress(StateConflict):
+            validations.delete(database, upload.dataset_id)
+            RecordStore(settings).discard(folder)
 
 
 def remove_records(settings: Settings, dataset: StoredDataset) -> None:
@@ -134,7 +170,7 @@ def remove_records(settings: Settings, dataset: StoredDataset) -> None:
 def remove_leftovers(database: Database, artifacts: ArtifactStore, settings: Settings) -> None:
     """Remove private files that a killed process left: registered never, or deleted already.
 
-    Leaves records alone while any process is registering an upload.
+    Leaves records alone while any process is reading an upload.
     """
     for dataset_id in datasets.deleted(database):
         artifacts.delete_private(dataset_id)
@@ -142,9 +178,64 @@ def remove_leftovers(database: Database, artifacts: ArtifactStore, settings: Set
     with suppress(BlockingIOError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
         for path in folder.iterdir():
             # An unfinished folder is named `.ds_…-…` until it is complete.
-            if path.name.startswith((".ds_", "ds_")) and not _in_use(database, path.name):
+            if path.name.startswith((".ds_", "ds_")) and not _is_kept(database, path.name, here=True):
                 shutil.rmtree(path, ignore_errors=True)
-        RecordStore(settings).remove_leftovers(partial(_in_use, database))
+        RecordStore(settings).remove_leftovers(partial(_is_kept, database))
+
+
+def _reviewed(decoded: Decoded, form: DatasetForm, settings: Settings) -> dict[str, Any]:
+    expires_at = to_second(utc_now()) + timedelta(hours=settings.upload_hours)
+    review = ClassReview.of(_declared(decoded.dataset.schema, form), decoded.counts, decoded.notices, expires_at)
+    return Reading.of(decoded, review).model_dump(mode="json")
+
+
+def _declared(schema: Schema, form: DatasetForm) -> Schema:
+    return schema.model_copy(update={"records_are_public": bool(form.public_records)})
+
+
+def _confirmable(upload: Validation, budget: BudgetForm) -> DatasetForm:
+    """What an upload is confirmed with, or was before with the same budget."""
+    if upload.state not in (DatasetState.REVIEW, DatasetState.READY):
+        raise StateConflict(f"There is nothing to confirm: the upload is {upload.state}.")
+    declared = DatasetForm.model_validate(upload.form)
+    confirmed = declared.with_budget(budget)
+    if upload.state is DatasetState.READY and confirmed != declared:
+        raise StateConflict("The class names were confirmed before, and the budget was opened as it was named then.")
+    return confirmed
+
+
+def _open(database: Database, settings: Settings, upload: Validation, form: DatasetForm, reading: Reading) -> None:
+    """Create the data set of an upload whose records lie decoded in its folder."""
+    folder, records = records_folder(settings.data_dir) / upload.dataset_id, RecordStore(settings)
+    # The partition key is drawn by the store and never written beside the records.
+    dataset = load_dataset(folder, b"")
+    records_path = records.keep(folder)
+    links = Notices()
+
+    def settle(session: Session, stored: StoredDataset) -> None:
+        ready = reading.ready(links.collected(), joining.joined(session, stored.id, stored.known_records))
+        declared = form.model_dump(mode="json", exclude_none=True)
+        validations.settle(session, upload, DatasetState.READY, ready.model_dump(mode="json"), declared)
+
+    datasets.create(
+        database,
+        dataset_id=upload.dataset_id,
+        name=form.name or upload.dataset_id,
+        schema=_declared(dataset.schema, form),
+        images=dataset.train.images,
+        units=dataset.train.units,
+        format=reading.format,
+        has_test=dataset.test is not None,
+        records_path=records_path,
+        epsilon=form.epsilon,
+        delta=form.delta,
+        account=form.account,
+        tenant_id=keys.get(database, upload.key_id).tenant_id,
+        notices=links,
+        settle=settle,
+    )
+    if records_path != str(folder):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -155,11 +246,33 @@ def _locked(folder: Path, kind: int) -> Iterator[None]:
         yield
 
 
-def _in_use(database: Database, dataset_id: str) -> bool:
+@contextmanager
+def _alone_with(folder: Path) -> Iterator[None]:
+    """Within the block, nobody else confirms or removes the upload whose records lie in this folder, if any do."""
+    with ExitStack() as held:
+        # A network file system may lock no folders: then the transaction decides, and the loser has to look again.
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            held.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
+def _discard_unless_kept(database: Database, settings: Settings, folder: Path) -> None:
+    """Remove records of which nothing came; while the database does not say so, the next start does it."""
+    with suppress(StoreUnavailable):
+        if not _is_kept(database, folder.name):
+            RecordStore(settings).discard(folder)
+
+
+def _is_kept(database: Database, dataset_id: str, *, here: bool = False) -> bool:
+    """Whether records of this id are in use: anywhere, or as files of this machine."""
     try:
-        return datasets.get(database, dataset_id).state is DatasetState.READY
+        upload = views.get(database, dataset_id)
     except NotFound:
         return False
+    moved = here and upload.contents is not None and RecordStore.is_remote(upload.contents.records_path)
+    return upload.state in (DatasetState.READY, DatasetState.REVIEW) and not moved
 
 
 @contextmanager
@@ -167,33 +280,3 @@ def _scratch(folder: Path) -> Iterator[Path]:
     """The one place that the process which reads the file can write to; on the same disk as the records."""
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent, ignore_cleanup_errors=True) as name:
         yield Path(name)
-
-
-def _registered(
-    database: Database,
-    dataset_id: str,
-    records_path: str,
-    decoded: Decoded,
-    form: DatasetForm,
-    tenant_id: str,
-    notices: Notices,
-) -> StoredDataset:
-    # The partition key is drawn by the store and never written beside the records.
-    dataset = decoded.dataset
-    schema = dataset.schema.model_copy(update={"records_are_public": bool(form.public_records)})
-    return datasets.create(
-        database,
-        dataset_id=dataset_id,
-        name=form.name or dataset_id,
-        schema=schema,
-        images=dataset.train.images,
-        units=dataset.train.units,
-        format=decoded.format,
-        has_test=dataset.test is not None,
-        records_path=records_path,
-        epsilon=form.epsilon,
-        delta=form.delta,
-        account=form.account,
-        tenant_id=tenant_id,
-        notices=notices,
-    )

@@ -11,6 +11,7 @@ from datalens_service.methods import Plan
 from datalens_service.requested_spec import RequestedSpec
 from datalens_service.services import public_data
 from datalens_service.spec import PlanSummary, TrainingSpec
+from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import DatasetState
@@ -53,7 +54,7 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
 
     Raises:
         NotFound: No such data set of this tenant.
-        StateConflict: The data set was deleted.
+        StateConflict: The data set was deleted, or its upload was not opened yet.
         InvalidDelta: The request names another δ than the account.
         InvalidSpec: The method does not fit the data set, or ε pays for no step.
     """
@@ -62,6 +63,8 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
     if dataset.state is not DatasetState.READY:
         raise StateConflict("The data set was deleted; upload it again to train on it.")
     if spec.evaluation.enabled and spec.evaluation.holdout is not None:
+        with database.connection() as connection:
+            tenants.check_owned(connection, tenant_id, {"dataset_id": spec.evaluation.holdout})
         datasets.check_holdout(database, dataset_id, spec.evaluation.holdout)
     public = spec.public_data and public_data.check(database, tenant_id, spec.public_data, dataset)
     asked, plan, cost = _price(spec, dataset.schema, dataset.account.delta)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -12,8 +12,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.tables import DatasetRow, JobRow
-
-Row = TypeVar("Row", DatasetRow, JobRow)
+from datalens_service.store.unopened_uploads import absence
 
 
 def label_job(database: Database, job_id: str, changes: Mapping[str, Any]) -> Job:
@@ -28,24 +27,29 @@ def label_job(database: Database, job_id: str, changes: Mapping[str, Any]) -> Jo
         NotFound: No such job.
     """
     with database.transaction() as session:
-        return Job.of(_changed(session, JobRow, job_id, changes, "There is no such job."))
+        row = session.get(JobRow, job_id, with_for_update={"of": JobRow})
+        if row is None:
+            raise NotFound("There is no such job.")
+        _change(session, row, changes)
+        return Job.of(row)
 
 
 def label_dataset(database: Database, dataset_id: str, changes: Mapping[str, Any]) -> StoredDataset:
     """The same of a dataset, deleted ones included.
 
     Raises:
-        NotFound: No such dataset, or its upload is not ready.
+        NotFound: No such dataset.
+        StateConflict: Its upload was not opened yet.
     """
     with database.transaction() as session:
-        return StoredDataset.of(_changed(session, DatasetRow, dataset_id, changes, "There is no such dataset."))
+        row = session.get(DatasetRow, dataset_id, with_for_update={"of": DatasetRow})
+        if row is None:
+            raise absence(session, dataset_id)
+        _change(session, row, changes)
+        return StoredDataset.of(row)
 
 
-def _changed(session: Session, kind: type[Row], identifier: str, changes: Mapping[str, Any], missing: str) -> Row:
-    row = session.get(kind, identifier, with_for_update={"of": kind})
-    if row is None:
-        raise NotFound(missing)
+def _change(session: Session, row: DatasetRow | JobRow, changes: Mapping[str, Any]) -> None:
     for name, value in changes.items():
         setattr(row, name, value)
     session.flush()
-    return row

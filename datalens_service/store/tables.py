@@ -181,7 +181,7 @@ class IntakeRow(Base):
 
     __tablename__ = "intakes"
     __table_args__ = (
-        CheckConstraint("state IN ('validating', 'ready', 'invalid', 'deleted')", name="state_known"),
+        CheckConstraint("state IN ('validating', 'review', 'ready', 'invalid', 'deleted')", name="state_known"),
         Index(None, "state"),
         Index(None, "created_at", "dataset_id"),
     )

@@ -29,6 +29,8 @@ REHEARSAL = {
     "attacks": ["loss_threshold"],
 }
 """What an audit was asked for, as its row has it."""
+CONFIRMED = {"confirm_classes": "true"}
+"""Of the form of an upload: its budget opens at once."""
 NUM_RECORDS = 200
 NUM_CLASSES = 4
 SIDE = 8

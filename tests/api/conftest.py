@@ -53,7 +53,7 @@ def dataset_id(client: TestClient, records_read: Path) -> str:
     """200 records in four classes with a budget of ε = 10."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sandbox, "_run", partial(read_once, sandbox._run, records_read))
-        reply = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10"})
+        reply = client.post("/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"})
     assert reply.status_code == 201, reply.text
     return str(reply.json()["id"])
 

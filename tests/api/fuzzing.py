@@ -65,7 +65,9 @@ def running(folder: Path) -> Iterator[Target]:
         services = app.state.services
         headers = {"Authorization": f"Bearer {keys.create(services.database, 'fuzzing')[1]}"}
         file = {"file": ("x.npz", api_builders.npz())}
-        dataset = client.post("/v1/datasets", files=file, data={"epsilon": "90"}, headers=headers).json()["id"]
+        dataset = client.post(
+            "/v1/datasets", files=file, data={"confirm_classes": "true", "epsilon": "90"}, headers=headers
+        ).json()["id"]
         job = client.post("/v1/jobs", json=api_builders.training(dataset), headers=headers).json()["id"]
         api_builders.succeed(services, job, folder)
         gradients = api_builders.training(dataset, method={"name": "dp_sgd", "architecture": "linear", "steps": 1})

@@ -48,7 +48,7 @@ def digits(num_test: int = 297) -> bytes:
 
 @pytest.fixture
 def digits_id(client: TestClient) -> str:
-    reply = client.post("/v1/datasets", files={"file": digits()}, data={"epsilon": "10"})
+    reply = client.post("/v1/datasets", files={"file": digits()}, data={"confirm_classes": "true", "epsilon": "10"})
     assert reply.status_code == 201, reply.text
     assert reply.json()["has_test_split"]
     return str(reply.json()["id"])

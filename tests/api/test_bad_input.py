@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from api_builders import NUM_CLASSES, NUM_RECORDS, arrays, npz, training
+from api_builders import CONFIRMED, NUM_CLASSES, NUM_RECORDS, arrays, npz, training
 from PIL import Image
 from sqlalchemy import func, select
 from starlette.testclient import TestClient
@@ -51,7 +51,7 @@ def folder_zip(*sizes: tuple[int, int]) -> bytes:
 
 
 def upload(content: bytes, **fields: str) -> dict[str, Any]:
-    return {"files": {"file": (f"{SECRET}.npz", content)}, "data": {"epsilon": "10", **fields}}
+    return {"files": {"file": (f"{SECRET}.npz", content)}, "data": {**CONFIRMED, "epsilon": "10", **fields}}
 
 
 UPLOADS = [
@@ -69,7 +69,7 @@ UPLOADS = [
     Case("no labels", upload(npz(labels=None)), 422, "dataset-invalid", "images and labels"),
     Case("too few labels", upload(npz(labels=arrays()["labels"][:-1])), 422, "dataset-invalid", "one label per image"),
     Case("negative label", upload(npz(labels=arrays()["labels"] - 1)), 422, "dataset-invalid", "from 0"),
-    Case("label out of range", upload(npz(), classes="a,b,c"), 422, "dataset-invalid", "0..2"),
+    Case("label out of range", upload(npz(), class_names="a,b,c"), 422, "dataset-invalid", "0..2"),
     Case("labels are bytes", upload(npz(labels=np.array([SECRET.encode()] * 200))), 422, "dataset-invalid", "integers"),
     Case("mixed sizes", upload(folder_zip((8, 8), (9, 9))), 422, "dataset-invalid", "Resize"),
     Case("epsilon 0", upload(npz(), epsilon="0"), 422, "invalid-input", "greater than 0"),
@@ -79,10 +79,10 @@ UPLOADS = [
     Case("delta at 1/n", upload(npz(), delta=str(1 / NUM_RECORDS)), 422, "invalid-delta", "1/n"),
     Case("delta 0", upload(npz(), delta="0"), 422, "invalid-input", "greater than 0"),
     Case("unknown field", upload(npz(), epsilom="1"), 422, "invalid-input", "no member of this name"),
-    Case("same class twice", upload(npz(), classes="a,a,b,c"), 422, "invalid-input", "differ"),
+    Case("same class twice", upload(npz(), class_names="a,a,b,c"), 422, "invalid-input", "differ"),
     Case("name with NUL", upload(npz(), name="a\0b"), 422, "invalid-input", "printable"),
     Case("name of blanks", upload(npz(), name="  "), 422, "invalid-input", "at least 1"),
-    Case("no epsilon", {"files": {"file": npz()}}, 422, "invalid-spec", "Name epsilon"),
+    Case("no epsilon", {"files": {"file": npz()}, "data": CONFIRMED}, 422, "invalid-spec", "Name epsilon"),
     Case("no file", {"files": {"notfile": npz()}, "data": {"epsilon": "1"}}, 422, "invalid-input", "named file"),
     Case("file is text", {"data": {"epsilon": "1"}, "files": {}}, 415, "unsupported-media-type", "multipart"),
     Case("neither form nor JSON", {"content": b"epsilon: 1"}, 415, "unsupported-media-type", "multipart"),

@@ -38,7 +38,9 @@ def uploaded(client: TestClient, data: Upload) -> str:
     splits = {"train_images": data.train.images, "train_labels": data.train.labels}
     assert data.test is not None
     np.savez(buffer, **splits, test_images=data.test.images, test_labels=data.test.labels)
-    reply = client.post("/v1/datasets", files={"file": buffer.getvalue()}, data={"epsilon": "10"})
+    reply = client.post(
+        "/v1/datasets", files={"file": buffer.getvalue()}, data={"confirm_classes": "true", "epsilon": "10"}
+    )
     assert reply.status_code == 201, reply.text
     return str(reply.json()["id"])
 

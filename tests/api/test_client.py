@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import numpy as np
@@ -24,7 +22,7 @@ from datalens_service.client._sync.transport import Transport
 from datalens_service.client.requests import Parsed, Request
 from datalens_service.errors import StoreUnavailable
 from datalens_service.settings import Settings
-from datalens_service.store.datasets import upload_sessions, validations
+from datalens_service.store.datasets import upload_sessions
 
 SPEC = training("")["spec"]
 
@@ -75,32 +73,14 @@ def test_an_upload_goes_on_in_another_process(service: Service, file: Path) -> N
         upload = client._transport.send(requests.create_upload(len(content)))
         client._transport.send(requests.send_chunk(upload.id, 0, content[:5000]))
     with Client(service.url, service.key) as client:
-        dataset = client.upload_dataset(file, epsilon=10, upload_id=upload.id)
+        dataset = client.upload_dataset(file, epsilon=10, upload_id=upload.id, confirm_classes=True)
     assert (dataset.state, dataset.image_schema and dataset.image_schema.num_units) == ("ready", 200)
-
-
-def test_notices_are_complete_if_the_report_is_stored_after_the_dataset(
-    service: Service, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    finish = validations.finish
-
-    def finish_late(*arguments: Any) -> None:
-        time.sleep(2)
-        finish(*arguments)
-
-    monkeypatch.setattr(validations, "finish", finish_late)
-    with Client(service.url, service.key) as client:
-        first, second = client.upload_dataset(file, epsilon=10), client.upload_dataset(file)
-        assert [notice.code for notice in first.notices] == ["ignored_arrays"]
-        assert second.joined is not None
-        assert second.joined == client.dataset(second.id).joined
-        assert second.joined.known_records == 200
 
 
 def test_a_refused_upload_names_its_files_in_the_error(service: Service, file: Path) -> None:
     file.write_bytes(b"nothing of the kind" * 1000)
     with Client(service.url, service.key) as client, pytest.raises(ClientError, match="neither an NPZ") as caught:
-        client.upload_dataset(file, epsilon=10)
+        client.upload_dataset(file, epsilon=10, confirm_classes=True)
     assert caught.value.slug == "dataset-invalid"
     assert caught.value.problem["bad_files"] == []
 
@@ -124,7 +104,7 @@ def test_an_error_says_where_it_comes_from(service: Service) -> None:
 
 def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) -> None:
     with Client(service.url, service.key) as client:
-        dataset = client.upload_dataset(file, epsilon=10)
+        dataset = client.upload_dataset(file, epsilon=10, confirm_classes=True)
         job = client.submit(dataset.id, {**SPEC, "synthetic_images": 20}, priority=1)
         assert job.priority == 1
         succeed(service.services, job.id, tmp_path, ANSWERS["getJobBundle"]["card"])
@@ -141,7 +121,7 @@ def test_a_job_knows_its_client(service: Service, file: Path, tmp_path: Path) ->
         assert [item.id for item in client.jobs()] == [job.id]
         assert dataset.notices == client.validation(dataset.id).notices
         assert [notice.code for notice in dataset.notices] == ["ignored_arrays"]
-        again = client.upload_dataset(file)
+        again = client.upload_dataset(file, confirm_classes=True)
         assert again.joined is not None
         assert again.joined.dataset_ids == (dataset.id,)
         assert client.dataset(again.id).joined == client.validation(again.id).joined == again.joined
@@ -160,7 +140,7 @@ def test_lists_are_fetched_page_by_page(service: Service, file: Path, monkeypatc
             return [dataset.id async for dataset in client.datasets()]
 
     with Client(service.url, service.key) as client:
-        uploaded = [client.upload_dataset(file, epsilon=10).id for _ in range(3)]
+        uploaded = [client.upload_dataset(file, epsilon=10, confirm_classes=True).id for _ in range(3)]
         assert [dataset.id for dataset in client.datasets()] == uploaded[::-1]
     assert run_alone(list_ids()) == uploaded[::-1]
 
@@ -179,7 +159,7 @@ def test_events_bridge_a_broken_connection(
 
     monkeypatch.setattr(Transport, "iter_lines", breaking)
     with Client(service.url, service.key) as client:
-        job = client.submit(client.upload_dataset(file, epsilon=10).id, SPEC)
+        job = client.submit(client.upload_dataset(file, epsilon=10, confirm_classes=True).id, SPEC)
         succeed(service.services, job.id, tmp_path)
         event_ids = [event.id for event in job.events()]
     assert event_ids == list(range(1, len(event_ids) + 1))
@@ -191,7 +171,7 @@ def test_events_bridge_a_broken_connection(
 def test_the_same_for_asyncio(service: Service, file: Path, tmp_path: Path) -> None:
     async def everything() -> list[str]:
         async with AsyncClient(service.url, service.key) as client:
-            dataset = await client.upload_dataset(file, epsilon=10)
+            dataset = await client.upload_dataset(file, epsilon=10, confirm_classes=True)
             assert [notice.code for notice in dataset.notices] == ["ignored_arrays"]
             job = await client.submit(dataset.id, {**SPEC, "synthetic_images": 20})
             await asyncio.to_thread(succeed, service.services, job.id, tmp_path)

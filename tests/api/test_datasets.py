@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from api_builders import arrays, journal, npz, training
+from api_builders import CONFIRMED, arrays, journal, npz, training
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -22,7 +22,9 @@ from datalens_service.store.datasets import datasets
 
 def test_upload_answers_with_the_public_part(client: TestClient) -> None:
     reply = client.post(
-        "/v1/datasets", files={"file": npz()}, data={"epsilon": "10", "name": " ward ", "classes": "a, b,c,d"}
+        "/v1/datasets",
+        files={"file": npz()},
+        data={"confirm_classes": "true", "epsilon": "10", "name": " ward ", "class_names": "a, b,c,d"},
     )
     body = reply.json()
     assert reply.status_code == 201
@@ -55,12 +57,14 @@ def test_upload_answers_with_the_public_part(client: TestClient) -> None:
         },
         "frozen_reason": None,
     }
-    assert body.pop("notices") == []
+    assert (body.pop("notices"), body.pop("review")) == ([], None)
     assert client.get(reply.headers["Location"]).json() == body
 
 
 def test_records_are_kept_as_they_came_and_the_upload_is_not(client: TestClient, services: Services) -> None:
-    dataset_id = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "1"}).json()["id"]
+    dataset_id = client.post(
+        "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "1"}
+    ).json()["id"]
     stored = datasets.get(services.database, dataset_id)
     assert stored.partition_key
     kept = load_dataset(Path(stored.records_path), stored.partition_key)
@@ -77,7 +81,9 @@ def test_zip_of_class_folders(client: TestClient) -> None:
             Image.new("RGB", (8, 8), (number, 0, 0)).save(image, "PNG")
             folder = "test" if number > 3 else "train"
             archive.writestr(f"{folder}/{'cat' if number % 2 else 'dog'}/{number}.png", image.getvalue())
-    reply = client.post("/v1/datasets", files={"file": buffer.getvalue()}, data={"epsilon": "1"})
+    reply = client.post(
+        "/v1/datasets", files={"file": buffer.getvalue()}, data={"confirm_classes": "true", "epsilon": "1"}
+    )
     body = reply.json()
     assert reply.status_code == 201, reply.text
     assert (body["format"], body["has_test_split"], body["schema"]["channels"]) == ("image_folder", True, 3)
@@ -85,10 +91,10 @@ def test_zip_of_class_folders(client: TestClient) -> None:
 
 
 def test_same_records_again_keep_their_budget(client: TestClient, dataset_id: str) -> None:
-    refused = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "20"})
+    refused = client.post("/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "20"})
     assert (refused.status_code, refused.json()["code"]) == (409, "state-conflict")
     assert "leave epsilon out" in refused.json()["detail"]
-    again = client.post("/v1/datasets", files={"file": npz()}).json()
+    again = client.post("/v1/datasets", files={"file": npz()}, data=CONFIRMED).json()
     assert client.post("/v1/jobs", json=training(again["id"], epsilon=8)).status_code == 202
     first = client.get(f"/v1/datasets/{dataset_id}/privacy").json()
     assert first["epsilon_remaining"] < 8
@@ -128,7 +134,11 @@ def test_list_is_cut_into_portions(client: TestClient) -> None:
     ids = []
     for seed in range(3):
         content = npz(images=arrays(seed)["images"])
-        ids.append(client.post("/v1/datasets", files={"file": content}, data={"epsilon": "1"}).json()["id"])
+        ids.append(
+            client.post(
+                "/v1/datasets", files={"file": content}, data={"confirm_classes": "true", "epsilon": "1"}
+            ).json()["id"]
+        )
     first = client.get("/v1/datasets", params={"limit": 2}).json()
     second = client.get("/v1/datasets", params={"limit": 2, "after": first["next_cursor"]}).json()
     assert [item["id"] for item in first["items"] + second["items"]] == ids[::-1]
@@ -155,14 +165,18 @@ PATIENTS = np.array([f"patient {index // 4}" for index in range(200)])
 
 
 def test_units_of_several_records_are_declared_and_shown(client: TestClient) -> None:
-    declared = {"epsilon": "10", "unit": "patient", "records_per_unit": "4", "classes_per_unit": "4"}
+    declared = {**CONFIRMED, "epsilon": "10", "unit": "patient", "records_per_unit": "4", "classes_per_unit": "4"}
     reply = client.post("/v1/datasets", files={"file": npz(groups=PATIENTS)}, data=declared)
     assert reply.status_code == 201
     schema = reply.json()["schema"]
     assert (schema["unit"], schema["num_units"]) == ("patient", 50)
     assert (schema["records_per_unit"], schema["classes_per_unit"]) == (4, 4)
     assert reply.json()["privacy"]["delta"] == default_delta(50)
-    single = client.post("/v1/datasets", files={"file": npz(images=arrays(1)["images"])}, data={"epsilon": "10"})
+    single = client.post(
+        "/v1/datasets",
+        files={"file": npz(images=arrays(1)["images"])},
+        data={"confirm_classes": "true", "epsilon": "10"},
+    )
     costs = []
     for dataset in (single, reply):
         body = training(dataset.json()["id"], delta=1e-5)
@@ -172,12 +186,16 @@ def test_units_of_several_records_are_declared_and_shown(client: TestClient) -> 
 
 
 def test_records_do_not_come_back_with_other_units(client: TestClient) -> None:
-    declared = {"records_per_unit": "4"}
-    first = client.post("/v1/datasets", files={"file": npz(groups=PATIENTS)}, data={"epsilon": "10", **declared})
+    declared = {**CONFIRMED, "records_per_unit": "4"}
+    first = client.post(
+        "/v1/datasets",
+        files={"file": npz(groups=PATIENTS)},
+        data={"epsilon": "10", **declared},
+    )
     again = client.post("/v1/datasets", files={"file": npz(groups=PATIENTS)}, data=declared)
     assert (first.status_code, again.status_code) == (201, 201)
     others = np.array([f"ward {index // 4}" for index in range(200)])
-    for upload, fields in ((npz(), {}), (npz(groups=others), declared)):
+    for upload, fields in ((npz(), CONFIRMED), (npz(groups=others), declared)):
         reply = client.post("/v1/datasets", files={"file": upload}, data=fields)
         assert reply.status_code == 422
         assert "other privacy units" in reply.json()["detail"]
@@ -197,6 +215,10 @@ def test_records_do_not_come_back_with_other_units(client: TestClient) -> None:
 def test_units_that_were_not_declared_well_are_refused(
     client: TestClient, groups: np.ndarray | None, declared: dict[str, str], code: str
 ) -> None:
-    reply = client.post("/v1/datasets", files={"file": npz(groups=groups)}, data={"epsilon": "10", **declared})
+    reply = client.post(
+        "/v1/datasets",
+        files={"file": npz(groups=groups)},
+        data={"epsilon": "10", **declared},
+    )
     assert (reply.status_code, reply.json()["type"].rpartition("/")[2]) == (422, code)
     assert client.get("/v1/datasets").json()["items"] == []

@@ -86,7 +86,9 @@ def test_job_waits_in_the_queue_of_its_device(
     with TestClient(create_app(celery)) as client:
         _, plain = keys.create(client.app.state.services.database, "test")
         client.headers["Authorization"] = f"Bearer {plain}"
-        dataset_id = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10"}).json()["id"]
+        dataset_id = client.post(
+            "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
+        ).json()["id"]
         job = client.post("/v1/jobs", json=training(dataset_id, device=device)).json()
         database = client.app.state.services.database
         assert leases.next_queued(database, queue=queue) == (job["id"],)
@@ -103,7 +105,9 @@ def test_a_resumed_job_and_a_copy_wait_in_the_queue_of_the_first(
     with TestClient(create_app(celery)) as client:
         _, plain = keys.create(client.app.state.services.database, "test")
         client.headers["Authorization"] = f"Bearer {plain}"
-        dataset_id = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10"}).json()["id"]
+        dataset_id = client.post(
+            "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
+        ).json()["id"]
         job = client.post("/v1/jobs", json=training(dataset_id, device=device)).json()
         assert client.post(f"/v1/jobs/{job['id']}:pause").json()["state"] == "paused"
         assert client.post(f"/v1/jobs/{job['id']}:resume").json()["state"] == "queued"
@@ -121,7 +125,9 @@ def test_submission_survives_a_broker_that_is_away(settings: Settings, tmp_path:
         with TestClient(create_app(celery)) as client:
             _, plain = keys.create(client.app.state.services.database, "test")
             client.headers["Authorization"] = f"Bearer {plain}"
-            dataset_id = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10"}).json()["id"]
+            dataset_id = client.post(
+                "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
+            ).json()["id"]
             reply = client.post("/v1/jobs", json=training(dataset_id))
             assert (reply.status_code, reply.json()["state"]) == (202, "queued")
             ready = client.get("/readyz")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from api_builders import npz, training
+from api_builders import CONFIRMED, npz, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
@@ -41,7 +41,7 @@ def job_id(client: TestClient) -> str:
             ("labels", np.arange(n, dtype=np.int64) % 4),
         )
     }
-    form = {"epsilon": "10", "public_test": "true"}
+    form = {**CONFIRMED, "epsilon": "10", "public_test": "true"}
     dataset = client.post("/v1/datasets", files={"file": npz(images=None, labels=None, **arrays)}, data=form).json()
     return str(client.post("/v1/jobs", json=training(dataset["id"], **MOMENTS)).json()["id"])
 

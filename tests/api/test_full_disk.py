@@ -43,7 +43,7 @@ def noise() -> bytes:
 
 
 def upload(client: TestClient, content: bytes) -> Any:
-    return client.post("/v1/datasets", files={"file": content}, data={"epsilon": "10"})
+    return client.post("/v1/datasets", files={"file": content}, data={"confirm_classes": "true", "epsilon": "10"})
 
 
 def said(reply: Any) -> tuple[int, str, bool]:

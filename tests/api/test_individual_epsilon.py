@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import NUM_CLASSES, SIDE, a_classifier, arrays, npz, training
+from api_builders import CONFIRMED, NUM_CLASSES, SIDE, a_classifier, arrays, npz, training
 from PIL import Image
 from starlette.testclient import TestClient
 from test_two_worlds import freeze, key_of, train, upload
@@ -142,7 +142,7 @@ def test_a_job_that_kept_no_iterates_says_how_to_have_them(client: TestClient, s
 
 def test_units_of_several_records_have_no_epsilon_of_one_record(client: TestClient) -> None:
     groups = np.repeat(np.arange(100), 2)
-    form = {"epsilon": "10", "records_per_unit": "2", "classes_per_unit": "2"}
+    form = {**CONFIRMED, "epsilon": "10", "records_per_unit": "2", "classes_per_unit": "2"}
     reply = client.post("/v1/datasets", files={"file": npz(groups=groups)}, data=form)
     assert reply.status_code == 201, reply.text
     job = train(client, reply.json()["id"], SPEC)

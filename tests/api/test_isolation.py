@@ -164,7 +164,9 @@ def test_a_body_cannot_name_a_data_set_of_another_tenant(stranger: TestClient, h
 
 
 def test_a_copy_of_an_own_job_cannot_go_to_a_data_set_of_another_tenant(stranger: TestClient, house: House) -> None:
-    mine = stranger.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10"}).json()["id"]
+    mine = stranger.post(
+        "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
+    ).json()["id"]
     job = stranger.post("/v1/jobs", json=training(mine)).json()
     reply = stranger.post(job["links"]["clone"], json={"dataset_id": house.ids["dataset_id"]})
     assert reply.status_code == 404
@@ -174,7 +176,7 @@ def test_the_same_records_in_two_houses_do_not_meet(
     stranger: TestClient, services: Services, client: TestClient, dataset_id: str
 ) -> None:
     """An upload must not tell whether somebody else has the same record: the account is a new one."""
-    reply = stranger.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "3"})
+    reply = stranger.post("/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "3"})
     assert reply.status_code == 201
     account = stranger.get(f"/v1/datasets/{reply.json()['id']}/privacy").json()
     assert (account["epsilon_limit"], account["linked_datasets"]) == (3, [])
@@ -189,7 +191,9 @@ def test_the_first_tenant_keeps_its_fingerprints() -> None:
 
 
 def test_tenants_do_not_meet_in_an_idempotency_key(stranger: TestClient, client: TestClient, dataset_id: str) -> None:
-    mine = stranger.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10"}).json()["id"]
+    mine = stranger.post(
+        "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
+    ).json()["id"]
     headers = {"Idempotency-Key": "k"}
     first = client.post("/v1/jobs", json=training(dataset_id), headers=headers)
     second = stranger.post("/v1/jobs", json=training(mine), headers=headers)

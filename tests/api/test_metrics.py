@@ -90,7 +90,9 @@ def test_metrics_are_for_keys_of_the_tenant_that_runs_the_service(
         _, plain = keys.create(services.database, KeyRequest("x", tenant_id=tenant_id, role=role, scopes=scopes))
         return TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
 
-    theirs = caller(other.id, Role.OWNER).post("/v1/datasets", files={"file": npz()}, data={"epsilon": "3"})
+    theirs = caller(other.id, Role.OWNER).post(
+        "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "3"}
+    )
     assert theirs.status_code == 201
     both = {("datalens_epsilon_limit", dataset_id), ("datalens_epsilon_limit", theirs.json()["id"])}
     for role, scopes in ((Role.OWNER, None), (Role.OPERATOR, None), (Role.OPERATOR, [Scope.USAGE_READ])):

@@ -67,7 +67,7 @@ def added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def upload(client: TestClient, content: bytes) -> tuple[int, dict[str, object]]:
-    reply = client.post("/v1/datasets", files={"file": content}, data={"epsilon": "10"})
+    reply = client.post("/v1/datasets", files={"file": content}, data={"confirm_classes": "true", "epsilon": "10"})
     return reply.status_code, reply.json()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import arrays, npz, succeed, training
+from api_builders import CONFIRMED, arrays, npz, succeed, training
 from PIL import Image
 from sqlalchemy import select
 from starlette.testclient import TestClient
@@ -58,7 +58,7 @@ def noticed(answer: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def test_both_kinds_of_upload_say_the_same(client: TestClient) -> None:
-    reply = client.post("/v1/datasets", files={"file": folders()}, data={"epsilon": "10"})
+    reply = client.post("/v1/datasets", files={"file": folders()}, data={"confirm_classes": "true", "epsilon": "10"})
     assert (reply.headers["Cache-Control"], reply.headers["X-Datalens-Audience"]) == ("private, no-store", "owner")
     assert noticed(reply.json()) == NOTICED
     report = client.get(f"{reply.headers['Location']}/validation").json()
@@ -77,7 +77,9 @@ def test_notices_are_for_the_owner_and_nowhere_else(
     client: TestClient, services: Services, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     logs.configure("debug")
-    direct = client.post("/v1/datasets", files={"file": folders()}, data={"epsilon": "10"}).json()["id"]
+    direct = client.post(
+        "/v1/datasets", files={"file": folders()}, data={"confirm_classes": "true", "epsilon": "10"}
+    ).json()["id"]
     later = register(client, folders())
     settled(client, later)
     job_id = client.post("/v1/jobs", json=training(direct)).json()["id"]
@@ -87,7 +89,12 @@ def test_notices_are_for_the_owner_and_nowhere_else(
         _, plain = keys.create(services.database, KeyRequest(role.value, role=role))
         as_role = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
         assert as_role.get(f"/v1/datasets/{direct}/validation").status_code == 403
-        assert as_role.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "1"}).status_code == 403
+        assert (
+            as_role.post(
+                "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "1"}
+            ).status_code
+            == 403
+        )
         shown += [as_role.get(path, params=params).text for path, params in _reads(direct, later, job_id)]
     logged = capfd.readouterr()
     everything = "".join([*shown, logged.out, logged.err])
@@ -122,10 +129,10 @@ def _reads(direct: str, later: str, job_id: str) -> list[tuple[str, dict[str, st
 def test_a_blank_image_is_left_out_where_that_is_asked(client: TestClient, leave_out: str) -> None:
     images = arrays()["images"]
     images[0] = 0
-    client.post("/v1/datasets", files={"file": npz(images=images)}, data={"epsilon": "10"})
+    client.post("/v1/datasets", files={"file": npz(images=images)}, data={"confirm_classes": "true", "epsilon": "10"})
     others = arrays(1)["images"]
     others[9] = 0
-    form = {"epsilon": "10", "leave_out_constant_images": leave_out}
+    form = {**CONFIRMED, "epsilon": "10", "leave_out_constant_images": leave_out}
     reply = client.post("/v1/datasets", files={"file": npz(images=others)}, data=form)
     if leave_out == "true":
         assert (reply.status_code, reply.json()["schema"]["num_units"]) == (201, 199)
@@ -138,10 +145,10 @@ def test_a_blank_image_is_left_out_where_that_is_asked(client: TestClient, leave
 def test_data_that_grows_is_uploaded_in_parts_and_trained_on_together(client: TestClient, dataset_id: str) -> None:
     second = arrays(1)["images"]
     refused = client.post(
-        "/v1/datasets", files={"file": npz(images=second)}, data={"account": dataset_id, "delta": 0.001}
+        "/v1/datasets", files={"file": npz(images=second)}, data={**CONFIRMED, "account": dataset_id, "delta": 0.001}
     )
     assert refused.status_code == 409
-    reply = client.post("/v1/datasets", files={"file": npz(images=second)}, data={"account": dataset_id})
+    reply = client.post("/v1/datasets", files={"file": npz(images=second)}, data={**CONFIRMED, "account": dataset_id})
     assert reply.status_code == 201, reply.text
     assert reply.json()["notices"] == []
     both = {name: np.concatenate([arrays()[name], arrays(1)[name]]) for name in ("images", "labels")}
@@ -153,9 +160,13 @@ def test_data_that_grows_is_uploaded_in_parts_and_trained_on_together(client: Te
 
 
 def test_parts_that_were_uploaded_apart_are_refused_with_what_to_do(client: TestClient, dataset_id: str) -> None:
-    client.post("/v1/datasets", files={"file": npz(images=arrays(1)["images"])}, data={"epsilon": "10"})
+    client.post(
+        "/v1/datasets",
+        files={"file": npz(images=arrays(1)["images"])},
+        data={"confirm_classes": "true", "epsilon": "10"},
+    )
     both = {name: np.concatenate([arrays()[name], arrays(1)[name]]) for name in ("images", "labels")}
-    refused = client.post("/v1/datasets", files={"file": npz(**both)})
+    refused = client.post("/v1/datasets", files={"file": npz(**both)}, data=CONFIRMED)
     assert (refused.status_code, refused.json()["code"]) == (422, "dataset-invalid")
     for word in ("upload the parts separately", "synthetic images together", "name account"):
         assert word in refused.json()["detail"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import journal, npz, succeed, training
+from api_builders import CONFIRMED, journal, npz, succeed, training
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
@@ -79,7 +79,9 @@ def test_an_empty_service_says_what_to_do_first(client: TestClient, services: Se
 
 def test_names_are_text_and_nothing_else(visitor: TestClient) -> None:
     rolled = npz(images=npz_images())
-    made = visitor.post("/v1/datasets", files={"file": rolled}, data={"epsilon": "1", "name": HOSTILE}).json()
+    made = visitor.post(
+        "/v1/datasets", files={"file": rolled}, data={"confirm_classes": "true", "epsilon": "1", "name": HOSTILE}
+    ).json()
     job_id = submit(visitor, made["id"], epsilon=0.5)
     for path in ("/", f"/datasets/{made['id']}", f"/datasets/{made['id']}/new-job", "/jobs", f"/jobs/{job_id}"):
         page = visitor.get(path).text
@@ -316,7 +318,7 @@ def test_an_operator_sees_no_more_than_their_key_may(
 def test_a_consumer_begins_with_the_releases_and_sees_nothing_else(
     visitor: TestClient, services: Services, tmp_path: Path
 ) -> None:
-    given = {"epsilon": "10", "name": "Patients of Dr. Holm"}
+    given = {**CONFIRMED, "epsilon": "10", "name": "Patients of Dr. Holm"}
     dataset_id = visitor.post("/v1/datasets", files={"file": npz(images=npz_images())}, data=given).json()["id"]
     released, waiting = (submit(visitor, dataset_id, synthetic_images=40) for _ in range(2))
     succeed(services, released, tmp_path, ANSWERS["getJobBundle"]["card"])
@@ -370,7 +372,7 @@ def test_no_page_offers_a_file_for_the_owner_to_be_passed_on(
 def test_the_page_of_a_data_set_says_to_its_owner_whose_budget_it_shares(
     visitor: TestClient, services: Services, dataset_id: str
 ) -> None:
-    again = visitor.post("/v1/datasets", files={"file": npz()}, data={}).json()
+    again = visitor.post("/v1/datasets", files={"file": npz()}, data=CONFIRMED).json()
     assert (again["joined"]["known_records"], again["joined"]["dataset_ids"]) == (200, [dataset_id])
     page = visitor.get(f"/datasets/{again['id']}").text
     assert "200 of these images were known" in text_of(page)
@@ -385,7 +387,7 @@ def test_the_page_of_a_data_set_says_to_its_owner_whose_budget_it_shares(
 
 
 def test_a_shared_budget_is_on_the_first_page_once(visitor: TestClient, services: Services, dataset_id: str) -> None:
-    visitor.post("/v1/datasets", files={"file": npz()}, data={"name": "Once more"})
+    visitor.post("/v1/datasets", files={"file": npz()}, data={**CONFIRMED, "name": "Once more"})
     page = visitor.get("/").text
     assert text_of(page).count("ε available") == 1
     assert "Shares the budget of Once more" in page

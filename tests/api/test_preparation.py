@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from api_builders import CONFIRMED
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -33,7 +34,7 @@ def mixed(records: int = 12) -> bytes:
 
 def upload(client: TestClient, **form: Any) -> Any:
     files = {"file": ("images.zip", mixed(), "application/zip")}
-    return client.post("/v1/datasets", files=files, data={"epsilon": "10", **form})
+    return client.post("/v1/datasets", files=files, data={"confirm_classes": "true", "epsilon": "10", **form})
 
 
 def test_mixed_images_become_one_size_and_the_answer_says_what_was_changed(client: TestClient) -> None:
@@ -71,7 +72,7 @@ def scans(*patients: str) -> bytes:
 
 
 def test_the_patient_id_of_a_dicom_file_becomes_its_group(client: TestClient) -> None:
-    form = {"epsilon": "10", "prepare_size": "8"}
+    form = {**CONFIRMED, "epsilon": "10", "prepare_size": "8"}
     upload = {"file": scans("ann", "bob", "ann", "cid")}
     grouped = client.post("/v1/datasets", files=upload, data=form | {"records_per_unit": "2", "unit": "patient"})
     assert grouped.json()["schema"]["num_units"] == 3
@@ -85,7 +86,9 @@ def test_the_patient_id_of_a_dicom_file_becomes_its_group(client: TestClient) ->
 
 def test_a_refusal_names_the_setting(client: TestClient) -> None:
     files = {"file": ("images.zip", mixed(), "application/zip")}
-    reply = client.post("/v1/datasets", files=files, data={"epsilon": "10", "records_per_unit": "2"})
+    reply = client.post(
+        "/v1/datasets", files=files, data={"confirm_classes": "true", "epsilon": "10", "records_per_unit": "2"}
+    )
     assert reply.status_code == 422
     assert "prepare_size" in reply.json()["detail"]
     assert {file["name"] for file in reply.json()["bad_files"]} >= {"a/p1/2.tif", "a/p99/scan.dcm"}
@@ -95,7 +98,9 @@ def test_a_refusal_names_the_setting(client: TestClient) -> None:
             image = io.BytesIO()
             Image.new("L", (side, side)).save(image, "PNG")
             archive.writestr(f"{side}/1.png", image.getvalue())
-    reply = client.post("/v1/datasets", files={"file": buffer.getvalue()}, data={"epsilon": "10"})
+    reply = client.post(
+        "/v1/datasets", files={"file": buffer.getvalue()}, data={"confirm_classes": "true", "epsilon": "10"}
+    )
     assert reply.status_code == 422
     assert "prepare_size" in reply.json()["detail"]
 
@@ -119,6 +124,6 @@ def test_settings_that_make_no_sense_are_refused(client: TestClient, form: dict[
 def test_arrays_are_prepared_too(client: TestClient) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, images=np.zeros((20, 8, 8), np.uint8), labels=np.arange(20) % 2)
-    form = {"epsilon": "10", "prepare_size": "16"}
+    form = {**CONFIRMED, "epsilon": "10", "prepare_size": "16"}
     reply = client.post("/v1/datasets", files={"file": buffer.getvalue()}, data=form)
     assert (reply.json()["schema"]["width"], reply.json()["schema"]["height"]) == (16, 16)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import REHEARSAL, a_classifier, found_by_attacks, npz, succeed, training
+from api_builders import CONFIRMED, REHEARSAL, a_classifier, found_by_attacks, npz, succeed, training
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 from test_isolation import OPERATIONS, call
@@ -218,7 +218,7 @@ def test_links_between_uploads_are_shown_where_the_registry_says(
     images = np.random.default_rng(7).integers(0, 256, (200, 8, 8), dtype=np.uint8)
     records = services.settings.data_dir / "datasets" / house.ids["dataset_id"]
     images[0] = np.load(records / "train_images.npy")[0, ..., 0]
-    second = client.post("/v1/datasets", files={"file": npz(images=images)})
+    second = client.post("/v1/datasets", files={"file": npz(images=images)}, data=CONFIRMED)
     assert second.status_code == 201, second.text
     linked = House(house.ids, (), (second.json()["id"],))
     about = {

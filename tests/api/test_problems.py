@@ -172,7 +172,7 @@ def test_query_errors_name_their_part(client: TestClient) -> None:
 def test_log_names_routes_and_no_values(client: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("info")
     files = {"file": (f"{SECRET}.npz", SECRET.encode())}
-    client.post("/v1/datasets", files=files, data={"epsilon": "1", "name": SECRET})
+    client.post("/v1/datasets", files=files, data={"confirm_classes": "true", "epsilon": "1", "name": SECRET})
     client.get(f"/v1/jobs/{SECRET}", params={"q": SECRET})
     client.get(f"/{SECRET}")
     log = capsys.readouterr().err

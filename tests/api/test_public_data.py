@@ -27,7 +27,9 @@ METHOD = {"name": "dp_sgd", "architecture": "mlp", "steps": 2, "learning_rate": 
 def send(client: TestClient, images: np.ndarray, labels: np.ndarray, **form: str) -> Any:
     buffer = io.BytesIO()
     np.savez(buffer, images=images, labels=labels)
-    return client.post("/v1/datasets", files={"file": buffer.getvalue()}, data={"epsilon": "10", **form})
+    return client.post(
+        "/v1/datasets", files={"file": buffer.getvalue()}, data={"confirm_classes": "true", "epsilon": "10", **form}
+    )
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ def test_the_client_of_the_package_and_ranges(service: Service, tmp_path: Path) 
     upload = tmp_path / "records.npz"
     upload.write_bytes(npz())
     with Client(service.url, service.key) as client:
-        dataset = client.upload_dataset(upload, epsilon=5, name="ward")
+        dataset = client.upload_dataset(upload, epsilon=5, name="ward", confirm_classes=True)
         spec = training(dataset.id, synthetic_images=40)["spec"]
         assert client.plan(dataset.id, spec).fits
         job = client.submit(dataset.id, spec)

@@ -117,7 +117,9 @@ def test_the_same_on_postgresql(settings: Settings, postgresql: Any) -> None:
         plain = keys.create(client.app.state.services.database, "test")[1]
         client.headers["Authorization"] = f"Bearer {plain}"
         assert client.get("/readyz").status_code == 200
-        dataset_id = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10"}).json()["id"]
+        dataset_id = client.post(
+            "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"}
+        ).json()["id"]
         job = client.post("/v1/jobs", json=training(dataset_id)).json()
         assert client.get(job["links"]["self"]).json() == job
         assert client.post("/v1/jobs", json=training(dataset_id, epsilon=10)).status_code == 409

@@ -226,7 +226,9 @@ FORMS = [
 
 @pytest.mark.parametrize(("field", "text"), FORMS)
 def test_a_form_takes_plain_notation_only(client: TestClient, services: Services, field: str, text: str) -> None:
-    reply = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": "10", field: text})
+    reply = client.post(
+        "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10", field: text}
+    )
     assert (reply.status_code, reply.json()["code"]) == (422, "invalid-input")
     assert reply.json()["errors"][0]["pointer"] == f"#/{field}"
     with services.database.session() as session:
@@ -236,7 +238,9 @@ def test_a_form_takes_plain_notation_only(client: TestClient, services: Services
 @pytest.mark.parametrize("text", ["10", "10.0", "1e1", "1E+1", "010"])
 def test_a_form_takes_what_people_write(client: TestClient, text: str) -> None:
     delta = f"{0.5 / NUM_RECORDS:.1e}"
-    reply = client.post("/v1/datasets", files={"file": npz()}, data={"epsilon": text, "delta": delta})
+    reply = client.post(
+        "/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": text, "delta": delta}
+    )
     assert reply.status_code == 201, reply.text
     assert reply.json()["privacy"]["epsilon_limit"] == 10
     assert reply.json()["privacy"]["delta"] == float(delta)

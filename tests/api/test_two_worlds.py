@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import arrays, npz, training
+from api_builders import CONFIRMED, arrays, npz, training
 from safetensors.numpy import save_file
 from starlette.testclient import TestClient
 
@@ -52,7 +52,7 @@ QUICK = {
     "method": {"name": "moments", "subspace_dimensions": 4},
     "evaluation": {"enabled": False},
 }
-FORM = {"epsilon": "10"}
+FORM = {**CONFIRMED, "epsilon": "10"}
 
 OF_THE_MOMENT = {"last-modified", "ratelimit", "ratelimit-policy"}
 OF_A_CONSUMER = {name for name, rule in RULES.items() if rule.scope in SCOPES[Role.CONSUMER]}

@@ -36,7 +36,8 @@ def uploaded(client: TestClient, content: bytes) -> str:
 
 
 def register(client: TestClient, content: bytes, **form: Any) -> str:
-    reply = client.post("/v1/datasets", json={"upload_id": uploaded(client, content), "epsilon": 10, **form})
+    given = {"upload_id": uploaded(client, content), "epsilon": 10, "confirm_classes": True, **form}
+    reply = client.post("/v1/datasets", json=given)
     assert (reply.status_code, reply.json()["state"]) == (202, "validating"), reply.text
     assert reply.headers["Location"] == f"/v1/datasets/{reply.json()['id']}"
     return str(reply.json()["id"])
@@ -89,7 +90,7 @@ def test_an_upload_in_pieces_says_which_account_it_joins(client: TestClient) -> 
 
 
 def test_a_good_upload_becomes_a_data_set(client: TestClient, settings: Settings) -> None:
-    dataset_id = register(client, npz(), name="Digits", classes=["a", "b", "c", "d"])
+    dataset_id = register(client, npz(), name="Digits", class_names=["a", "b", "c", "d"])
     found = settled(client, dataset_id)
     assert (found["state"], found["name"], found["format"]) == ("ready", "Digits", "npz")
     assert found["privacy"]["epsilon_limit"] == 10
@@ -121,17 +122,20 @@ def test_bad_files_are_named_to_the_owner_and_nowhere_else(
     assert SECRET not in json.dumps([found, client.get("/v1/datasets").json()])
     logged = capfd.readouterr()
     assert SECRET not in logged.out + logged.err
-    assert client.post("/v1/jobs", json=training(dataset_id)).status_code == 404
+    refused = client.post("/v1/jobs", json=training(dataset_id))
+    assert (refused.status_code, "cannot be used" in refused.json()["detail"]) == (409, True)
     wait_until_removed(settings)
 
 
 def test_a_direct_upload_has_a_report_and_a_refused_one_leaves_nothing(client: TestClient) -> None:
     doubled = arrays()
     doubled["images"][150:] = doubled["images"][:50]
-    reply = client.post("/v1/datasets", files={"file": npz(**doubled)}, data={"epsilon": "1"})
+    reply = client.post(
+        "/v1/datasets", files={"file": npz(**doubled)}, data={"confirm_classes": "true", "epsilon": "1"}
+    )
     report = client.get(f"{reply.headers['Location']}/validation").json()
     assert (report["state"], report["counts"]["duplicates"]) == ("ready", 50)
-    refused = client.post("/v1/datasets", files={"file": folder(3)}, data={"epsilon": "1"})
+    refused = client.post("/v1/datasets", files={"file": folder(3)}, data={"confirm_classes": "true", "epsilon": "1"})
     assert (refused.status_code, refused.json()["code"]) == (422, "dataset-invalid")
     assert [item["id"] for item in client.get("/v1/datasets").json()["items"]] == [reply.json()["id"]]
 
@@ -144,7 +148,7 @@ def test_a_direct_upload_is_refused_with_the_findings_of_the_other_way(
         dataset_id = register(client, content)
         settled(client, dataset_id)
         report = client.get(f"/v1/datasets/{dataset_id}/validation").json()
-        refused = client.post("/v1/datasets", files={"file": content}, data={"epsilon": "1"})
+        refused = client.post("/v1/datasets", files={"file": content}, data={"confirm_classes": "true", "epsilon": "1"})
         assert refused.headers["Cache-Control"] == "private, no-store"
         assert refused.headers["X-Datalens-Audience"] == "owner"
         members = ("code", "detail", "bad_files", "bad_count", "checked")
@@ -158,7 +162,9 @@ def test_a_direct_upload_is_refused_with_the_findings_of_the_other_way(
 
 def test_a_refusal_names_a_bounded_number_of_files(client: TestClient) -> None:
     content = folder(*range(LISTED + 5), images=LISTED + 8)
-    refused = client.post("/v1/datasets", files={"file": content}, data={"epsilon": "1"}).json()
+    refused = client.post(
+        "/v1/datasets", files={"file": content}, data={"confirm_classes": "true", "epsilon": "1"}
+    ).json()
     assert (len(refused["bad_files"]), refused["bad_count"], refused["checked"]) == (LISTED, LISTED + 5, LISTED + 8)
 
 
@@ -178,7 +184,7 @@ def test_unfinished_uploads_are_not_taken(client: TestClient) -> None:
 
 def test_an_upload_is_taken_once(client: TestClient) -> None:
     upload_id = uploaded(client, npz())
-    body = {"upload_id": upload_id, "epsilon": 10}
+    body = {"upload_id": upload_id, "epsilon": 10, "confirm_classes": True}
     first, second = (client.post("/v1/datasets", json=body) for _ in range(2))
     assert (first.status_code, second.status_code) == (202, 404)
     assert settled(client, first.json()["id"])["state"] == "ready"

@@ -27,7 +27,7 @@ def test_the_owner_sees_which_class_is_taken_for_which(
     arrays = {"train_images": train.images[:700], "train_labels": train.labels[:700]}
     np.savez(path, **arrays, test_images=test.images, test_labels=test.labels)
     with Client(service.url, service.api_key) as client:
-        dataset = client.upload_dataset(path, epsilon=10)
+        dataset = client.upload_dataset(path, epsilon=10, confirm_classes=True)
         job = client.submit(dataset.id, {"method": METHOD, "epsilon": 4.0}).wait()
         assert job.state == "succeeded", job.error
         [classifier] = [one for one in client.classifiers() if one.job_id == job.id]

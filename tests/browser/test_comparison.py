@@ -30,7 +30,7 @@ def with_test_images(train: Split, tmp_path: Path) -> Path:
 
 def test_two_jobs_of_the_list_are_compared(owner: Visitor, service: RunningService, with_test_images: Path) -> None:
     with Client(service.url, service.api_key) as client:
-        dataset = client.upload_dataset(with_test_images, epsilon=10, name="Digits to compare")
+        dataset = client.upload_dataset(with_test_images, epsilon=10, name="Digits to compare", confirm_classes=True)
         jobs = [client.submit(dataset.id, {**FAST, "epsilon": epsilon}).wait() for epsilon in (1.0, 4.0)]
         assert [job.state for job in jobs] == ["succeeded"] * 2
     page = owner.page

@@ -51,6 +51,7 @@ def test_the_page_says_how_an_upload_was_read_and_a_further_part_shares_its_budg
     expect(page.get_by_label("Lifetime privacy budget ε")).to_be_disabled()
     owner.shows("upload-shares-a-budget")
     page.get_by_role("button", name="Upload and check").click()
+    owner.confirm()
     expect(page.get_by_role("heading", name="Checked and stored")).to_be_visible()
     expect(page.locator("#upload-facts")).to_contain_text("19")
     expect(notices.last).to_contain_text("left out")

@@ -38,6 +38,7 @@ def test_images_are_prepared_as_the_page_says(owner: Visitor, tmp_path: Path) ->
     page.get_by_label("Word for one").fill("patient")
     owner.shows("upload-preparation")
     page.get_by_role("button", name="Upload and check").click()
+    owner.confirm()
     expect(page.get_by_role("heading", name="Checked and stored")).to_be_visible()
     expect(page.locator("#upload-facts")).to_contain_text("6 patients")
     expect(page.locator("#upload-facts")).to_contain_text(said)

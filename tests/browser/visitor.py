@@ -46,8 +46,13 @@ class Visitor:
         self.page.get_by_label("Name", exact=True).fill(name)
         self.page.get_by_label("Lifetime privacy budget ε").fill(epsilon)
         self.page.get_by_role("button", name="Upload and check").click()
+        self.confirm()
         expect(self.page.get_by_role("heading", name="Checked and stored")).to_be_visible()
         return str(self.page.get_by_role("link", name="Look at the data set").get_attribute("href")).split("/")[-1]
+
+    def confirm(self) -> None:
+        """Publish the class names that the page shows."""
+        self.page.get_by_role("button", name="Publish these class names").click()
 
     def priced(self) -> None:
         """Wait until the price on the page is the one of the form."""

@@ -117,7 +117,7 @@ def test_wrong_usage_is_2_and_one_object(datalens: Run, arguments: tuple[str, ..
 
 
 def test_a_data_file_that_is_not_there(datalens: Run) -> None:
-    result = datalens("train", "--data", "missing.npz", "--epsilon", 1, "--out", "out", "--json")
+    result = datalens("train", "--confirm-classes", "--data", "missing.npz", "--epsilon", 1, "--out", "out", "--json")
     assert result.exit_code == 2
     assert "missing.npz" in json.loads(result.stdout)["error"]["detail"]
 

@@ -25,7 +25,9 @@ def digits_id(datalens_json: Run, service: RunningService, tmp_path: Path) -> st
     generator = np.random.default_rng(0)
     labels = np.where(generator.random(1500) < 1 / 3, generator.integers(10, size=1500), bunch.target[:1500])
     np.savez(tmp_path / "digits.npz", images=images[:1500], labels=labels.astype(np.int64))
-    uploaded = datalens_json("datasets", "upload", tmp_path / "digits.npz", "--epsilon", 4, *service.access)
+    uploaded = datalens_json(
+        "datasets", "upload", "--confirm-classes", tmp_path / "digits.npz", "--epsilon", 4, *service.access
+    )
     return str(uploaded["id"])
 
 

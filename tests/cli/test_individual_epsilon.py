@@ -34,7 +34,7 @@ def test_a_local_run_leaves_iterates_that_answer_for_any_record(
 ) -> None:
     plan = datalens("plan", "--data", npz, *TRAIN)
     assert "iterates that are kept" in plan.stdout
-    trained = datalens_json("train", "--data", npz, *TRAIN, "--no-evaluation", "--out", "out")
+    trained = datalens_json("train", "--confirm-classes", "--data", npz, *TRAIN, "--no-evaluation", "--out", "out")
     iterates = trained["files"]["iterates.safetensors"]
     assert trained["audiences"]["iterates.safetensors"] == "anyone"
     answer = datalens_json("individual-epsilon", iterates, image, "--label", 0)
@@ -54,7 +54,7 @@ def test_a_service_answers_the_same_as_the_file(
     datalens_json: Run, service: RunningService, npz: Path, image: Path, tmp_path: Path
 ) -> None:
     here = ("--url", service.url, "--api-key", service.api_key)
-    dataset = datalens_json("datasets", "upload", npz, "--epsilon", 20, *here)["id"]
+    dataset = datalens_json("datasets", "upload", "--confirm-classes", npz, "--epsilon", 20, *here)["id"]
     job = datalens_json("jobs", "submit", dataset, *TRAIN, "--no-evaluation", "--wait", *here)["id"]
     remote = datalens_json("individual-epsilon", job, image, "--label", 1, *here)
     with Client(service.url, service.api_key) as client:

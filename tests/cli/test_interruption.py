@@ -81,7 +81,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, datalens: Run, npz: Path) -> Ca
 
         with monkeypatch.context() as patched:
             patched.setattr(Database, "__init__", begin)
-            result = datalens("train", "--data", npz, *VOTES)
+            result = datalens("train", "--confirm-classes", "--data", npz, *VOTES)
         assert turn.pressed
         return result
 
@@ -108,7 +108,7 @@ def test_ctrl_c_inside_a_transaction_gives_the_job_back_and_pays_no_step_twice(
     assert (job.state, job.attempts) == (JobState.QUEUED, 0), "an interrupted run is not an attempt that failed"
     assert 0 < len(steps) < STEPS
 
-    assert datalens("train", "--data", npz, *VOTES).exit_code == 0
+    assert datalens("train", "--confirm-classes", "--data", npz, *VOTES).exit_code == 0
     assert _job_and_steps()[1] == list(range(STEPS))
 
 
@@ -120,7 +120,7 @@ def test_second_ctrl_c_ends_a_run_that_holds_the_lock_and_the_next_goes_on(
     assert result.exit_code == 130, result.output
     assert 0 < len(_job_and_steps()[1]) < STEPS
 
-    assert datalens("train", "--data", npz, *VOTES).exit_code == 0
+    assert datalens("train", "--confirm-classes", "--data", npz, *VOTES).exit_code == 0
     steps = _job_and_steps()[1]
     # A step that was charged and not stored is charged again; the plan pays for no more, so the last may be left out.
     assert len(steps) <= STEPS

@@ -20,7 +20,7 @@ Run = Callable[..., Any]
 def test_a_name_works_wherever_an_id_does(
     datalens: Run, datalens_json: Run, service: RunningService, npz: Path
 ) -> None:
-    uploaded = datalens_json("datasets", "upload", npz, "--epsilon", 4, *service.access)
+    uploaded = datalens_json("datasets", "upload", "--confirm-classes", npz, "--epsilon", 4, *service.access)
     datalens("datasets", "label", uploaded["id"], "--name", "wards of May", *service.access)
     assert datalens_json("datasets", "show", "wards of May", *service.access)["id"] == uploaded["id"]
     options = ("--epsilon", 1, "--method", "moments", "--no-evaluation", *service.access)
@@ -36,7 +36,17 @@ def test_a_name_works_wherever_an_id_does(
 def test_a_deleted_dataset_leaves_its_name_to_the_next_one(
     datalens: Run, datalens_json: Run, service: RunningService, npz: Path
 ) -> None:
-    upload = ("datasets", "upload", npz, "--epsilon", 4, "--name", "wards of June", *service.access)
+    upload = (
+        "datasets",
+        "upload",
+        "--confirm-classes",
+        npz,
+        "--epsilon",
+        4,
+        "--name",
+        "wards of June",
+        *service.access,
+    )
     first = datalens_json(*upload)["id"]
     second = datalens_json(*upload, "--account", "wards of June")["id"]
     several = datalens("datasets", "show", "wards of June", *service.access)

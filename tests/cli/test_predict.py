@@ -23,7 +23,7 @@ TRAIN = ("--epsilon", 8, "--method", "dp_sgd", *(part for one in SETTINGS for pa
 
 @pytest.fixture
 def trained(datalens_json: Run, npz: Path) -> dict[str, Any]:
-    return dict(datalens_json("train", "--data", npz, *TRAIN, "--out", "out"))
+    return dict(datalens_json("train", "--confirm-classes", "--data", npz, *TRAIN, "--out", "out"))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_classifier_of_a_service_is_fetched_and_asked(
     datalens: Run, datalens_json: Run, service: RunningService, npz: Path, images: np.ndarray, tmp_path: Path
 ) -> None:
     here = ("--url", service.url, "--api-key", service.api_key)
-    dataset = datalens_json("datasets", "upload", npz, "--epsilon", 20, *here)["id"]
+    dataset = datalens_json("datasets", "upload", "--confirm-classes", npz, "--epsilon", 20, *here)["id"]
     job = datalens_json("jobs", "submit", dataset, *TRAIN, "--wait", *here)["id"]
     for form in ("safetensors", "onnx"):
         datalens_json("jobs", "download", job, "--format", form, "--out", tmp_path / f"c.{form}", *here)

@@ -69,8 +69,8 @@ def test_no_file_of_a_service_is_open_to_others(tmp_path: Path, npz: Path, mode:
     watch = Watch(data_dir)
     try:
         with watch.running(), Client(running.url, running.api_key) as client:
-            dataset = client.upload_dataset(npz, epsilon=5.0)
-            again = client.upload_dataset(npz, upload_id=client.upload(npz))
+            dataset = client.upload_dataset(npz, epsilon=5.0, confirm_classes=True)
+            again = client.upload_dataset(npz, upload_id=client.upload(npz), confirm_classes=True)
             job = client.wait(client.submit(dataset.id, MOMENTS), interval=0.1)
             assert job.state == "succeeded"
             made = client.download(job.id, tmp_path / "more.npz", n=70, seed=3)
@@ -90,7 +90,19 @@ def test_what_a_training_run_keeps_is_closed_and_what_it_releases_is_not(tmp_pat
     (out / "private").mkdir(parents=True)
     for folder in (out, out / "private"):
         folder.chmod(0o777)
-    command = [*DATALENS, "train", "--data", str(npz), "--epsilon", "2", "--out", str(out), "--method", "moments"]
+    command = [
+        *DATALENS,
+        "train",
+        "--confirm-classes",
+        "--data",
+        str(npz),
+        "--epsilon",
+        "2",
+        "--out",
+        str(out),
+        "--method",
+        "moments",
+    ]
     command += ["--set", "subspace_dimensions=8", "--images", "50", "--no-evaluate"]
     watch = Watch(out / "private")
     with watch.running():

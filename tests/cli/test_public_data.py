@@ -35,7 +35,7 @@ def images(path: Path, side: int) -> Path:
 def test_a_run_starts_from_a_public_file_and_says_so(
     datalens: Run, datalens_json: Json, npz: Path, public: Path, tmp_path: Path
 ) -> None:
-    command = ("train", "--data", npz, *DP_SGD)
+    command = ("train", "--confirm-classes", "--data", npz, *DP_SGD)
     outcome = datalens_json(*command, "--public-data", public)
     assert outcome["state"] == "succeeded"
     report = json.loads((tmp_path / outcome["files"]["report-releasable.json"]).read_text())
@@ -50,7 +50,7 @@ def test_a_run_starts_from_a_public_file_and_says_so(
 
 
 def test_private_images_are_not_taken_for_public_ones(datalens: Run, npz: Path, tmp_path: Path) -> None:
-    refused = datalens("train", "--data", npz, *DP_SGD, "--public-data", npz)
+    refused = datalens("train", "--confirm-classes", "--data", npz, *DP_SGD, "--public-data", npz)
     assert refused.exit_code != 0
     assert "cannot be declared public" in refused.output
     assert not list((tmp_path / "out" / "private" / "public").iterdir())
@@ -60,8 +60,10 @@ def test_a_method_or_size_without_a_use_for_them_leaves_no_folder(
     datalens: Run, npz: Path, public: Path, tmp_path: Path
 ) -> None:
     moments = ("--method", "moments", "--epsilon", 2, "--out", "out")
-    refused = datalens("train", "--data", npz, *moments, "--public-data", public)
+    refused = datalens("train", "--confirm-classes", "--data", npz, *moments, "--public-data", public)
     assert "does not start from public images" in refused.output
-    larger = datalens("train", "--data", npz, *DP_SGD, "--public-data", images(tmp_path / "large.npz", 9))
+    larger = datalens(
+        "train", "--confirm-classes", "--data", npz, *DP_SGD, "--public-data", images(tmp_path / "large.npz", 9)
+    )
     assert "9x9x1" in larger.output
     assert not (tmp_path / "out").exists()

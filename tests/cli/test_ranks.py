@@ -33,7 +33,7 @@ VOTES = (
 def test_a_lost_rank_ends_the_run_and_nothing_is_spent_twice(datalens_json: Callable[..., Any], tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "d.npz", images=rng.integers(0, 256, (150, 8, 8), dtype=np.uint8), labels=np.arange(150) % 2)
-    command = ["train", "--data", str(tmp_path / "d.npz"), *VOTES]
+    command = ["train", "--confirm-classes", "--data", str(tmp_path / "d.npz"), *VOTES]
     assert _ends_without_its_second_rank([*TORCHRUN, "-m", "datalens_service.cli", *command], tmp_path) == 1
     with open_local_run(Path("out")) as local_run:
         [job] = jobs.list_jobs(local_run.database).items

@@ -50,7 +50,7 @@ def test_it_says_where_it_is_and_shows_the_key_once(service: RunningService) -> 
 
 def test_the_whole_way_with_the_client(service: RunningService, npz: Path, tmp_path: Path) -> None:
     with Client(service.url, service.api_key) as client:
-        dataset = client.upload_dataset(npz, epsilon=2.0, name="halves", classes=("above", "below"))
+        dataset = client.upload_dataset(npz, epsilon=2.0, name="halves", class_names=("above", "below"))
         assert dataset.image_schema.class_names == ("above", "below")
         assert dataset.has_test_split
         plan = client.plan(dataset.id, MOMENTS)
@@ -92,7 +92,7 @@ def _check_downloads(client: Client, job_id: str, folder: Path) -> None:
 
 
 def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalens: Run, datalens_json: Json) -> None:
-    dataset = datalens_json("datasets", "upload", npz, "--epsilon", 2, *service.access)["id"]
+    dataset = datalens_json("datasets", "upload", "--confirm-classes", npz, "--epsilon", 2, *service.access)["id"]
     spec_options = (
         "--epsilon",
         0.5,
@@ -128,7 +128,7 @@ def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalen
         assert (Path(one["path"]).name, one["audience"]) == (f"{job['id']}-{name}", audience)
         assert (Path(one["path"]).stat().st_mode & 0o077 == 0) == (audience == "owner")
         assert datalens("verify", one["path"]).exit_code == 0
-    again = datalens("datasets", "upload", npz, *service.access).stdout
+    again = datalens("datasets", "upload", "--confirm-classes", npz, *service.access).stdout
     assert "were uploaded before" in again
     assert dataset in again
     shown = datalens("datasets", "show", dataset, *service.access)
@@ -136,7 +136,7 @@ def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalen
 
 
 def test_refusals_and_their_exit_codes(service: RunningService, npz: Path, datalens: Run, datalens_json: Json) -> None:
-    dataset = datalens_json("datasets", "upload", npz, "--epsilon", 1, *service.access)["id"]
+    dataset = datalens_json("datasets", "upload", "--confirm-classes", npz, "--epsilon", 1, *service.access)["id"]
     too_much = datalens("jobs", "submit", dataset, "--epsilon", 50, "--preset", "fast", "--json", *service.access)
     assert too_much.exit_code == 3
     assert json.loads(too_much.stdout)["error"]["budget"]["epsilon_remaining"] == 1
@@ -155,10 +155,10 @@ def test_an_upload_says_how_it_was_read_and_shares_a_budget_that_is_named(
     more = {**arrays, "train_images": 255 - arrays["train_images"], "val_images": arrays["test_images"]}
     more["train_images"][0] = 0
     np.savez(tmp_path / "more.npz", **more)
-    first = datalens_json("datasets", "upload", npz, "--epsilon", 2, *service.access)
+    first = datalens_json("datasets", "upload", "--confirm-classes", npz, "--epsilon", 2, *service.access)
     assert first["notices"] == []
     options = ("--account", first["id"], "--leave-out-constant-images")
-    second = datalens("datasets", "upload", "more.npz", *options, "--json", *service.access)
+    second = datalens("datasets", "upload", "--confirm-classes", "more.npz", *options, "--json", *service.access)
     assert second.exit_code == 0, second.output
     assert "Notice: ignored_arrays, 1 (val_images): Arrays" in second.stderr
     assert "Notice: constant_images_left_out, 1 (image 0): " in second.stderr
@@ -177,11 +177,13 @@ def test_a_refused_upload_says_which_files(service: RunningService, tmp_path: Pa
         for number in range(60):
             content = image.getvalue()[: None if number < 30 else -30]
             archive.writestr(f"{number % 2}/{number}.png", content)
-    refused = datalens("datasets", "upload", "halves.zip", "--epsilon", 1, "--json", *service.access)
+    refused = datalens(
+        "datasets", "upload", "--confirm-classes", "halves.zip", "--epsilon", 1, "--json", *service.access
+    )
     problem = json.loads(refused.stdout)["error"]
     assert (refused.exit_code, problem["bad_count"], problem["checked"]) == (2, 30, 60)
     assert len(problem["bad_files"]) == 30
-    people = datalens("datasets", "upload", "halves.zip", "--epsilon", 1, *service.access).stderr
+    people = datalens("datasets", "upload", "--confirm-classes", "halves.zip", "--epsilon", 1, *service.access).stderr
     assert people.count(".png: ") == 20
     assert "and 10 more" in people
 
@@ -193,7 +195,7 @@ def test_a_cancelled_job_is_1_for_whoever_watches(service: RunningService, npz: 
         "epsilon": 0.1,
     }
     with Client(service.url, service.api_key) as client:
-        dataset = client.upload_dataset(npz, epsilon=1.0)
+        dataset = client.upload_dataset(npz, epsilon=1.0, confirm_classes=True)
         job = client.submit(dataset.id, slow)
         assert datalens("jobs", "cancel", job.id, *service.access).exit_code == 0
         watched = datalens("jobs", "watch", job.id, "--json", *service.access)
@@ -254,7 +256,7 @@ def test_a_port_in_use_is_bad_input_and_nothing_is_made(service: RunningService,
 def test_it_ends_cleanly_and_starts_again_without_a_new_key(tmp_path: Path, npz: Path, number: signal.Signals) -> None:
     first = RunningService(tmp_path / "data")
     with Client(first.url, first.api_key) as client:
-        dataset = client.upload_dataset(npz, epsilon=1.0)
+        dataset = client.upload_dataset(npz, epsilon=1.0, confirm_classes=True)
     children = first.children()
     assert children
     assert first.stop(number) == 0

@@ -21,7 +21,7 @@ from sqlalchemy import select
 from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE
-from datalens_service.cli import options
+from datalens_service.cli import options, review
 from datalens_service.cli.local import LocalRun, open_local_run
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
@@ -74,7 +74,9 @@ def secret_folders(path: Path) -> Path:
 
 def test_what_was_ignored_is_said_on_stderr_and_in_no_file(datalens: Run, tmp_path: Path) -> None:
     data = secret_folders(tmp_path / "folders.zip")
-    result = datalens("train", "--data", data, "--epsilon", 2, "--delta", 1e-3, "--out", "out", "--json", *FAST)
+    result = datalens(
+        "train", "--confirm-classes", "--data", data, "--epsilon", 2, "--delta", 1e-3, "--out", "out", "--json", *FAST
+    )
     assert result.exit_code == 0, result.output
     assert f"Notice: ignored_split, 1 (val/{SECRET}/1.png)" in result.stderr
     assert SECRET not in result.stdout
@@ -84,7 +86,7 @@ def test_what_was_ignored_is_said_on_stderr_and_in_no_file(datalens: Run, tmp_pa
 
 
 def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
-    outcome = datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    outcome = datalens_json("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
     assert (outcome["state"], outcome["method"], outcome["error"]) == ("succeeded", "moments", None)
     assert 1.99 < outcome["privacy"]["epsilon_spent"] <= 2
     assert outcome["measures"] == []
@@ -112,7 +114,7 @@ def test_what_is_there_at_the_end(datalens_json: Json, npz: Path, tmp_path: Path
 
 
 def test_private_state_is_for_its_owner_alone(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
-    datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    datalens_json("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
     assert (tmp_path / "out" / "private").stat().st_mode & 0o777 == 0o700
     report, shared = tmp_path / "out" / "report.json", tmp_path / "out" / "report-releasable.json"
     assert report.stat().st_mode & 0o077 == 0
@@ -125,7 +127,7 @@ def test_the_device_that_is_named_is_the_one(
     datalens: Run, datalens_json: Json, npz: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [device.value for device in options.DeviceName] == [device.value for device in Device]
-    command = ("train", "--data", npz, "--epsilon", 2, *FAST)
+    command = ("train", "--confirm-classes", "--data", npz, "--epsilon", 2, *FAST)
     # A GPU that no machine has: whoever looked for it would fail.
     monkeypatch.setenv("DATALENS_DEVICE", "cuda:99")
     assert datalens_json(*command, "--out", "cpu", "--device", "cpu")["state"] == "succeeded"
@@ -138,7 +140,9 @@ def test_the_device_that_is_named_is_the_one(
 
 def test_people_see_where_everything_is(datalens: Run, npz: Path) -> None:
     quick = ("--set", "evaluation.epochs=1", "--set", "evaluation.synthetic_images=100")
-    result = datalens("train", "--data", npz, "--epsilon", 2, "--out", "out", "--preset", "fast", *quick)
+    result = datalens(
+        "train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", "--preset", "fast", *quick
+    )
     assert result.exit_code == 0, result.output
     for part in ("synthetic.npz", "synthetic.parquet", "samples.png", "report.html", "ε spent", "δ"):
         assert part in result.stdout
@@ -163,14 +167,14 @@ def test_images_are_in_the_folder_before_they_are_measured(
 
     monkeypatch.setattr("workers.job.run_evaluation.evaluate", look)
     measured = [option for option in FAST if option != "--no-evaluation"]
-    result = datalens("train", "--data", npz, "--epsilon", 2, "--out", "out", *measured)
+    result = datalens("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *measured)
     assert result.exit_code == 0, result.output
     assert {"synthetic.npz", "synthetic.parquet", "generator.safetensors", "samples.png", "privacy.json"} <= early
     assert "The synthetic images are ready in out" in result.stderr
 
 
 def test_the_same_command_again_spends_nothing(datalens: Run, datalens_json: Json, npz: Path) -> None:
-    command = ("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    command = ("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
     first = datalens_json(*command)
     again = datalens(*command, "--json")
     assert json.loads(again.stdout) == first
@@ -180,7 +184,7 @@ def test_the_same_command_again_spends_nothing(datalens: Run, datalens_json: Jso
 
 
 def test_other_settings_get_what_is_left_of_the_budget(datalens: Run, datalens_json: Json, npz: Path) -> None:
-    command = ("train", "--data", npz, "--out", "out", *FAST)
+    command = ("train", "--confirm-classes", "--data", npz, "--out", "out", *FAST)
     datalens_json(*command, "--epsilon", 2)
     result = datalens(*command, "--epsilon", 2, "--seed", 1, "--json")
     assert result.exit_code == 3
@@ -190,12 +194,14 @@ def test_other_settings_get_what_is_left_of_the_budget(datalens: Run, datalens_j
 
 
 def test_another_data_set_needs_another_folder(datalens: Run, datalens_json: Json, npz: Path, tmp_path: Path) -> None:
-    datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    datalens_json("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
     with np.load(npz) as arrays:
         changed = dict(arrays)
     changed["train_images"][0, 0, 0] ^= 1
     np.savez(tmp_path / "other.npz", **changed)
-    result = datalens("train", "--data", tmp_path / "other.npz", "--epsilon", 2, "--out", "out", *FAST, "--json")
+    result = datalens(
+        "train", "--confirm-classes", "--data", tmp_path / "other.npz", "--epsilon", 2, "--out", "out", *FAST, "--json"
+    )
     assert result.exit_code == 2
     assert "another data set" in json.loads(result.stdout)["error"]["detail"]
 
@@ -203,20 +209,22 @@ def test_another_data_set_needs_another_folder(datalens: Run, datalens_json: Jso
 def test_a_folder_with_other_files_is_left_alone(datalens: Run, npz: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "report.html").write_text("mine")
-    result = datalens("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    result = datalens("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
     assert result.exit_code == 2
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
 
 
 def test_a_refused_request_leaves_nothing_behind(datalens: Run, npz: Path, tmp_path: Path) -> None:
-    result = datalens("train", "--data", npz, "--epsilon", 2, "--out", "out", "--set", "num_teachers=81")
+    result = datalens(
+        "train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", "--set", "num_teachers=81"
+    )
     assert result.exit_code == 2
     assert not (tmp_path / "out").exists()
 
 
 def test_only_one_process_works_in_a_folder(datalens: Run, npz: Path) -> None:
     with open_local_run(Path("out")):
-        result = datalens("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST, "--json")
+        result = datalens("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST, "--json")
     assert result.exit_code == 2
     assert json.loads(result.stdout)["error"]["code"] == "state-conflict"
 
@@ -227,7 +235,7 @@ def test_the_service_of_the_environment_is_not_touched(
     monkeypatch.setenv("DATALENS_DATABASE_URL", f"sqlite:///{tmp_path / 'service.db'}")
     monkeypatch.setenv("DATALENS_LEDGER_LOG", str(tmp_path / "service.log"))
     monkeypatch.setenv("DATALENS_EXECUTOR", "celery")
-    datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    datalens_json("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
@@ -238,8 +246,10 @@ def test_an_unfinished_run_makes_way_for_another_that_can_be_paid(
     upload = read_upload(npz)
     spec = SpecOptions(epsilon=2.0, method="moments").build_spec(upload.schema)
     with open_local_run(Path("out")) as local_run:
-        left = local_run.find_or_create_job(local_run.find_or_create_dataset(upload, "npz", 2.0, None), spec)
-    result = datalens("train", "--data", npz, "--epsilon", epsilon, "--out", "out", *FAST)
+        left = local_run.find_or_create_job(
+            local_run.find_or_create_dataset(upload, "npz", 2.0, None, review.skip), spec
+        )
+    result = datalens("train", "--confirm-classes", "--data", npz, "--epsilon", epsilon, "--out", "out", *FAST)
     assert result.exit_code == code, result.output
     with open_local_run(Path("out")) as local_run:
         assert jobs.get(local_run.database, left.id).state == fate
@@ -249,7 +259,7 @@ def test_an_unfinished_run_makes_way_for_another_that_can_be_paid(
 def test_an_interrupted_run_goes_on_when_it_is_started_again(
     datalens_json: Json, npz: Path, tmp_path: Path, end: signal.Signals
 ) -> None:
-    command = ["train", "--data", str(npz), "--epsilon", "2", "--out", "out", *VOTES]
+    command = ["train", "--confirm-classes", "--data", str(npz), "--epsilon", "2", "--out", "out", *VOTES]
     _end_in_the_middle([*DATALENS, *command], tmp_path, end)
     with open_local_run(Path("out")) as local_run:
         [job] = jobs.list_jobs(local_run.database).items
@@ -296,7 +306,9 @@ def test_patients_with_several_images_are_protected_as_a_whole(datalens_json: Js
         groups=np.arange(120) // 3,
     )
     units = ("--records-per-unit", "3", "--unit", "patient")
-    outcome = datalens_json("train", "--data", grouped, "--epsilon", 2, "--out", "out", *FAST, *units)
+    outcome = datalens_json(
+        "train", "--confirm-classes", "--data", grouped, "--epsilon", 2, "--out", "out", *FAST, *units
+    )
     assert outcome["state"] == "succeeded"
     card = json.loads((tmp_path / outcome["files"]["card.json"]).read_text())
     assert (card["privacy"]["unit"], card["privacy"]["num_units"]) == ("patient", 40)
@@ -311,14 +323,16 @@ def test_patients_with_several_images_are_protected_as_a_whole(datalens_json: Js
 
 
 def test_the_ledger_of_a_folder_knows_whole_patients(datalens_json: Json, npz: Path, tmp_path: Path) -> None:
-    datalens_json("train", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
+    datalens_json("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *FAST)
     with open_local_run(tmp_path / "out") as local_run, local_run.database.session() as session:
         assert set(session.scalars(select(RecordFingerprintRow.unit_print))) == {None}
     arrays = dict(np.load(npz))
     grouped = tmp_path / "grouped.npz"
     count = len(next(iter(arrays.values())))
     np.savez(grouped, **arrays, groups=np.arange(count) // 2)
-    datalens_json("train", "--data", grouped, "--epsilon", 2, "--out", "out2", *FAST, "--records-per-unit", 2)
+    datalens_json(
+        "train", "--confirm-classes", "--data", grouped, "--epsilon", 2, "--out", "out2", *FAST, "--records-per-unit", 2
+    )
     with open_local_run(tmp_path / "out2") as local_run, local_run.database.session() as session:
         prints = list(session.scalars(select(RecordFingerprintRow.unit_print)))
     assert None not in prints

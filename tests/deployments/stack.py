@@ -120,7 +120,7 @@ class Stack(Deployment):
         np.savez(path, **arrays)
         with self.client() as client:
             classes = (f"{SENTINEL}-bright", f"{SENTINEL}-dark")
-            return client.upload_dataset(path, epsilon=epsilon, name=SENTINEL, classes=classes).id
+            return client.upload_dataset(path, epsilon=epsilon, name=SENTINEL, class_names=classes).id
 
     def order(self, spec: dict[str, Any], dataset_id: str | None = None, key: str | None = None) -> Job:
         """Submit a job through the API."""

@@ -65,7 +65,7 @@ def write_upload(path: Path) -> Path:
 
 def run_job(client: Client, services: Services, upload: Path) -> Job:
     """A job that this process works on itself."""
-    job = client.submit(client.upload_dataset(upload, epsilon=2.0).id, SPEC)
+    job = client.submit(client.upload_dataset(upload, epsilon=2.0, confirm_classes=True).id, SPEC)
     lease = leases.claim(services.database, job.id, "test", 600)
     assert lease is not None
     execute(services.database, services.artifacts, services.settings, lease)

@@ -1,5 +1,5 @@
 // Buttons and dialogs that change one thing: data-opens, data-closes, data-copy, and forms with data-send="METHOD /path",
-// whose named fields are the JSON that is sent.
+// whose named fields are the JSON that is sent, with data-adds, if it is there.
 import { send } from "./service.js";
 
 export function startActions() {
@@ -30,12 +30,14 @@ async function copy(button) {
 
 async function run(form) {
   const [method, path] = form.dataset.send.split(" ");
-  const button = form.querySelector('button[type="submit"]');
+  const button = [...form.elements].find(({ type }) => type === "submit");
   const problem = form.querySelector("[data-problem]");
   button.disabled = true;
   problem.hidden = true;
   try {
-    await send(method, path, bodyOf(form));
+    const answer = await send(method, path, bodyOf(form));
+    // A page that goes on from here prevents it.
+    if (!form.dispatchEvent(new CustomEvent("sent", { bubbles: true, cancelable: true, detail: answer }))) return;
     if (form.dataset.then === "reload") location.reload();
     else location.assign(form.dataset.then);
   } catch (error) {
@@ -48,8 +50,9 @@ async function run(form) {
 /** The named fields as JSON, numbers as numbers, lists (data-list) as what stands between commas; undefined if there are none. */
 function bodyOf(form) {
   const fields = [...form.elements].filter((field) => field.name);
-  if (fields.length === 0) return undefined;
-  return JSON.stringify(Object.fromEntries(fields.map((field) => [field.name, valueOf(field)])));
+  if (fields.length === 0) return form.dataset.adds;
+  const given = Object.fromEntries(fields.map((field) => [field.name, valueOf(field)]));
+  return JSON.stringify({ ...given, ...JSON.parse(form.dataset.adds ?? "{}") });
 }
 
 export function valueOf(field) {

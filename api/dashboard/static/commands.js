@@ -43,7 +43,7 @@ function shell(text) {
 }
 
 function python(name, value) {
-  if (name === "classes") return `(${value.split(",").map((part) => JSON.stringify(part.trim())).join(", ")},)`;
+  if (name === "class_names") return `(${value.split(",").map((part) => JSON.stringify(part.trim())).join(", ")},)`;
   if (name === "prepare_window") return `(${value.split(" ").join(", ")})`;
   return value === true ? "True" : JSON.stringify(value);
 }

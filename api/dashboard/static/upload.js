@@ -4,7 +4,8 @@ import { uploadCommands } from "./commands.js";
 import { epsilonTier } from "./epsilon_tier.js";
 import { fact, listNotices } from "./private.js";
 import { Chunks } from "./chunks.js";
-import { Problem, say, send } from "./service.js";
+import { Problem, part, say, send } from "./service.js";
+import { localTimes } from "./times.js";
 
 const LOOK_MILLISECONDS = 700;
 const LISTED_FILES = 20;
@@ -104,7 +105,7 @@ class Upload {
       const upload_id = await this.sent();
       this.checking();
       const made = await send("POST", "/v1/datasets", JSON.stringify({ ...fields, upload_id }));
-      this.commands(fields);
+      this.commands({ ...fields, confirm_classes: true });
       await this.answered(await this.checked(made));
     } catch (problem) {
       this.refused(problem);
@@ -163,12 +164,28 @@ class Upload {
   }
 
   async answered(dataset) {
+    if (dataset.state === "review") return this.review(dataset.id);
     const report = await send("GET", `/v1/datasets/${dataset.id}/validation`);
     if (dataset.state === "ready") return this.done(dataset, report);
     // It was said here; nobody needs an entry of it in the list.
     await send("DELETE", `/v1/datasets/${dataset.id}`);
     this.files(report);
     this.refused(new Problem(report.detail ?? "This file cannot be used."));
+  }
+
+  /** What there is to confirm, as the page of the data set shows it; once it is confirmed, this page goes on. */
+  async review(id) {
+    const review = document.importNode((await part(`/datasets/${id}`)).getElementById("review"), true);
+    review.addEventListener("sent", (event) => {
+      if (event.target.id !== "review-confirm") return;
+      event.preventDefault();
+      review.remove();
+      this.done(event.detail, event.detail);
+    });
+    localTimes(review);
+    this.form.hidden = true;
+    this.form.after(review);
+    review.focus();
   }
 
   files({ bad_files, bad_count }) {

@@ -29,7 +29,8 @@ class DatasetOperations:
         epsilon: float | None = None,
         delta: float | None = None,
         name: str | None = None,
-        classes: tuple[str, ...] | None = None,
+        class_names: tuple[str, ...] | None = None,
+        confirm_classes: bool = False,
         records_per_unit: int | None = None,
         classes_per_unit: int | None = None,
         unit: str | None = None,
@@ -37,6 +38,12 @@ class DatasetOperations:
         public_records: bool = False,
         account: str | None = None,
         leave_out_constant_images: bool = False,
+        ignore_groups: bool = False,
+        group_column: str | None = None,
+        label_column: str | None = None,
+        encoding: str | None = None,
+        skip_unreadable: bool = False,
+        allow_identifying_classes: bool = False,
         prepare_size: str | int | None = None,
         prepare_fit: str | None = None,
         prepare_colour: str | None = None,
@@ -47,12 +54,17 @@ class DatasetOperations:
     ) -> UploadedDataset:
         """Upload labelled images and wait for their validation. Large files are sent in chunks that can be resumed.
 
+        Class names become public with the budget. Unless they are declared here or confirmed unseen, the answer has
+        the state "review" and says in `review` what was read: `confirm_dataset` opens the budget then, and
+        `delete_dataset` drops the upload.
+
         Args:
             path: The file; its contents decide the format.
             epsilon: Lifetime budget of these records.
             delta: Of the budget; None takes min(1e-5, n^-1.1).
             name: For people; None leaves it to the service.
-            classes: Class names; None leaves them to the format.
+            class_names: Public class names, which confirms them; None leaves them to the format.
+            confirm_classes: Whether the class names that the file brings along may become public unseen.
             records_per_unit: Most training images of one group, if the file groups its images.
             classes_per_unit: Most classes that one group reaches; None puts no further bound.
             unit: Word for one group, for example "patient".
@@ -60,6 +72,12 @@ class DatasetOperations:
             public_records: Whether all records are public, so that jobs may start from them (`public_data`).
             account: Id of a dataset whose budget pays for this one, too: for data that grows.
             leave_out_constant_images: Whether training images of a single colour are left out.
+            ignore_groups: Whether single images are protected although the file groups them.
+            group_column: Column of the metadata with the groups; None takes the usual names.
+            label_column: The same of the labels.
+            encoding: Of metadata, and of names in archives, that are not UTF-8.
+            skip_unreadable: Whether files that cannot be read are left out.
+            allow_identifying_classes: Whether class names may look like persons.
             prepare_size: Pixels to which every image is brought, 64 or "96x48" (width x height); None takes images as
                 they are.
             prepare_fit: "resize" (None) or "crop".
@@ -73,7 +91,8 @@ class DatasetOperations:
             "epsilon": epsilon,
             "delta": delta,
             "name": name,
-            "classes": classes,
+            "class_names": class_names,
+            "confirm_classes": confirm_classes or None,
             "records_per_unit": records_per_unit,
             "classes_per_unit": classes_per_unit,
             "unit": unit,
@@ -81,6 +100,12 @@ class DatasetOperations:
             "public_records": public_records or None,
             "account": account,
             "leave_out_constant_images": leave_out_constant_images or None,
+            "ignore_groups": ignore_groups or None,
+            "group_column": group_column,
+            "label_column": label_column,
+            "encoding": encoding,
+            "skip_unreadable": skip_unreadable or None,
+            "allow_identifying_classes": allow_identifying_classes or None,
             "prepare_size": prepare_size,
             "prepare_fit": prepare_fit,
             "prepare_colour": prepare_colour,
@@ -93,8 +118,21 @@ class DatasetOperations:
         stored_id = self.upload(path, upload_id=upload_id, on_bytes=on_bytes)
         created = self._transport.send(requests.create_dataset(stored_id, declaration))
         dataset = self.wait_for_dataset(created)
-        report = self._wait_for_report(dataset.id)
-        return requests.add_notices(self.dataset(dataset.id), report)
+        return requests.add_report(dataset, self.validation(dataset.id))
+
+    def confirm_dataset(
+        self, dataset_id: str, *, epsilon: float | None = None, delta: float | None = None, account: str | None = None
+    ) -> UploadedDataset:
+        """Make the class names of an upload in state "review" public, for good, and open its budget. Repeatable.
+
+        Args:
+            dataset_id: Of the upload.
+            epsilon: Lifetime budget of these records. If this or one of the next two is named, the three replace what
+                was declared with the upload.
+            delta: Of the budget.
+            account: Id of a dataset whose budget pays for this one, too.
+        """
+        return self._transport.send(requests.confirm_dataset(dataset_id, epsilon, delta, account))
 
     def upload(self, path: Path, *, upload_id: str | None = None, on_bytes: OnBytes | None = None) -> str:
         """Send a file in chunks, each with a checksum, across interruptions; returns the id of the upload.
@@ -123,7 +161,7 @@ class DatasetOperations:
         return upload.id
 
     def wait_for_dataset(self, dataset: DatasetInfo, *, interval: float = 0.5) -> DatasetInfo:
-        """Wait until a dataset has been validated.
+        """Wait until an upload has been read: it is "ready", or in "review".
 
         Raises:
             ClientError: The upload cannot be used; `problem` has `bad_files`.
@@ -162,14 +200,6 @@ class DatasetOperations:
     def delete_dataset(self, dataset_id: str) -> Receipt:
         """Delete the records; what was spent on them stays on the books."""
         return self._transport.send(requests.delete_dataset(dataset_id))
-
-    def _wait_for_report(self, dataset_id: str, *, interval: float = 0.5) -> ValidationInfo:
-        """The final validation report: the service stores it a moment after the dataset is ready."""
-        report = self.validation(dataset_id)
-        while report.state == "validating":
-            time.sleep(interval)
-            report = self.validation(dataset_id)
-        return report
 
     def _read_offset(self, upload_id: str, last_offset: int) -> int:
         """Bytes stored on the service; `last_offset` if it does not respond."""

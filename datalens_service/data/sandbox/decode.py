@@ -60,8 +60,8 @@ class Counts(_Frozen):
 
     train: int = Field(ge=0)
     test: int = Field(ge=0)
-    classes: dict[str, int]
-    test_classes: dict[str, int] = {}
+    classes: dict[str, int] = Field(description="Training images of each class, in the order of the labels.")
+    test_classes: dict[str, int] = Field(default={}, description="Test images of each class.")
     duplicates: int = Field(ge=0)
 
 
@@ -113,10 +113,11 @@ def _read(request: Request, decoder: PictureDecoder) -> Outcome:
     except OSError:
         # What is wrong with the upload is refused above; this is the disk.
         sys.exit(os.EX_IOERR)
-    return Outcome(format=name, counts=_counts(upload, notices), notices=notices)
+    return Outcome(format=name, counts=count_records(upload, notices), notices=notices)
 
 
-def _counts(upload: Upload, notices: tuple[Notice, ...]) -> Counts:
+def count_records(upload: Upload, notices: tuple[Notice, ...]) -> Counts:
+    """How many records an upload has. Private."""
     return Counts(
         train=len(upload.train),
         test=0 if upload.test is None else len(upload.test),
@@ -127,8 +128,8 @@ def _counts(upload: Upload, notices: tuple[Notice, ...]) -> Counts:
 
 
 def _per_class(schema: Schema, split: Split) -> dict[str, int]:
-    counts = np.bincount(split.labels, minlength=schema.num_classes)
-    return dict(zip(schema.class_names, map(int, counts), strict=True))
+    counted = np.bincount(split.labels, minlength=schema.num_classes)
+    return dict(zip(schema.class_names, map(int, counted), strict=True))
 
 
 if __name__ == "__main__":

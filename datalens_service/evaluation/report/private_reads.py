@@ -223,7 +223,8 @@ PRIVATE_READS: Final = (
         audience="owner",
         what="The service shows whoever may upload: the number of records in each class, how many records have the "
         "pixels of another one, what was read otherwise than expected, and the names of files that cannot "
-        "be used. It does so until the data set is deleted.",
+        "be used. It does so until the data set is deleted. The names of the classes are shown there as well, until "
+        "the owner confirms that they may be public.",
         otherwise=_NOT_SERVED,
         happens=_served,
         modules=("datalens_service.data.sandbox.decode", "datalens_service.data.sandbox.sandbox",
@@ -231,7 +232,7 @@ PRIVATE_READS: Final = (
                  "datalens_service.cli.plan", "datalens_service.data.readers.base", "datalens_service.data.dataset",
                  "datalens_service.data.stored_dataset", "datalens_service.data.untrusted.images",
                  "datalens_service.data.schema_inference"),
-        operations=("createDataset", "getDatasetValidation", "showDataset"),
+        operations=("createDataset", "confirmDataset", "getDatasetValidation", "showDataset"),
     ),
     PrivateRead(
         access="pictures of the upload",
@@ -254,8 +255,8 @@ PRIVATE_READS: Final = (
         otherwise="A run without a service has one data set only.",
         happens=_served,
         modules=("datalens_service.services.ingestion", "datalens_service.cli.local"),
-        operations=("createDataset", "getDatasetPrivacy", "listDatasetPrivacyEntries", "showDataset", "getJobBundle",
-                    "getJobReport", "getJobArtifact", "listJobArtifacts"),
+        operations=("createDataset", "confirmDataset", "getDatasetPrivacy", "listDatasetPrivacyEntries", "showDataset",
+                    "getJobBundle", "getJobReport", "getJobArtifact", "listJobArtifacts"),
     ),
     PrivateRead(
         access="trials before this job",

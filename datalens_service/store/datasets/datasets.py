@@ -16,7 +16,7 @@ A known record must belong to the unit it came with (docs/decisions/0004-units-o
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -29,7 +29,7 @@ from datalens_service.clock import to_second, utc_now
 from datalens_service.data.dataset import Images, Schema, UnitIds
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.schema_inference import constant_rows
-from datalens_service.errors import InvalidDataset, InvalidSpec, NotFound, StateConflict
+from datalens_service.errors import InvalidDataset, InvalidSpec, StateConflict
 from datalens_service.privacy.accounting import check_delta, default_delta
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.fingerprints import (
@@ -44,6 +44,7 @@ from datalens_service.store.ledger import ledger
 from datalens_service.store.ledger.recovery import check_log_before_upload
 from datalens_service.store.paging import Page, list_page
 from datalens_service.store.tables import DEFAULT_TENANT, AccountRow, DatasetRow, JobRow, PrivacyAuditRow
+from datalens_service.store.unopened_uploads import absence
 
 _KEY_BYTES = 32
 _CONSTANT_LINK = (
@@ -57,6 +58,8 @@ class DatasetState(StrEnum):
 
     VALIDATING = "validating"
     """A process reads the upload (`validations.py`); there is no data set yet."""
+    REVIEW = "review"
+    """It was read; its owner looks at the class names, which become public with its budget (`validations.py`)."""
     INVALID = "invalid"
     """The upload cannot be used (`validations.py`); its owner can read why."""
     READY = "ready"
@@ -137,6 +140,7 @@ def create(
     account: str | None = None,
     tenant_id: str = DEFAULT_TENANT,
     notices: Notices | None = None,
+    settle: Callable[[Session, StoredDataset], None] = lambda _session, _stored: None,
 ) -> StoredDataset:
     """Register an upload with the account that pays for it.
 
@@ -156,13 +160,14 @@ def create(
         account: Id of a data set of this tenant, deleted or not, whose account pays for this one, too.
         tenant_id: Whose records they are.
         notices: Collects which records an account knew already. Private.
+        settle: Called at the end of the transaction: what it notes, and refuses, is part of it.
 
     Raises:
         InvalidSpec: ε is missing or cannot be counted.
         InvalidDelta: δ, named or of the account, is not below 1/n.
         NotFound: The tenant has no data set `account`.
         StateConflict: The records have an account with another ε or δ, or share nothing but images of a single colour
-            with one that was not named.
+            with one that was not named; or there is a data set of this id.
         InvalidDataset: The records belong to several accounts, or came with other units before.
         LedgerCorrupt: The database has forgotten data sets that the log knows; these may be their records.
     """
@@ -172,6 +177,8 @@ def create(
     constant = fingerprints(key, images[constant_rows(images)]).keys()
     with database.transaction() as session:
         installation_key(session, lock=True)
+        if session.get(DatasetRow, dataset_id) is not None:
+            raise StateConflict("The upload was confirmed a moment ago; look at it again.")
         checked_log_bytes = check_log_before_upload(session, database.log)
         known = known_records(session, prints)
         _check_same_units(prints, known)
@@ -203,9 +210,10 @@ def create(
         session.add(row)
         session.flush()
         stored = replace(StoredDataset.of(row), known_records=len(known))
-    if notices is not None:
-        notices.count(NoticeCode.SHARES_RECORDS, len(known))
-        notices.count(NoticeCode.SHARES_CONSTANT_IMAGES, len(known.keys() & constant))
+        if notices is not None:
+            notices.count(NoticeCode.SHARES_RECORDS, len(known))
+            notices.count(NoticeCode.SHARES_CONSTANT_IMAGES, len(known.keys() & constant))
+        settle(session, stored)
     return stored
 
 
@@ -221,6 +229,7 @@ def get(database: Database, dataset_id: str) -> StoredDataset:
 
     Raises:
         NotFound: No such data set.
+        StateConflict: Its upload was not opened yet.
     """
     with database.session() as session:
         return read(session, dataset_id)
@@ -231,6 +240,7 @@ def read(session: Session, dataset_id: str) -> StoredDataset:
 
     Raises:
         NotFound: No such data set.
+        StateConflict: Its upload was not opened yet.
     """
     return StoredDataset.of(_row(session, dataset_id))
 
@@ -257,9 +267,18 @@ def linked(database: Database, dataset_id: str) -> tuple[str, ...]:
         NotFound: No such data set.
     """
     with database.session() as session:
-        row = _row(session, dataset_id)
-        query = select(DatasetRow.id).where(DatasetRow.account_id == row.account_id, DatasetRow.id != dataset_id)
-        return tuple(session.scalars(query.order_by(DatasetRow.created_at, DatasetRow.id)))
+        return read_linked(session, dataset_id)
+
+
+def read_linked(session: Session, dataset_id: str) -> tuple[str, ...]:
+    """The same within a snapshot, or a transaction.
+
+    Raises:
+        NotFound: No such data set.
+    """
+    row = _row(session, dataset_id)
+    query = select(DatasetRow.id).where(DatasetRow.account_id == row.account_id, DatasetRow.id != dataset_id)
+    return tuple(session.scalars(query.order_by(DatasetRow.created_at, DatasetRow.id)))
 
 
 def delete(database: Database, dataset_id: str) -> StoredDataset:
@@ -319,15 +338,15 @@ def _kind(schema: Schema) -> tuple[object, ...]:
 def _row(session: Session, dataset_id: str) -> DatasetRow:
     row = session.get(DatasetRow, dataset_id)
     if row is None:
-        raise NotFound("There is no such data set.")
+        raise absence(session, dataset_id)
     return row
 
 
 def _named_account(session: Session, dataset_id: str, tenant_id: str) -> AccountRow:
     """The account of a data set that an upload names; that of another tenant does not exist."""
-    row = _row(session, dataset_id)
-    if row.tenant_id != tenant_id:
-        raise NotFound("There is no such data set.")
+    row = session.get(DatasetRow, dataset_id)
+    if row is None or row.tenant_id != tenant_id:
+        raise absence(session, dataset_id, tenant_id=tenant_id)
     return session.get_one(AccountRow, row.account_id)
 
 

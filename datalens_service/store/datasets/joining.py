@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import exists, select
+from sqlalchemy.orm import Session
 
 from datalens_service.proof.hash_chain import EntryKind
-from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.ledger.account_summary import statement
 from datalens_service.store.tables import LedgerEntryRow
@@ -21,8 +21,7 @@ class Joined(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     known_records: int | None = Field(
-        description="Different records of the upload that were known; null if the service was stopped before it "
-        "noted them."
+        description="Different records of the upload that were known; null for some uploads of earlier versions."
     )
     dataset_ids: tuple[str, ...] = Field(description="Data sets that share the account, the first one first.")
     epsilon: float = Field(description="Lifetime limit of the account.")
@@ -31,25 +30,24 @@ class Joined(BaseModel):
     epsilon_remaining: float = Field(description="Largest ε a new job may name, rounded down.")
 
 
-def joined(database: Database, dataset_id: str, known_records: int | None = None) -> Joined | None:
+def joined(session: Session, dataset_id: str, known_records: int | None) -> Joined | None:
     """The account that a data set joined; None if it opened its own.
 
     Args:
-        database: Where.
+        session: That the data set was created in, or a later one.
         dataset_id: The new data set.
         known_records: Of its records.
 
     Raises:
         NotFound: No such data set.
     """
-    with database.session() as session:
-        of_it = (LedgerEntryRow.kind == EntryKind.JOIN, LedgerEntryRow.dataset_id == dataset_id)
-        if not session.scalar(select(exists().where(*of_it))):
-            return None
-        account = statement(session, dataset_id)
+    of_it = (LedgerEntryRow.kind == EntryKind.JOIN, LedgerEntryRow.dataset_id == dataset_id)
+    if not session.scalar(select(exists().where(*of_it))):
+        return None
+    account = statement(session, dataset_id)
     return Joined(
         known_records=known_records,
-        dataset_ids=datasets.linked(database, dataset_id),
+        dataset_ids=datasets.read_linked(session, dataset_id),
         epsilon=account.epsilon,
         delta=account.delta,
         epsilon_spent=account.epsilon_spent,

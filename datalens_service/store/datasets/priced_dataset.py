@@ -9,10 +9,10 @@ from typing import Any, Final
 from sqlalchemy import Connection, Text, bindparam, cast, select
 
 from datalens_service.data.dataset import Schema
-from datalens_service.errors import NotFound
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.ledger.account_summary import AccountSummary, of_account
 from datalens_service.store.tables import AccountRow, DatasetRow
+from datalens_service.store.unopened_uploads import absence
 
 _BY_ID: Final = (
     select(
@@ -49,10 +49,11 @@ def read_priced(connection: Connection, tenant_id: str, dataset_id: str) -> Pric
 
     Raises:
         NotFound: The tenant has no such data set.
+        StateConflict: Its upload was not opened yet.
     """
     row: Any = connection.execute(_BY_ID, {"dataset_id": dataset_id, "tenant_id": tenant_id}).one_or_none()
     if row is None:
-        raise NotFound("There is no such data set.")
+        raise absence(connection, dataset_id, tenant_id=tenant_id)
     return PricedDataset(DatasetState(row.dataset_state), _parse_schema(row.dataset_schema), of_account(row))
 
 

@@ -89,6 +89,11 @@ class RecordStore:
         else:
             shutil.rmtree(records_path, ignore_errors=True)
 
+    @staticmethod
+    def is_remote(records_path: str) -> bool:
+        """Whether records lie in an object store, and nowhere else."""
+        return records_path.startswith(_SEALED)
+
     def discard(self, folder: Path) -> None:
         """Remove records that were not registered, wherever they are."""
         shutil.rmtree(folder, ignore_errors=True)

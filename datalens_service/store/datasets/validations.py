@@ -1,9 +1,12 @@
 """How uploads become data sets: each is read by one process, and its owner can ask what came of it.
 
-    validating → ready      a data set of the same id exists
+    validating → review     it was read; its owner looks at the class names, which become public with its budget
+               → ready      the same, with class names that were confirmed beforehand
                → invalid    it cannot be used; the report says why
+    review     → ready      confirmed: a data set of the same id exists
     any        → deleted    the report is gone
 
+An upload becomes ready in the transaction that creates its data set: there is never one without the other.
 A report names files and counts records, so it is for the owner alone, never logged, and deleted with the data.
 """
 
@@ -17,12 +20,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
-from datalens_service.errors import NotFound
+from datalens_service.errors import NotFound, StateConflict
 from datalens_service.store.database import Database
-from datalens_service.store.datasets import datasets, joining, upload_sessions
+from datalens_service.store.datasets import datasets, upload_sessions
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.joining import Joined
-from datalens_service.store.tables import IntakeRow
+from datalens_service.store.tables import DatasetRow, IntakeRow
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Validation:
     Attributes:
         dataset_id: Of the data set that exists once `state` is ready.
         key_id: With which it came.
-        upload_id: The file; None if it came with the request.
+        upload_id: The file; None if it came with a request, and was noted once it was read.
         form: What was declared with the upload.
         report: Private: counts of records, or what is wrong. None while validating and once deleted.
     """
@@ -79,20 +82,44 @@ def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any])
         return Validation.of(row)
 
 
-def note_ready(database: Database, dataset_id: str, key_id: str, form: dict[str, Any], report: dict[str, Any]) -> None:
-    """Keep the report of an upload that was read while its request lasted."""
-    row = _new(dataset_id, key_id, None, form)
-    row.state, row.report, row.finished_at = DatasetState.READY, report, utc_now()
-    with database.transaction() as session:
+def of_request(key_id: str, form: dict[str, Any]) -> Validation:
+    """The check of an upload that is read while its request lasts; noted nowhere before it has ended."""
+    return Validation.of(_new(datasets.new_id(), key_id, None, form))
+
+
+def settle(
+    session: Session, seen: Validation, state: DatasetState, report: dict[str, Any] | None, form: dict[str, Any]
+) -> None:
+    """Note what came of an upload, in the transaction that makes it so.
+
+    Args:
+        session: Of that transaction.
+        seen: The upload as the caller saw it.
+        state: What it is from now on.
+        report: For its owner.
+        form: What was declared, with the budget that was confirmed.
+
+    Raises:
+        StateConflict: Somebody else deleted or confirmed it meanwhile.
+    """
+    row = session.get(IntakeRow, seen.dataset_id, with_for_update=True)
+    if row is None:
+        row = _new(seen.dataset_id, seen.key_id, seen.upload_id, form)
         session.add(row)
+    elif row.state != seen.state:
+        raise StateConflict(f"The upload is {row.state} by now; look at it again.")
+    row.state, row.report, row.form, row.finished_at = state, report, form, utc_now()
+    session.flush()
 
 
-def finish(database: Database, dataset_id: str, state: DatasetState, report: dict[str, Any]) -> None:
-    """Note what came of it, unless it was deleted meanwhile."""
+def note(database: Database, seen: Validation, state: DatasetState, report: dict[str, Any]) -> None:
+    """Note what came of an upload that is no data set, or not yet.
+
+    Raises:
+        StateConflict: Somebody else deleted it meanwhile.
+    """
     with database.transaction() as session:
-        row = _row(session, dataset_id)
-        if row.state == DatasetState.VALIDATING:
-            row.state, row.report, row.finished_at = state, report, utc_now()
+        settle(session, seen, state, report, seen.form)
 
 
 def get(database: Database, dataset_id: str) -> Validation:
@@ -109,27 +136,33 @@ def joined(database: Database, dataset_id: str) -> Joined | None:
     """The account that an upload joined, for its owner; None if it opened its own, or was deleted."""
     with database.session() as session:
         row = session.get(IntakeRow, dataset_id)
-        state, report = (row.state, row.report) if row is not None else (None, None)
-    if state == DatasetState.VALIDATING:
-        # Registered a moment ago; its report is about to be noted.
-        return joining.joined(database, dataset_id)
+        report = row.report if row is not None else None
     noted = (report or {}).get("joined")
     return None if noted is None else Joined.model_validate(noted)
 
 
-def validating(database: Database) -> tuple[Validation, ...]:
-    """All that wait or are being read, oldest first."""
-    query = select(IntakeRow).where(IntakeRow.state == DatasetState.VALIDATING).order_by(IntakeRow.created_at)
+def in_state(database: Database, state: DatasetState) -> tuple[Validation, ...]:
+    """All uploads in a state, oldest first."""
+    query = select(IntakeRow).where(IntakeRow.state == state).order_by(IntakeRow.created_at)
     with database.session() as session:
         return tuple(Validation.of(row) for row in session.scalars(query))
 
 
 def delete(database: Database, dataset_id: str) -> Validation | None:
-    """Delete the report of a data set, ready or not; None if there is none. Repeatable."""
+    """Delete the report of an upload; None if there is none. Repeatable.
+
+    One that is not ready cannot become so any more. Of one that is, the data set has to be deleted first.
+
+    Raises:
+        StateConflict: It is ready, and its data set was not deleted.
+    """
     with database.transaction() as session:
-        row = session.get(IntakeRow, dataset_id)
+        row = session.get(IntakeRow, dataset_id, with_for_update=True)
         if row is None:
             return None
+        dataset = session.get(DatasetRow, dataset_id)
+        if dataset is not None and dataset.state != DatasetState.DELETED:
+            raise StateConflict("The upload has become a data set by now; delete that.")
         row.state, row.report, row.form = DatasetState.DELETED, None, {}
         row.finished_at = row.finished_at or utc_now()
         return Validation.of(row)

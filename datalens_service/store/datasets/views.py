@@ -1,6 +1,7 @@
 """One record per upload for those who read: what its owner declared, its state, and the data set it became.
 
     validating → ready → deleted
+               → review → ready → deleted
                → invalid → deleted
 
 Two tables stand behind it. `datasets` has what an account pays for and is never deleted from; `intakes` has how the
@@ -48,7 +49,7 @@ class DatasetView:
 
     @classmethod
     def from_validation(cls, validation: Validation) -> DatasetView:
-        """Of an upload that is being read, or of which nothing became."""
+        """Of an upload that is being read, waits for its confirmation, or of which nothing became."""
         name = validation.form.get("name") or validation.dataset_id
         deleted_at = validation.finished_at if validation.state is DatasetState.DELETED else None
         return cls(validation.dataset_id, name, validation.state, validation.created_at, deleted_at, None)
@@ -115,11 +116,10 @@ def list_views(
 
 
 def _read(session: Session, dataset_id: str) -> DatasetView:
-    dataset, validation = session.get(DatasetRow, dataset_id), session.get(IntakeRow, dataset_id)
-    # A data set is registered a moment before its report is noted: until then it is still being read.
-    noted = validation is None or validation.state != DatasetState.VALIDATING
-    if dataset is not None and (noted or dataset.state == DatasetState.DELETED):
+    dataset = session.get(DatasetRow, dataset_id)
+    if dataset is not None:
         return DatasetView.from_dataset(StoredDataset.of(dataset))
+    validation = session.get(IntakeRow, dataset_id)
     if validation is None:
         raise NotFound("There is no such data set.")
     return DatasetView.from_validation(Validation.of(validation))

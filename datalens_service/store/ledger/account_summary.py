@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from datalens_service.errors import BudgetExceeded, NotFound
+from datalens_service.errors import BudgetExceeded
 from datalens_service.privacy import accounting
 from datalens_service.privacy.accounting import Charge
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.store.tables import AccountRow, DatasetRow, LedgerEntryRow
+from datalens_service.store.unopened_uploads import absence
 
 
 @dataclass(frozen=True)
@@ -139,10 +140,11 @@ def account_of(session: Session, dataset_id: str) -> AccountRow:
 
     Raises:
         NotFound: No such data set.
+        StateConflict: Its upload was not opened yet.
     """
     account = session.scalars(select(AccountRow).join(DatasetRow).where(DatasetRow.id == dataset_id)).one_or_none()
     if account is None:
-        raise NotFound("There is no such data set.")
+        raise absence(session, dataset_id)
     return account
 
 

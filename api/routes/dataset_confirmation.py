@@ -1,0 +1,59 @@
+"""The step between reading an upload and opening its budget."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Depends, Response
+
+from api.deps import Caller, ObjectId, ServicesDep, caller
+from api.http.strictness import StrictRoute
+from api.openapi import examples
+from api.openapi.document import DATASET_LINKS, ok, problems
+from api.problems.handlers import PRIVATE
+from api.schemas.datasets import ConfirmationRequest, UploadedDataset
+from api.uploaded_datasets import check_own_account, read_uploaded
+from datalens_service.services import ingestion
+
+router = APIRouter(
+    route_class=StrictRoute,
+    prefix="/v1/datasets",
+    tags=["datasets"],
+    dependencies=[Depends(caller)],
+    responses=problems("unauthorized", "store-unavailable", "internal-error"),
+)
+
+
+@router.post(
+    "/{dataset_id}:confirm",
+    operation_id="confirmDataset",
+    summary="Make the class names of an upload public and open its budget",
+    responses={
+        **ok(200, "The dataset, ready.", links=DATASET_LINKS),
+        **problems(
+            "invalid-input",
+            "dataset-invalid",
+            "invalid-spec",
+            "invalid-delta",
+            "not-found",
+            "state-conflict",
+            "insufficient-storage",
+        ),
+    },
+)
+def confirm_dataset(
+    dataset_id: ObjectId,
+    confirmation: Annotated[ConfirmationRequest, Body(openapi_examples=examples.CONFIRMATIONS)],
+    services: ServicesDep,
+    key: Caller,
+    response: Response,
+) -> UploadedDataset:
+    """For an upload in state `review`, once its owner has looked at the class names. Repeatable.
+
+    Everything that an upload may be refused for because of its budget is refused here, and the upload then waits on:
+    confirm it with another budget, or delete it.
+    """
+    response.headers.update(PRIVATE)
+    check_own_account(services, key.tenant_id, confirmation.account)
+    ingestion.confirm(services.database, services.settings, dataset_id, confirmation)
+    return read_uploaded(services, dataset_id)

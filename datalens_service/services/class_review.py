@@ -1,0 +1,85 @@
+"""What the owner of an upload looks at before its class names become public and its budget opens. Private."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, computed_field
+
+from datalens_service.data.dataset import Schema
+from datalens_service.data.notices import Notice, NoticeCode, count_notices
+from datalens_service.data.sandbox.decode import Counts
+
+_IGNORED: Final = (NoticeCode.IGNORED_FILES, NoticeCode.IGNORED_SPLIT)
+MESSAGE: Final = (
+    "Once confirmed, these class names are public for good: they stand in every card, generator and report that is "
+    "passed on. None of them may name or number a person. Nothing is charged or published before."
+)
+
+
+class ReviewedClass(BaseModel):
+    """A class with the number of its images."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    train: int = Field(description="Images to train on.")
+    test: int = Field(description="Images to test on.")
+
+
+class ClassReview(BaseModel):
+    """How an upload was read, for its owner to confirm. Private."""
+
+    # `message` is computed, so it is ignored where a review is read back.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    classes: tuple[ReviewedClass, ...] = Field(description="In the order of the labels.")
+    unit: str = Field(description="Word for what the guarantee protects.")
+    num_units: int = Field(description="How many of them there are: n, which becomes public as well.")
+    records_per_unit: int = Field(description="Most training images of one.")
+    classes_per_unit: int = Field(description="Most classes that one belongs to.")
+    width: int
+    height: int
+    channels: int
+    train_images: int
+    test_images: int = Field(description="0 without a test split.")
+    test_is_public: bool = Field(description="Whether the test split was declared public.")
+    records_are_public: bool = Field(description="Whether all images were declared public.")
+    ignored_files: int = Field(description="Files that were not read; `notices` name the first of them.")
+    expires_at: datetime | None = Field(default=None, description="When the upload is removed unless it is confirmed.")
+
+    @computed_field(description="What a confirmation means.")  # type: ignore[prop-decorator]
+    @property
+    def message(self) -> str:
+        """What a confirmation means."""
+        return MESSAGE
+
+    @classmethod
+    def of(
+        cls, schema: Schema, counts: Counts, notices: tuple[Notice, ...], expires_at: datetime | None = None
+    ) -> Self:
+        """What there is to confirm of images that were read."""
+        return cls(
+            classes=_reviewed_classes(counts),
+            unit=schema.unit,
+            num_units=schema.num_units,
+            records_per_unit=schema.records_per_unit,
+            classes_per_unit=schema.classes_per_unit,
+            width=schema.width,
+            height=schema.height,
+            channels=schema.channels,
+            train_images=counts.train,
+            test_images=counts.test,
+            test_is_public=schema.test_is_public,
+            records_are_public=schema.records_are_public,
+            ignored_files=sum(count_notices(code, notices) for code in _IGNORED),
+            expires_at=expires_at,
+        )
+
+
+def _reviewed_classes(counts: Counts) -> tuple[ReviewedClass, ...]:
+    return tuple(
+        ReviewedClass(name=name, train=train, test=counts.test_classes.get(name, 0))
+        for name, train in counts.classes.items()
+    )

@@ -1,0 +1,33 @@
+"""Uploads that are no data set yet: whoever asks for one as if it were is told what it waits for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection, select
+from sqlalchemy.orm import Session
+
+from datalens_service.errors import DatalensError, NotFound, StateConflict
+from datalens_service.store.tables import ApiKeyRow, IntakeRow
+
+_WAITS_FOR: Final = {
+    "validating": "The upload is still being read, so it has no budget yet. Look again in a moment.",
+    "review": "The upload waits for the confirmation of its class names, so it has no budget yet. Look at them, then "
+    "confirm them: ⟦confirmation⟧.",
+    "invalid": "The upload cannot be used, so it has no budget; its validation report says why.",
+}
+
+
+def absence(reader: Session | Connection, dataset_id: str, *, tenant_id: str | None = None) -> DatalensError:
+    """Why there is no data set of this id: it does not exist, or its upload was not opened.
+
+    Args:
+        reader: Of the database.
+        dataset_id: That was asked for.
+        tenant_id: Who asks; what another tenant uploads does not exist. None if it was looked at before.
+    """
+    query = select(IntakeRow.state, ApiKeyRow.tenant_id).join(ApiKeyRow, ApiKeyRow.id == IntakeRow.key_id)
+    upload = reader.execute(query.where(IntakeRow.dataset_id == dataset_id)).one_or_none()
+    if upload is None or tenant_id not in (None, upload.tenant_id) or upload.state not in _WAITS_FOR:
+        return NotFound("There is no such data set.")
+    return StateConflict(_WAITS_FOR[upload.state])

@@ -1,0 +1,84 @@
+"""An upload is shown before its class names become public: on the page that sent it, and on its own."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import expect
+
+from datalens_service.client import Client
+from tests.browser.visitor import Visitor
+
+pytestmark = pytest.mark.browser
+
+PATIENTS = 60
+
+
+def by_patient(path: Path, seed: int) -> Path:
+    """Folders of persons, as a hospital keeps them: read as class folders."""
+    rng = np.random.default_rng(seed)
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(2 * PATIENTS):
+            image = io.BytesIO()
+            Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(image, "PNG")
+            archive.writestr(f"train/ward {number % PATIENTS:03}/{number}.png", image.getvalue())
+        archive.writestr("val/ward 000/unused.png", image.getvalue())
+    return path
+
+
+def test_class_names_are_seen_before_they_are_public_and_can_be_discarded(owner: Visitor, tmp_path: Path) -> None:
+    page = owner.page
+    page.goto("/datasets/new")
+    page.locator("#file").set_input_files(by_patient(tmp_path / "wards.zip", 31))
+    page.get_by_role("button", name="Upload and check").click()
+    review = page.get_by_role("region", name=f"{PATIENTS} class names to publish")
+    expect(review).to_be_focused()
+    expect(review.get_by_role("row", name="ward 000 2 0")).to_be_visible()
+    expect(review).to_contain_text("public for good")
+    expect(review).to_contain_text("120 images")
+    expect(review).to_contain_text("val/ward 000/unused.png")
+    owner.shows("review")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.screenshot(path=Path("build/screenshots/review-390.png"), full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1280, "height": 860})
+
+    page.goto("/")
+    card = page.get_by_role("listitem").filter(has_text="wards")
+    expect(card).to_contain_text("Waits for confirmation")
+    expect(card).not_to_contain_text("ward 000")
+    card.get_by_role("link").click()
+    expect(page.get_by_role("region", name=f"{PATIENTS} class names to publish")).to_be_visible()
+    owner.shows("review-again")
+    dataset = page.url.split("/")[-1]
+    page.get_by_role("button", name="Discard").click()
+    page.wait_for_url(owner.service.url + "/")
+    page.goto(f"/datasets/{dataset}")
+    expect(page.get_by_text("were deleted")).to_be_visible()
+
+
+def test_the_review_is_answered_by_the_keyboard_with_the_budget_that_is_known(owner: Visitor, tmp_path: Path) -> None:
+    page, path = owner.page, by_patient(tmp_path / "wards.zip", 32)
+    with Client(owner.service.url, owner.service.api_key) as client:
+        known = client.upload_dataset(path, epsilon=3, confirm_classes=True)
+        waiting = client.upload_dataset(path, epsilon=7)
+    page.goto(f"/datasets/{waiting.id}")
+    page.get_by_role("button", name="Publish these class names").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("have a budget already")
+    owner.shows("review-refused")
+    page.get_by_label("Lifetime privacy budget ε").fill("")
+    page.get_by_role("button", name="Publish these class names").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("of these images were known")).to_be_visible()
+    expect(page).to_have_url(re.compile(waiting.id))
+    with Client(owner.service.url, owner.service.api_key) as client:
+        joined = client.dataset(waiting.id).joined
+    assert joined is not None
+    assert joined.dataset_ids == (known.id,)
