@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from datalens_service.cli import names, notices, options, output
+from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import parse_number
 from datalens_service.cli.progress import UploadBar
 from datalens_service.cli.service import connect
@@ -176,14 +177,15 @@ def validation(
 def preview(
     dataset_id: options.DatasetId,
     out: Annotated[Path, typer.Option("--out", help="PNG to write.", dir_okay=False)] = Path("preview-private.png"),
+    force: options.Force = False,
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Write some of the private records as a PNG. For the owner's eyes; not to be passed on."""
-    with connect(url, api_key) as client:
-        client.download_preview(names.dataset_id(client, dataset_id), out)
-    out.chmod(0o600)
+    with new_file(out, force=force) as path, connect(url, api_key) as client:
+        client.download_preview(names.dataset_id(client, dataset_id), path)
+        path.chmod(0o600)
     output.show({"path": str(out)}, str(out), as_json=as_json)
 
 

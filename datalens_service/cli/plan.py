@@ -24,7 +24,9 @@ def plan(
     delta: options.Delta = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="NPZ or zip of class folders; only its public schema is used.", dir_okay=False),
+        typer.Option(
+            "--data", help="NPZ or zip of class folders; only its public schema is used.", exists=True, dir_okay=False
+        ),
     ] = None,
     method: options.MethodName = None,
     preset: options.PresetName = None,
