@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from datalens_service.cli import names, notices, options, output
+from datalens_service.cli.confirmation import confirm
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import parse_number
 from datalens_service.cli.progress import UploadBar
@@ -131,11 +132,13 @@ def label(
 @app.command()
 def delete(
     dataset_id: options.DatasetId,
+    yes: options.Yes = False,
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Delete the records of a data set; what was spent on them stays on the books."""
+    """Delete the records of a data set; what was spent on them stays on the books. Asks first."""
+    confirm(f"Delete the records of {dataset_id}? They cannot be brought back.", yes=yes)
     with connect(url, api_key) as client:
         receipt = client.delete_dataset(names.dataset_id(client, dataset_id))
     lines = {

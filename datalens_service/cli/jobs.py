@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from datalens_service.cli import names, options, output
+from datalens_service.cli.confirmation import confirm
 from datalens_service.cli.exits import ExitCode
 from datalens_service.cli.plan import describe_expectation, describe_plan
 from datalens_service.cli.progress import PhaseBars
@@ -143,7 +144,22 @@ def label(
     _show_job(job, as_json=as_json)
 
 
-_add_command("cancel", Client.cancel, "Ask a job to stop; what it has charged stays charged.")
+@app.command()
+def cancel(
+    job_id: options.JobId,
+    yes: options.Yes = False,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Ask a job to stop; what it has charged stays charged. Asks first."""
+    question = f"Cancel {job_id}? What it has spent stays spent, and images that are not ready will never be."
+    confirm(f"{question} `datalens jobs pause` keeps both.", yes=yes)
+    with connect(url, api_key) as client:
+        job = client.cancel(names.job_id(client, job_id))
+    _show_job(job, as_json=as_json)
+
+
 _add_command("pause", Client.pause, "Ask a job to pause; its reservation and what it has reached stay.")
 _add_command("resume", Client.resume, "Let a paused job go on.")
 

@@ -245,6 +245,7 @@ Data = Annotated[
     typer.Option("--data", help="NPZ with labelled images, or a zip of class folders.", exists=True, dir_okay=False),
 ]
 
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if there is one of this name.")]
 
 LabelName = Annotated[str | None, typer.Option("--name", help="What it is called from now on.")]

@@ -5,17 +5,16 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from PIL import Image
-from typer.main import get_command
 from typer.testing import Result
 
+from cli.commands import commands
 from cli.service import RunningService
-from datalens_service.cli.app import app
 from datalens_service.cli.new_file import new_file
 from datalens_service.client import ClientError
 from ports import free_port
@@ -33,21 +32,11 @@ class Writer(NamedTuple):
     option: str
 
 
-def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Every command with its name."""
-    below = getattr(command, "commands", None)
-    if below is None:
-        yield " ".join(path), command
-        return
-    for name, one in below.items():
-        yield from commands(one, (*path, name))
-
-
 def writers() -> set[Writer]:
     """Options with a path that need not exist: what is read has to, and --data-dir is the service's own folder."""
     return {
         Writer(name, parameter.opts[0])
-        for name, command in commands(get_command(app))
+        for name, command in commands()
         for parameter in command.params
         if parameter.type_descriptor.annotation is Path
         and not parameter.type_descriptor.parameter_info.exists
