@@ -16,6 +16,7 @@ from datalens_service.cli.progress import PhaseBars
 from datalens_service.cli.service import connect
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.client import Client, ClientError, Job, JobHandle, PlanInfo
+from datalens_service.client.requests import Spec
 
 if TYPE_CHECKING:
     from datalens_service.spec import TrainingSpec
@@ -61,7 +62,7 @@ def submit(
         dataset_id = names.dataset_id(client, dataset_id)
         if public_data is not None:
             spec_options = replace(spec_options, public_data=names.dataset_id(client, public_data))
-        spec = build_spec(client, dataset_id, spec_options)
+        spec = _build_request(client, dataset_id, spec_options)
         if dry_run:
             _show_plan(client.plan(dataset_id, spec), as_json=as_json)
             return
@@ -172,6 +173,13 @@ def build_spec(client: Client, dataset_id: str, spec_options: SpecOptions) -> Tr
     if image_schema is None:
         raise ClientError("state-conflict", "The object's state forbids this", "The data set is not ready yet.")
     return spec_options.build_spec(Schema.model_validate(image_schema.model_dump()))
+
+
+def _build_request(client: Client, dataset_id: str, spec_options: SpecOptions) -> Spec:
+    """What is sent: a preset goes by its name, unless parameters of what it chooses are changed here."""
+    if spec_options.changes_preset:
+        return build_spec(client, dataset_id, spec_options)
+    return spec_options.build_request()
 
 
 def _follow(client: Client, job_id: str) -> JobHandle:
