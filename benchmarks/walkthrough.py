@@ -101,7 +101,7 @@ COMMANDS = [
         "Download, and delete the records with a receipt.",
         "JOB=$(datalens jobs list | grep $(cat dataset) | cut -d' ' -f1); "
         "datalens jobs download $JOB --bundle --format imagefolder --license CC0-1.0 --out folders.zip; "
-        "datalens datasets delete $(cat dataset)",
+        "datalens datasets delete --yes $(cat dataset)",
     ),
 ]
 PYTHON = """\

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from datalens_service.cli import options, output
+from datalens_service.cli.new_file import check_free, new_file
 from datalens_service.cli.numbers import build_integer_parser
 from datalens_service.cli.specs import SpecOptions, build_unit_declaration, parse_class_names
 from datalens_service.errors import InvalidSpec
@@ -50,6 +51,7 @@ def audit(
         Path | None,
         typer.Option("--picture", help="Of inversion: PNG to write, with some of your records.", dir_okay=False),
     ] = None,
+    force: options.Force = False,
     seed: options.Seed = 0,
     class_names: options.ClassNames = None,
     records_per_unit: options.RecordsPerUnit = None,
@@ -67,6 +69,8 @@ def audit(
     from datalens_service.audits.subgroups import check_groups
     from datalens_service.data import ReadingChoices, read_with_notices
 
+    if picture is not None:
+        check_free(picture, force=force)
     units = build_unit_declaration(records_per_unit, classes_per_unit, unit)
     upload, _ = read_with_notices(data, ReadingChoices(class_names=parse_class_names(class_names), units=units))
     request = SpecOptions(epsilon, delta, method, preset, settings or (), seed, evaluate=False, purpose=purpose.value)
@@ -81,7 +85,8 @@ def audit(
     if len(members) < len(chosen):
         inverted = _invert(dataset, spec)
         result = result.model_copy(update={"inversion": inverted.figures})
-        _write(picture, inverted.picture)
+        if picture is not None:
+            _write(picture, inverted.picture, force=force)
     output.show(result, format_result(result), as_json=as_json)
     output.say(f"{say_notes(result)} These figures depend on your records: do not pass them on.")
 
@@ -146,12 +151,10 @@ def _invert(dataset: Dataset, spec: TrainingSpec) -> Reconstruction:
     return invert_records(dataset, method, spec.plan(dataset.schema), effort.records, effort.settings(spec.seed))
 
 
-def _write(path: Path | None, picture: bytes) -> None:
-    if path is not None:
-        path.touch(0o600)
-        # A file that was there before keeps its mode otherwise.
-        path.chmod(0o600)
+def _write(out: Path, picture: bytes, *, force: bool) -> None:
+    with new_file(out, force=force) as path:
         path.write_bytes(picture)
+        path.chmod(0o600)
 
 
 def _trainer(spec: TrainingSpec) -> Train:

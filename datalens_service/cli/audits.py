@@ -12,6 +12,7 @@ from datalens_service.cli import names, options, output
 from datalens_service.cli.audit import ATTACKS_HELP, GROUPS_HELP, format_result, parse_groups, say_notes
 from datalens_service.cli.exits import ExitCode
 from datalens_service.cli.jobs import build_spec
+from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import build_integer_parser, parse_number
 from datalens_service.cli.service import connect
 from datalens_service.cli.specs import SpecOptions
@@ -87,14 +88,15 @@ _add_command("cancel", Client.cancel_audit, "Ask an audit to stop.")
 def picture(
     audit_id: AuditId,
     out: Annotated[Path, typer.Option("--out", help="PNG to write.", dir_okay=False)] = Path("inversion-private.png"),
+    force: options.Force = False,
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Write records and what inversion made of their gradients as a PNG. For the owner's eyes; not to be passed on."""
-    with connect(url, api_key) as client:
-        client.download_audit_picture(audit_id, out)
-    out.chmod(0o600)
+    with new_file(out, force=force) as path, connect(url, api_key) as client:
+        client.download_audit_picture(audit_id, path)
+        path.chmod(0o600)
     output.show({"path": str(out)}, str(out), as_json=as_json)
 
 

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from datalens_service.cli import names, notices, options, output, review
+from datalens_service.cli.confirmation import confirm
+from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import parse_number
 from datalens_service.cli.progress import UploadBar
 from datalens_service.cli.service import connect
@@ -181,11 +183,13 @@ def label(
 @app.command()
 def delete(
     dataset_id: options.DatasetId,
+    yes: options.Yes = False,
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Delete the records of a data set; what was spent on them stays on the books."""
+    """Delete the records of a data set; what was spent on them stays on the books. Asks first."""
+    confirm(f"Delete the records of {dataset_id}? They cannot be brought back.", yes=yes)
     with connect(url, api_key) as client:
         receipt = client.delete_dataset(names.dataset_id(client, dataset_id))
     lines = {
@@ -230,14 +234,15 @@ def validation(
 def preview(
     dataset_id: options.DatasetId,
     out: Annotated[Path, typer.Option("--out", help="PNG to write.", dir_okay=False)] = Path("preview-private.png"),
+    force: options.Force = False,
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Write some of the private records as a PNG. For the owner's eyes; not to be passed on."""
-    with connect(url, api_key) as client:
-        client.download_preview(names.dataset_id(client, dataset_id), out)
-    out.chmod(0o600)
+    with new_file(out, force=force) as path, connect(url, api_key) as client:
+        client.download_preview(names.dataset_id(client, dataset_id), path)
+        path.chmod(0o600)
     output.show({"path": str(out)}, str(out), as_json=as_json)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -9,9 +10,10 @@ from typing import Annotated, Final, Literal
 import typer
 
 from datalens_service.cli import names, options, output
+from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import build_integer_parser
 from datalens_service.cli.service import connect
-from datalens_service.client import Audience, ClassifierFormat, Format
+from datalens_service.client import Audience, ClassifierFormat, Client, Format
 from datalens_service.errors import InvalidInput
 
 
@@ -25,6 +27,10 @@ class FileFormat(StrEnum):
     SAFETENSORS = "safetensors"
     ONNX = "onnx"
 
+
+_Readers = Literal["anyone", "owner"]
+_Fetch = Callable[[Client, str, Path], _Readers]
+"""Writes a file of a job, and says for whom it is."""
 
 _SUFFIX = {
     FileFormat.NPZ: ".npz",
@@ -84,6 +90,7 @@ def download(
     out: Annotated[
         Path | None, typer.Option("--out", help="File to write; left out, named after the job.", dir_okay=False)
     ] = None,
+    force: options.Force = False,
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
@@ -93,22 +100,20 @@ def download(
     Says for whom the file is.
     """
     if file is not None:
-        _download_file(job_id, file, out or Path(f"{job_id}-{file}"), url, api_key, as_json=as_json)
-        return
-    if file_format in _OF_CLASSIFIERS:
+        name, fetch = f"{job_id}-{file}", _fetch_file(file)
+    elif file_format in _OF_CLASSIFIERS:
         if count is not None or seed is not None or title is not None:
             raise InvalidInput("--n, --seed and --title are about images; a classifier has none.")
-        _download_classifier(job_id, file_format, out, url, api_key, licence if bundle else None, as_json=as_json)
-        return
-    path = out or Path(f"{job_id}-{file_format.value}.zip" if bundle else f"{job_id}{_SUFFIX[file_format]}")
-    format_name: Format = image_format(file_format)
-    with connect(url, api_key) as client:
-        job_id = names.job_id(client, job_id)
-        if bundle:
-            client.download_bundle(job_id, path, format=format_name, n=count, seed=seed, title=title, license=licence)
-        else:
-            client.download(job_id, path, format=format_name, n=count, seed=seed)
-    _show_file(path, "anyone", as_json=as_json)
+        name = f"{job_id}-classifier.{'zip' if bundle else file_format.value}"
+        fetch = _fetch_classifier(file_format, licence if bundle else None)
+    elif bundle:
+        name = f"{job_id}-{file_format.value}.zip"
+        fetch = _fetch_bundle(image_format(file_format), count, seed, title, licence)
+    else:
+        name, fetch = f"{job_id}{_SUFFIX[file_format]}", _fetch_images(image_format(file_format), count, seed)
+    with new_file(out or Path(name), force=force) as path, connect(url, api_key) as client:
+        readers = _keep_private(path, fetch(client, names.job_id(client, job_id), path))
+    _show_file(out or Path(name), readers, as_json=as_json)
 
 
 def report(
@@ -119,20 +124,22 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", help="HTML file to write; left out, named after the job.", dir_okay=False)
     ] = None,
+    force: options.Force = False,
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Write the report of a succeeded job as HTML; with --json, print it."""
     audience: Audience = "releasable" if releasable else "owner"
-    path = out or Path(f"{job_id}-report.html")
-    with connect(url, api_key) as client:
-        job_id = names.job_id(client, job_id)
-        if as_json and out is None:
-            output.show(client.report(job_id, audience=audience), "", as_json=True)
-            return
-        client.download_report(job_id, path, audience=audience)
-    _show_file(path, "anyone" if releasable else "owner", as_json=as_json)
+    if as_json and out is None:
+        with connect(url, api_key) as client:
+            output.show(client.report(names.job_id(client, job_id), audience=audience), "", as_json=True)
+        return
+    place = out or Path(f"{job_id}-report.html")
+    with new_file(place, force=force) as path, connect(url, api_key) as client:
+        client.download_report(names.job_id(client, job_id), path, audience=audience)
+        readers = _keep_private(path, "anyone" if releasable else "owner")
+    _show_file(place, readers, as_json=as_json)
 
 
 def image_format(file_format: FileFormat) -> Format:
@@ -152,37 +159,48 @@ def image_format(file_format: FileFormat) -> Format:
     return names[file_format]
 
 
-def _download_classifier(
-    job_id: str,
-    file_format: FileFormat,
-    out: Path | None,
-    url: str,
-    api_key: str,
-    bundle_licence: str | None,
-    *,
-    as_json: bool,
-) -> None:
-    bundle = bundle_licence is not None
-    path = out or Path(f"{job_id}-classifier.{'zip' if bundle else file_format.value}")
-    format_name: ClassifierFormat = "archive" if bundle else _OF_CLASSIFIERS[file_format]
-    with connect(url, api_key) as client:
-        client.download_classifier(
-            names.job_id(client, job_id), path, format=format_name, license=bundle_licence or "other"
-        )
-    _show_file(path, "anyone", as_json=as_json)
+def _fetch_images(images: Format, count: int | None, seed: int | None) -> _Fetch:
+    def fetch(client: Client, job_id: str, path: Path) -> _Readers:
+        client.download(job_id, path, format=images, n=count, seed=seed)
+        return "anyone"
+
+    return fetch
 
 
-def _download_file(job_id: str, name: str, path: Path, url: str, api_key: str, *, as_json: bool) -> None:
-    with connect(url, api_key) as client:
-        job_id = names.job_id(client, job_id)
+def _fetch_bundle(images: Format, count: int | None, seed: int | None, title: str | None, licence: str) -> _Fetch:
+    def fetch(client: Client, job_id: str, path: Path) -> _Readers:
+        client.download_bundle(job_id, path, format=images, n=count, seed=seed, title=title, license=licence)
+        return "anyone"
+
+    return fetch
+
+
+def _fetch_classifier(file_format: FileFormat, bundle_licence: str | None) -> _Fetch:
+    form: ClassifierFormat = _OF_CLASSIFIERS[file_format] if bundle_licence is None else "archive"
+
+    def fetch(client: Client, job_id: str, path: Path) -> _Readers:
+        client.download_classifier(job_id, path, format=form, license=bundle_licence or "other")
+        return "anyone"
+
+    return fetch
+
+
+def _fetch_file(name: str) -> _Fetch:
+    def fetch(client: Client, job_id: str, path: Path) -> _Readers:
         audiences = {item.name: item.audience for item in client.files(job_id)}
         client.download_file(job_id, name, path)
-    _show_file(path, audiences.get(name, "owner"), as_json=as_json)
+        return audiences.get(name, "owner")
+
+    return fetch
 
 
-def _show_file(path: Path, audience: Literal["anyone", "owner"], *, as_json: bool) -> None:
-    """Show a written file; one for the owner is unreadable to others on a shared machine."""
-    if audience == "owner":
+def _keep_private(path: Path, readers: _Readers) -> _Readers:
+    """Make a file for the owner unreadable to others on a shared machine, before it gets its name."""
+    if readers == "owner":
         path.chmod(0o600)
-    text = f"{path}\nFor the owner alone: not to be passed on." if audience == "owner" else str(path)
-    output.show({"path": str(path), "bytes": path.stat().st_size, "audience": audience}, text, as_json=as_json)
+    return readers
+
+
+def _show_file(path: Path, readers: _Readers, *, as_json: bool) -> None:
+    text = f"{path}\nFor the owner alone: not to be passed on." if readers == "owner" else str(path)
+    output.show({"path": str(path), "bytes": path.stat().st_size, "audience": readers}, text, as_json=as_json)

@@ -19,7 +19,12 @@ _FILE = ".safetensors"
 
 def individual_epsilon(
     job: Annotated[str, typer.Argument(help="An iterates.safetensors, or a job on a service, by id or name.")],
-    image: Annotated[Path, typer.Argument(help="One image: PNG or JPEG, or an NPZ with one array named images.")],
+    image: Annotated[
+        Path,
+        typer.Argument(
+            help="One image: PNG or JPEG, or an NPZ with one array named images.", exists=True, dir_okay=False
+        ),
+    ],
     label: Annotated[int, typer.Option("--label", parser=build_integer_parser(0), help="Index of its class.")],
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",

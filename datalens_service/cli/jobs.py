@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from datalens_service.cli import names, options, output
+from datalens_service.cli.confirmation import confirm
 from datalens_service.cli.exits import ExitCode
 from datalens_service.cli.plan import describe_expectation, describe_plan
 from datalens_service.cli.progress import PhaseBars
 from datalens_service.cli.service import connect
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.client import Client, ClientError, Job, JobHandle, PlanInfo
+from datalens_service.client.requests import Spec
 
 if TYPE_CHECKING:
     from datalens_service.spec import TrainingSpec
@@ -60,7 +62,7 @@ def submit(
         dataset_id = names.dataset_id(client, dataset_id)
         if public_data is not None:
             spec_options = replace(spec_options, public_data=names.dataset_id(client, public_data))
-        spec = build_spec(client, dataset_id, spec_options)
+        spec = _build_request(client, dataset_id, spec_options)
         if dry_run:
             _show_plan(client.plan(dataset_id, spec), as_json=as_json)
             return
@@ -143,7 +145,22 @@ def label(
     _show_job(job, as_json=as_json)
 
 
-_add_command("cancel", Client.cancel, "Ask a job to stop; what it has charged stays charged.")
+@app.command()
+def cancel(
+    job_id: options.JobId,
+    yes: options.Yes = False,
+    url: options.Url = options.DEFAULT_URL,
+    api_key: options.ApiKey = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Ask a job to stop; what it has charged stays charged. Asks first."""
+    question = f"Cancel {job_id}? What it has spent stays spent, and images that are not ready will never be."
+    confirm(f"{question} `datalens jobs pause` keeps both.", yes=yes)
+    with connect(url, api_key) as client:
+        job = client.cancel(names.job_id(client, job_id))
+    _show_job(job, as_json=as_json)
+
+
 _add_command("pause", Client.pause, "Ask a job to pause; its reservation and what it has reached stay.")
 _add_command("resume", Client.resume, "Let a paused job go on.")
 
@@ -156,6 +173,13 @@ def build_spec(client: Client, dataset_id: str, spec_options: SpecOptions) -> Tr
     if image_schema is None:
         raise ClientError("state-conflict", "The object's state forbids this", "The data set is not ready yet.")
     return spec_options.build_spec(Schema.model_validate(image_schema.model_dump()))
+
+
+def _build_request(client: Client, dataset_id: str, spec_options: SpecOptions) -> Spec:
+    """What is sent: a preset goes by its name, unless parameters of what it chooses are changed here."""
+    if spec_options.changes_preset:
+        return build_spec(client, dataset_id, spec_options)
+    return spec_options.build_request()
 
 
 def _follow(client: Client, job_id: str) -> JobHandle:

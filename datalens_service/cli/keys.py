@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from datalens_service.cli import options, output
+from datalens_service.cli.confirmation import confirm
 from datalens_service.cli.numbers import build_integer_parser
 from datalens_service.cli.settings import load_service_settings
 from datalens_service.errors import NotFound
@@ -71,12 +72,14 @@ def list_(data_dir: options.DataDir = options.DEFAULT_DATA_DIR, as_json: options
 @app.command()
 def revoke(
     key_id: Annotated[str, typer.Argument(help="Id of the key, key_….")],
+    yes: options.Yes = False,
     data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make an API key useless from now on."""
+    """Make an API key useless from now on. Asks first."""
     from datalens_service.store.access import keys
 
+    confirm(f"Revoke {key_id}? Whoever uses it is locked out at once, and it cannot be brought back.", yes=yes)
     with open_database(data_dir) as database:
         key = _describe_key(keys.revoke(database, key_id))
     output.show(key, f"{key_id} revoked", as_json=as_json)

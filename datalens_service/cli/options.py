@@ -293,6 +293,9 @@ Data = Annotated[
     typer.Option("--data", help="NPZ, Parquet, or a zip, tar or folder of labelled images.", exists=True),
 ]
 
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if there is one of this name.")]
+
 LabelName = Annotated[str | None, typer.Option("--name", help="What it is called from now on.")]
 LabelTags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; several replace all tags it has.")]
 LabelNotes = Annotated[str | None, typer.Option("--notes", help="Notes of any kind.")]
@@ -314,7 +317,12 @@ ApiKey = Annotated[
 ]
 DataDir = Annotated[
     Path,
-    typer.Option("--data-dir", envvar="DATALENS_DATA_DIR", help="Folder of records, artifacts, ledger and database."),
+    typer.Option(
+        "--data-dir",
+        envvar="DATALENS_DATA_DIR",
+        help="Folder of records, artifacts, ledger and database.",
+        file_okay=False,
+    ),
 ]
 
 DEFAULT_DATA_DIR = Path("datalens-data")

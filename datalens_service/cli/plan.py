@@ -24,7 +24,7 @@ def plan(
     delta: options.Delta = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="As for `datalens train`; only its public schema is used."),
+        typer.Option("--data", help="As for `datalens train`; only its public schema is used.", exists=True),
     ] = None,
     method: options.MethodName = None,
     preset: options.PresetName = None,

@@ -26,7 +26,9 @@ def predict(
     ],
     images: Annotated[
         Path,
-        typer.Argument(help="A PNG or JPEG file, a folder, zip or tar of them, or an NPZ with one array named images."),
+        typer.Argument(
+            help="A PNG or JPEG file, a folder, zip or tar of them, or an NPZ with one array named images.", exists=True
+        ),
     ],
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from datalens_service.cli import notices, options, output
+from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import parse_image_size
 from datalens_service.cli.reading import build_choices
 from datalens_service.data.preparation_settings import Colour, Fit
-from datalens_service.errors import InvalidDataset, InvalidInput
+from datalens_service.errors import InvalidDataset
 
 if TYPE_CHECKING:
     from datalens_service.data.dataset import Dataset
@@ -26,7 +27,7 @@ def prepare(
     source: Annotated[
         Path, typer.Argument(metavar="IMAGES", help="Folder, zip or tar of labelled images.", exists=True)
     ],
-    out: Annotated[Path, typer.Option(help="NPZ file to write; must not exist.")],
+    out: Annotated[Path, typer.Option(help="NPZ file to write.", dir_okay=False)],
     size: Annotated[
         str,
         typer.Option(
@@ -58,6 +59,7 @@ def prepare(
     encoding: options.TextEncoding = None,
     skip_unreadable: options.SkipUnreadable = False,
     allow_identifying_classes: options.AllowIdentifyingClasses = False,
+    force: options.Force = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Prepare images for an upload: one size, one mode, 8 bit. Says what it changed; nothing leaves this machine.
@@ -67,8 +69,6 @@ def prepare(
     """  # fmt: skip
     from datalens_service.data.sandbox import sandbox
 
-    if out.exists():
-        raise InvalidInput(f"{out} exists. Name another file, or remove it.")
     choices = build_choices(
         {
             "prepare_size": size, "prepare_fit": fit.value, "prepare_colour": colour.value, "prepare_window": window,
@@ -78,21 +78,21 @@ def prepare(
             "allow_identifying_classes": allow_identifying_classes,
         }
     ).model_copy(update={"infer_units": True})  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="datalens-prepare-") as scratch:
+    with new_file(out, force=force) as path, tempfile.TemporaryDirectory(prefix="datalens-prepare-") as scratch:
         limits = sandbox.Confinement(memory_bytes=_MEMORY_BYTES, seconds=_SECONDS)
         try:
             decoded = sandbox.decode(source, Path(scratch), limits, choices)
         except sandbox.Refused as error:
             # Names of files go to the owner's terminal only.
             raise InvalidDataset(error.text, extra=error.validation_errors) from error
-        _write(decoded.dataset, out)
+        _write(decoded.dataset, path)
         facts = _describe(decoded.dataset)
     notices.say(decoded.notices)
     answer = {"file": str(out), **facts, "notices": [notice.model_dump(mode="json") for notice in decoded.notices]}
     output.show(answer, output.format_facts({"written": out, **facts}), as_json=as_json)
 
 
-def _write(dataset: Dataset, out: Path) -> None:
+def _write(dataset: Dataset, path: Path) -> None:
     """The records as the NPZ format has them."""
     import numpy as np
 
@@ -111,13 +111,8 @@ def _write(dataset: Dataset, out: Path) -> None:
     if schema.preparation is not None:
         # So that whoever gets the file knows, and the service can say it in its datasheets.
         arrays[PREPARATION] = np.array(schema.preparation.model_dump_json())
-    # "x": never over a file that exists.
-    with out.open("xb") as file:
-        try:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        except BaseException:
-            out.unlink()
-            raise
+    with path.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def _describe(dataset: Dataset) -> dict[str, object]:

@@ -20,7 +20,8 @@ def push(
         str | None, typer.Option("--repo", metavar="OWNER/NAME", help="Data set repository; created if needed.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--folder", help="Write the same files into this new folder instead.")
+        Path | None,
+        typer.Option("--folder", help="Write the same files into this new folder instead.", file_okay=False),
     ] = None,
     file_format: Annotated[
         FileFormat, typer.Option("--format", help="Of the images; the Hub shows parquet.")

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from datalens_service.cli.complaints import describe_error
 from datalens_service.errors import InvalidSpec
 from datalens_service.notation import RefusedMember, json_value
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from datalens_service.data.dataset import Schema
     from datalens_service.data.privacy_units import UnitDeclaration
     from datalens_service.presets import Purpose
     from datalens_service.spec import TrainingSpec
 
 _EVALUATION = "evaluation."
+_LOOK = "look"
+
+Model = TypeVar("Model", bound="BaseModel")
 
 
 @dataclass(frozen=True)
@@ -49,18 +54,47 @@ class SpecOptions:
     purpose: str = "look"
     public_data: str | None = None
 
+    @property
+    def changes_preset(self) -> bool:
+        """Whether parameters of a method are named that a preset chooses; a service takes no such request."""
+        return self.method is None and any(not setting.startswith(_EVALUATION) for setting in self.settings)
+
     def build_spec(self, schema: Schema) -> TrainingSpec:
         """The training request for a data set with this public schema.
 
         Raises:
             InvalidSpec: Both a method and a preset are named, or a parameter is unknown or out of range.
         """
-        from pydantic import ValidationError
-
         from datalens_service.spec import TrainingSpec
 
+        self._check_choice()
+        method = {"name": self.method} if self.method is not None else self._load_preset(schema)
+        return _validate(self._state({"method": method}), TrainingSpec)
+
+    def build_request(self) -> dict[str, Any]:
+        """The request as a service takes it: a preset by its name, which the service knows and resolves.
+
+        Raises:
+            InvalidSpec: Both a method and a preset are named, or a parameter is unknown or out of range.
+        """
+        from datalens_service.requested_spec import RequestedSpec
+
+        self._check_choice()
+        stated = self._state({} if self.method is None else {"method": {"name": self.method}})
+        _validate(stated, RequestedSpec)
+        named = {} if self.preset is None else {"preset": self.preset}
+        return stated | named | ({} if self.purpose == _LOOK else {"purpose": self.purpose})
+
+    def _check_choice(self) -> None:
+        if self.method is not None and self.preset is not None:
+            raise InvalidSpec("Name a method or a preset, not both: a preset names its method.")
+        if self.method is not None and self.purpose != _LOOK:
+            raise InvalidSpec(f"--purpose {self.purpose} needs --preset auto.")
+
+    def _state(self, chosen: dict[str, Any]) -> dict[str, Any]:
+        """All that was said, as JSON, beside what was chosen."""
         request: dict[str, Any] = {
-            "method": self._build_method(schema),
+            **chosen,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "seed": self.seed,
@@ -71,23 +105,22 @@ class SpecOptions:
         }
         for setting in _check_unique(self.settings):
             _assign(request if setting.startswith(_EVALUATION) else request["method"], setting)
-        try:
-            return TrainingSpec.model_validate(request)
-        except ValidationError as error:
-            raise InvalidSpec(describe_error(error, TrainingSpec)) from error
-
-    def _build_method(self, schema: Schema) -> dict[str, Any]:
-        if self.method is not None and self.preset is not None:
-            raise InvalidSpec("Name a method or a preset, not both: a preset names its method.")
-        if self.method is not None and self.purpose != "look":
-            raise InvalidSpec(f"--purpose {self.purpose} needs --preset auto.")
-        return {"name": self.method} if self.method is not None else self._load_preset(schema)
+        return request
 
     def _load_preset(self, schema: Schema) -> dict[str, Any]:
         from datalens_service.presets import DEFAULT_PRESET, preset
 
         name = self.preset or DEFAULT_PRESET
         return preset(name, schema, self.epsilon, cast("Purpose", self.purpose)).model_dump(mode="json")
+
+
+def _validate(request: dict[str, Any], model: type[Model]) -> Model:
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(request)
+    except ValidationError as error:
+        raise InvalidSpec(describe_error(error, model)) from error
 
 
 def build_unit_declaration(records: int | None, classes: int | None, name: str | None) -> UnitDeclaration | None:

@@ -40,24 +40,26 @@ def verify(
     from datalens_service.signatures import public_key
 
     verdict = verify_path(proof, None if key is None else public_key(key))
-    output.show(verdict, _render_verdict(verdict), as_json=as_json)
+    output.show(verdict, _render_verdict(verdict, vouched=key is not None), as_json=as_json)
     if not verdict.holds:
         raise typer.Exit(ExitCode.JOB_FAILED)
 
 
-def _render_verdict(verdict: Verdict) -> Text:
+def _render_verdict(verdict: Verdict, *, vouched: bool) -> Text:
     width = max(len(line.check) for line in verdict.lines)
     checks = [f"{line.status:13}  {line.check:{width}}  {line.finding}".rstrip() for line in verdict.lines]
-    summary = f"Do not rely on it. {verdict.contradiction}" if verdict.contradiction else _summarize(verdict)
+    summary = f"Do not rely on it. {verdict.contradiction}" if verdict.contradiction else _summarize(verdict, vouched)
     not_verified = [f"  {sentence}" for sentence in verdict.not_verified]
     origin = f"Given: {verdict.given}."
     lines = [origin, "", *checks, "", summary, "", "Not verified:", *not_verified]
     return Text("\n".join(map(_replace_control_characters, lines)))
 
 
-def _summarize(verdict: Verdict) -> str:
-    unsigned = any(line.status == "not checked" for line in verdict.lines)
-    return "What was checked holds; it is not signed." if unsigned else "Everything above holds."
+def _summarize(verdict: Verdict, vouched: bool) -> str:
+    if any(line.status == "not checked" for line in verdict.lines):
+        return "What was checked holds; it is not signed."
+    missing = "" if vouched else " Nobody vouched for the key that signed: name the key you expect with --key."
+    return f"Everything above holds.{missing}"
 
 
 def _replace_control_characters(line: str) -> str:

@@ -7,6 +7,7 @@ as `datalens verify` does: its signed sums know every file, and ε is recomputed
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 import zipfile
 from dataclasses import dataclass
@@ -55,8 +56,7 @@ def save_release(client: Client, job_id: str, folder: Path, options: ReleaseOpti
         WorkerUnavailable: dp_accounting is not installed.
         ClientError: The service refused.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise StateConflict(f"{folder} is not empty. Name a new folder: all of it is meant to be published.")
+    _check_empty(folder)
     chosen = options or ReleaseOptions()
     with tempfile.TemporaryDirectory(prefix="datalens-release-") as temporary:
         archive = Path(temporary) / "release.zip"
@@ -64,8 +64,7 @@ def save_release(client: Client, job_id: str, folder: Path, options: ReleaseOpti
             job_id, archive, format=chosen.format, n=chosen.n, title=chosen.title, license=chosen.licence
         )
         check_release(archive)
-        with zipfile.ZipFile(archive) as files:
-            files.extractall(folder)
+        _unpack(archive, folder)
     return folder
 
 
@@ -111,6 +110,22 @@ def push_to_hub(
             commit_message="Synthetic images with the proof of their differential privacy",
         )
     return str(commit.commit_url)
+
+
+def _check_empty(folder: Path) -> None:
+    if folder.exists() and any(folder.iterdir()):
+        raise StateConflict(f"{folder} is not empty. Name a new folder: all of it is meant to be published.")
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """All files or none, into a folder that is still empty."""
+    _check_empty(folder)
+    try:
+        with zipfile.ZipFile(archive) as files:
+            files.extractall(folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def check_release(archive: Path) -> None:

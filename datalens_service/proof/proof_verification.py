@@ -39,7 +39,7 @@ from datalens_service.proof.hash_chain import budget_label, follow
 from datalens_service.proof.input_file import proof_in
 from datalens_service.proof.job_charges import check_charges
 from datalens_service.proof.job_proof import ACCOUNT_FORMAT, PROOF_FORMAT, AccountProof, JobProof, Payment, Proof
-from datalens_service.proof.signature_check import SIGNATURE, Line, signature_line
+from datalens_service.proof.signature_check import SIGNATURE, ExpectedKey, Line, signature_line
 from datalens_service.signatures import PublicKey
 
 _ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPLACE_ONE
@@ -96,7 +96,7 @@ def verify(content: bytes, key: PublicKey | None = None) -> Verdict:
     kind = _KINDS[file.format]
     lines = _checked(kind, file.content)
     if lines[-1].status == "holds":
-        lines.append(signature_line(file.content, key))
+        lines.append(signature_line(file.content, key and ExpectedKey(key)))
     unreached = [_FORM, *kind.checks, SIGNATURE][len(lines) :]
     last = lines[-1]
     # A proof that nobody signed, given without a key, is as good as the way it came.

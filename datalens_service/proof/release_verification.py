@@ -16,7 +16,7 @@ from datalens_service.evaluation.report import document
 from datalens_service.proof import proof_verification
 from datalens_service.proof.input_file import content_of
 from datalens_service.proof.proof_verification import Verdict
-from datalens_service.proof.signature_check import SIGNATURE, Line, signature_line
+from datalens_service.proof.signature_check import SIGNATURE, ExpectedKey, Line, signature_line
 from datalens_service.signatures import PublicKey, SignatureInvalid, signer
 
 FILES: Final = "files"
@@ -59,11 +59,12 @@ def verify_path(path: Path, key: PublicKey | None = None) -> Verdict:
     with _archive(path) as files:
         if files is None or SUMS not in files.names:
             return verdict
-        lines = _lines(files, key or _signer(content)) if verdict.holds else _unreached()
+        expected = _signer(content) if key is None else ExpectedKey(key)
+        lines = _lines(files, expected) if verdict.holds else _unreached()
     return _with(verdict, lines)
 
 
-def _lines(files: _Files, key: PublicKey | None) -> list[Line]:
+def _lines(files: _Files, expected: ExpectedKey | None) -> list[Line]:
     """What the sums say of the files, and who signed the sums."""
     sums = _read(files, SUMS)
     complaint = _complaint(files, sums)
@@ -71,12 +72,12 @@ def _lines(files: _Files, key: PublicKey | None) -> list[Line]:
         return [Line(check=FILES, status="contradiction", finding=complaint), _unreached()[1]]
     count = len(files.names) - len({SUMS, SUMS_SIGNATURE} & set(files.names))
     holds = Line(check=FILES, status="holds", finding=f"{count:,} files are those of {SUMS}.")
-    return [holds, _sums_line(files, sums, key)]
+    return [holds, _sums_line(files, sums, expected)]
 
 
-def _sums_line(files: _Files, sums: bytes, key: PublicKey | None) -> Line:
+def _sums_line(files: _Files, sums: bytes, expected: ExpectedKey | None) -> Line:
     content = _read(files, SUMS_SIGNATURE) if SUMS_SIGNATURE in files.names else b"{}"
-    line = signature_line(content, key).model_copy(update={"check": SUMS_LINE})
+    line = signature_line(content, expected).model_copy(update={"check": SUMS_LINE})
     if line.status != "holds":
         return line
     signed = json.loads(content)
@@ -136,10 +137,11 @@ def _archive(path: Path) -> Iterator[_Files | None]:
         yield None
 
 
-def _signer(content: bytes) -> PublicKey | None:
+def _signer(content: bytes) -> ExpectedKey | None:
     """Who signed the proof has to have signed the archive as well."""
     try:
-        return signer(content)
+        key = signer(content)
+        return key and ExpectedKey(key, given=False)
     except SignatureInvalid:
         return None
 
@@ -168,7 +170,7 @@ def _of_report(content: bytes, key: PublicKey) -> Verdict:
     try:
         document.check(content)
         form = Line(check="form", status="holds", finding="Complete, and as it was sealed.")
-        signature = signature_line(content, key)
+        signature = signature_line(content, ExpectedKey(key))
     except ReportIncomplete as error:
         form = Line(check="form", status="contradiction", finding=error.detail)
         signature = Line(check=SIGNATURE, status="not checked", finding="")

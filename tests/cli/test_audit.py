@@ -51,6 +51,7 @@ def test_gradients_are_inverted_and_the_picture_is_written_for_its_owner_alone(d
         "inversion",
         "--picture",
         str(picture),
+        "--force",
     ]
     outcome = CliRunner().invoke(app, ["audit", "--data", str(digits), "--epsilon", "1", *arguments])
     assert outcome.exit_code == 0, outcome.output

@@ -53,7 +53,7 @@ def test_a_deleted_dataset_leaves_its_name_to_the_next_one(
     assert several.exit_code == ExitCode.BAD_INPUT
     assert first in several.stderr
     assert second in several.stderr
-    datalens_json("datasets", "delete", first, *service.access)
+    datalens_json("datasets", "delete", first, "--yes", *service.access)
     assert datalens_json("datasets", "show", "wards of June", *service.access)["id"] == second
 
 

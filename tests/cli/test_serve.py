@@ -197,14 +197,14 @@ def test_a_cancelled_job_is_1_for_whoever_watches(service: RunningService, npz: 
     with Client(service.url, service.api_key) as client:
         dataset = client.upload_dataset(npz, epsilon=1.0, confirm_classes=True)
         job = client.submit(dataset.id, slow)
-        assert datalens("jobs", "cancel", job.id, *service.access).exit_code == 0
+        assert datalens("jobs", "cancel", job.id, "--yes", *service.access).exit_code == 0
         watched = datalens("jobs", "watch", job.id, "--json", *service.access)
         assert watched.exit_code == 1
         assert json.loads(watched.stdout)["state"] == "cancelled"
         with pytest.raises(ClientError) as caught:
             client.cancel(job.id)
     assert (caught.value.slug, caught.value.status) == ("state-conflict", 409)
-    assert datalens("jobs", "cancel", job.id, *service.access).exit_code == 2
+    assert datalens("jobs", "cancel", job.id, "--yes", *service.access).exit_code == 2
 
 
 def test_on_this_machine_the_key_file_is_enough(
@@ -223,9 +223,9 @@ def test_keys_are_made_listed_and_revoked(service: RunningService, datalens: Run
     listed = datalens_json("keys", "list", *where)["items"]
     assert {item["name"] for item in listed} >= {"first", "colleague"}
     assert made["api_key"] not in json.dumps(listed)
-    datalens_json("keys", "revoke", made["id"], *where)
+    datalens_json("keys", "revoke", made["id"], "--yes", *where)
     assert datalens(*listing).exit_code == 4
-    assert datalens("keys", "revoke", "key_none", *where).exit_code == 4
+    assert datalens("keys", "revoke", "key_none", "--yes", *where).exit_code == 4
     assert datalens("keys", "list", "--data-dir", "nowhere").exit_code == 4
 
 

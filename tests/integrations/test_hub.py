@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import zipfile
@@ -71,6 +72,19 @@ def test_nothing_of_the_owner_is_published(released: Released, hub: Hub) -> None
     secret = report["dataset"]["fingerprint"]["value"]
     assert secret
     assert not [name for name, content in hub.files.items() if secret.encode() in content]
+
+
+def test_a_release_that_could_not_be_written_as_a_whole_leaves_nothing(
+    tmp_path: Path, released: Released, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_half(archive: zipfile.ZipFile, folder: Path) -> None:
+        archive.extract(archive.namelist()[0], folder)
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(zipfile.ZipFile, "extractall", write_half)
+    with pytest.raises(OSError, match="full"):
+        save_release(released.client, released.job.id, tmp_path / "release")
+    assert not (tmp_path / "release").exists()
 
 
 def change_report(content: bytes) -> bytes:

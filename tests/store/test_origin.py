@@ -56,7 +56,7 @@ def test_a_proof_says_who_signed_it() -> None:
     verdict = verify(file(KEY.sign(PROOF)))
     assert verdict.holds
     status, finding = line(verdict, SIGNATURE)
-    assert (status, KEY.public.key_id in finding, "elsewhere" in finding) == ("holds", True, True)
+    assert (status, KEY.public.key_id in finding, "Nobody vouched" in finding) == ("holds", True, True)
     given = verify(file(KEY.sign(PROOF)), KEY.public)
     assert (given.holds, line(given, SIGNATURE)[0]) == (True, "holds")
 
@@ -146,6 +146,19 @@ def test_an_archive_is_covered_to_its_last_file(tmp_path: Path) -> None:
         except InvalidInput:
             assert name == "privacy.json"
         shutil.rmtree(changed)
+
+
+def test_a_key_that_nobody_gave_is_never_called_the_given_one(tmp_path: Path) -> None:
+    path = archive(tmp_path, KEY.sign(PROOF))
+    (tmp_path / "other").mkdir()
+    without = repacked(path, tmp_path / "without.zip", resum=False, drop=SUMS_SIGNATURE)
+    for given in (path, without, archive(tmp_path / "other", KEY.sign(PROOF), OTHER)):
+        lines = [one for one in verify_path(given).lines if one.check in (SIGNATURE, SUMS_LINE)]
+        assert not any("given one" in one.finding or "given key" in one.finding for one in lines)
+        assert not any("a key was given" in one.finding for one in lines)
+        assert all(KEY.public.key_id in one.finding for one in lines if one.status == "holds")
+    assert line(verify_path(path), SUMS_LINE)[1] == f"Signed by key {KEY.public.key_id}, as the proof is."
+    assert line(verify_path(path, KEY.public), SUMS_LINE)[1] == f"Signed by the given key, {KEY.public.key_id}."
 
 
 @pytest.mark.parametrize("resum", [False, True])

@@ -1,0 +1,33 @@
+"""The question before something ends for good; the pages ask about the same things."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+import typer
+
+from datalens_service.errors import InvalidInput
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask the person at the terminal, unless they have answered already.
+
+    Args:
+        question: What is to be done, and what is lost by it.
+        yes: Whether --yes was given.
+
+    Raises:
+        InvalidInput: The answer is no, or there is nobody to ask.
+    """
+    if yes:
+        return
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+        raise InvalidInput(f"{question} Nobody can be asked here, so nothing was done: add --yes if you mean it.")
+    typer.echo(f"{question} [y/N] ", nl=False, err=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise InvalidInput("You did not say yes, so nothing was done.")
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
