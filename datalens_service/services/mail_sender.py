@@ -66,7 +66,9 @@ def _compose(message: Claimed, recipient: str, settings: Settings) -> EmailMessa
     mail["From"], mail["To"] = settings.mail_sender, recipient
     mail["Message-ID"] = f"<{message.delivery.id}@{urlsplit(settings.public_url).hostname}>"
     mail["Auto-Submitted"] = "auto-generated"
-    subject, text = _words(message.delivery.event, json.loads(message.delivery.payload)["data"], settings.public_address)
+    subject, text = _words(
+        message.delivery.event, json.loads(message.delivery.payload)["data"], settings.public_address
+    )
     mail["Subject"] = subject
     mail.set_content(text)
     return mail

@@ -7,7 +7,6 @@ import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
 from email.message import Message
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from pydantic import SecretStr
 from starlette.testclient import TestClient
 
 from certificates import issue_certificate
-from datalens_service.clock import utc_now
 from datalens_service.errors import InvalidInput
 from datalens_service.services import mail_sender
 from datalens_service.services.mail_sender import attempt_mail, check_recipient

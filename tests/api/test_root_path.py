@@ -137,7 +137,9 @@ def test_a_signed_address_needs_no_key_below_the_root_path(client: TestClient, i
     assert TestClient(client.app, base_url="http://service").get(signed).status_code == 200
 
 
-def test_a_job_is_encoded_anew_for_another_root_path(client: TestClient, ids: dict[str, str], settings: Settings) -> None:
+def test_a_job_is_encoded_anew_for_another_root_path(
+    client: TestClient, ids: dict[str, str], settings: Settings
+) -> None:
     """The list keeps the JSON of jobs; another application in this process has the same rows and no root path."""
     with TestClient(create_app(settings.model_copy(update={"root_path": ""})), headers=client.headers) as plain:
         for http, root in ((client, ROOT), (plain, ""), (client, ROOT)):
@@ -206,7 +208,9 @@ def test_a_trusted_proxy_names_the_root_path_and_nobody_else(
     with TestClient(create_app(told_nothing), base_url="http://service", client=client) as http:
         reply = http.get("/v1/jobs", headers={"X-Forwarded-Prefix": named})
         assert reply.json()["type"] == f"{used}/problems/unauthorized"
-        assert http.get("/openapi.json", headers={"X-Forwarded-Prefix": named}).json()["servers"][0]["url"] == (used or "/")
+        assert http.get("/openapi.json", headers={"X-Forwarded-Prefix": named}).json()["servers"][0]["url"] == (
+            used or "/"
+        )
         assert http.get("/v1/jobs").json()["type"] == "/problems/unauthorized"
 
 
@@ -286,7 +290,9 @@ def test_every_member_that_leads_somewhere_is_a_link() -> None:
     examples: list[Any] = []
 
     def look(value: dict[str, Any]) -> dict[str, Any]:
-        links.update(name for name, member in value.get("properties", {}).items() if "uri-reference" in json.dumps(member))
+        links.update(
+            name for name, member in value.get("properties", {}).items() if "uri-reference" in json.dumps(member)
+        )
         examples.extend(one for name in ("example", "value") if isinstance(one := value.get(name), dict))
         return value
 

@@ -18,9 +18,7 @@ DATALENS = [sys.executable, "-m", "datalens_service.cli"]
 class RunningService:
     """Starts the service and waits until it has said where it is."""
 
-    def __init__(
-        self, data_dir: Path, port: int | None = None, umask: int = -1, options: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, data_dir: Path, port: int | None = None, umask: int = -1, options: tuple[str, ...] = ()) -> None:
         self.data_dir = data_dir
         self.port = port or free_port()
         data_dir.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,9 @@ from deployments.reverse_proxy import ROOT_PATH, ReverseProxy, is_installed
 
 def without_prefix(lines: str) -> str:
     """nginx takes the prefix away, and tells nobody."""
-    return lines.replace("127.0.0.1:8000;", "127.0.0.1:8000/;").replace("X-Forwarded-Prefix /datalens", 'X-Forwarded-Prefix ""')
+    return lines.replace("127.0.0.1:8000;", "127.0.0.1:8000/;").replace(
+        "X-Forwarded-Prefix /datalens", 'X-Forwarded-Prefix ""'
+    )
 
 
 @pytest.fixture(scope="module")
