@@ -11,11 +11,14 @@ from typing import Any, Final
 import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
+from starlette.routing import Mount, Route
 
+from api.addresses import address, rooted_at
 from api.dashboard import unknown_pages
 from api.deps import Services
 from api.http.middleware import BodyLimit, RequestLog
 from api.http.reader_voice import ReaderVoice
+from api.http.reverse_proxy import ReverseProxy
 from api.http.static_files import StaticFolder
 from api.openapi import audit_examples, document, examples, service_examples
 from api.problems import handlers
@@ -64,6 +67,7 @@ from api.uploads import receiver
 from api.uploads.tus import TusHeaders
 from datalens_service import logs
 from datalens_service.calibration import measure_machine
+from datalens_service.errors import InvalidInput
 from datalens_service.services import ingestion
 from datalens_service.services.background_audit import BackgroundAudit
 from datalens_service.services.claims import parse_grants
@@ -142,6 +146,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         # The framework's own load scripts of a third party; `routes/reference.py` has ours.
         docs_url=None,
         redoc_url=None,
+        root_path_in_servers=False,
     )
     app.state.settings = settings
     app.state.stopping = threading.Event()
@@ -155,7 +160,22 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(AuditTrail)
     app.add_middleware(RequestLog)
     app.add_middleware(ReaderVoice)
+    app.add_middleware(ReverseProxy, settings=settings, own=_first_parts(app))
     return app
+
+
+def _first_parts(app: FastAPI) -> frozenset[str]:
+    """Of the paths of the service.
+
+    Raises:
+        InvalidInput: The root path begins with one of them: nobody could tell whether a proxy has taken it away.
+    """
+    routes = [*app.routes, *(route for module in _ROUTES for route in module.router.routes)]
+    own = frozenset(route.path.split("/")[1] for route in routes if isinstance(route, Route | Mount))
+    root_path: str = app.state.settings.root_path
+    if root_path and root_path.split("/")[1] in own:
+        raise InvalidInput(f"The service has pages at {root_path} itself: choose another root path.")
+    return own
 
 
 class _Application(FastAPI):
@@ -164,8 +184,10 @@ class _Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
             answers = {**examples.ANSWERS, **service_examples.ANSWERS, **audit_examples.answers()}
-            self.openapi_schema = document.describe(self, answers)
-        return self.openapi_schema
+            # Examples are the same for everybody: paths within the service.
+            with rooted_at(""):
+                self.openapi_schema = document.describe(self, answers)
+        return {**self.openapi_schema, "servers": [{"url": address("") or "/", "description": "This service."}]}
 
 
 @asynccontextmanager

@@ -7,7 +7,9 @@ that is nearly the name of a setting is refused: what it was to set would silent
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, Self
@@ -19,6 +21,9 @@ from datalens_service.voices import speak
 
 GIBIBYTE = 2**30
 PREFIX = "DATALENS_"
+
+ROOT_PATH = r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*"
+"""What a path prefix may be: parts that browsers leave as they are, and no slash at the end."""
 
 _OTHER_VARIABLES = frozenset({"DATALENS_URL", "DATALENS_API_KEY", "DATALENS_VERSION"})
 """Of the command line as a client, and of docker-compose.yml."""
@@ -123,6 +128,14 @@ class Settings(BaseSettings):
     )
     host: str = Field(default="127.0.0.1", description="Address the API listens on.")
     port: int = Field(default=8000, ge=1, le=65535, description="Port the API listens on.")
+    root_path: str = Field(
+        default="", description="Path prefix under which a reverse proxy shows the service, for example /datalens."
+    )
+    trusted_proxies: str = Field(
+        default="127.0.0.1 ::1",
+        description="Addresses and networks of reverse proxies whose X-Forwarded-… headers are believed, with spaces "
+        "between them.",
+    )
     requests_per_minute: int = Field(
         default=12_000,
         ge=1,
@@ -138,8 +151,8 @@ class Settings(BaseSettings):
     public_url: str = Field(
         default="",
         pattern=r"^$|^https?://[^/?#@\s]+$",
-        description="Address under which browsers reach the service, for example https://datalens.example.org; "
-        "needed for single sign-on and mail.",
+        description="Address under which browsers reach the service, without the root path, for example "
+        "https://datalens.example.org; needed for single sign-on and mail.",
     )
     oidc_issuer: str = Field(
         default="",
@@ -243,6 +256,25 @@ class Settings(BaseSettings):
         if url.startswith("file:"):
             raise ValueError("This names no object store; leave it empty for files on this machine.")
         return url
+
+    @field_validator("root_path")
+    @classmethod
+    def _root_path_is_a_path(cls, path: str) -> str:
+        if not re.fullmatch(ROOT_PATH, path):
+            raise ValueError("A root path is like /datalens or /lab/datalens, without a slash at its end.")
+        return path
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _proxies_have_addresses(cls, proxies: str) -> str:
+        for proxy in proxies.split():
+            ipaddress.ip_network(proxy)
+        return proxies
+
+    @property
+    def public_address(self) -> str:
+        """Where browsers reach the service, for links that stand outside of it."""
+        return self.public_url + self.root_path
 
     @property
     def url(self) -> str:

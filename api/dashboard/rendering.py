@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 
+from api.addresses import address, inner_path
 from api.dashboard.formatting import FILTERS
 from api.dashboard.markup import marked
 from api.http.strictness import StrictRoute
@@ -47,6 +48,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(FILTERS, marked=marked)
+    made.globals["url"] = address
     return made
 
 
@@ -67,7 +69,7 @@ def page(
     """
     theme = request.cookies.get(THEME_COOKIE, "")
     content = _templates.get_template(f"{template}.html.j2").render(
-        path=request.url.path,
+        path=inner_path(request.scope),
         session=session,
         scopes=session.key.scopes if session else frozenset(),
         theme=theme if theme in _THEMES else None,
@@ -91,7 +93,7 @@ class PageRoute(StrictRoute):
                 return RedirectResponse(f"{SIGN_IN}?next={quote(_place(request))}", 303)
             except Forbidden as error:
                 # Keys that see no data set begin with what was released.
-                if request.url.path == HOME:
+                if inner_path(request.scope) == HOME:
                     return RedirectResponse(RELEASES, 303)
                 return error_page(request, PROBLEM_TYPES[error.slug], error.detail)
             except DatalensError as error:
@@ -113,7 +115,7 @@ def local_path(path: str) -> str:
 
 def _place(request: Request) -> str:
     """Where a visitor goes after signing in."""
-    return request.url.path if request.method == "GET" else "/"
+    return inner_path(request.scope) if request.method == "GET" else "/"
 
 
 def error_page(request: Request, problem: ProblemType, detail: str) -> HTMLResponse:

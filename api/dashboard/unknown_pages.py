@@ -7,6 +7,7 @@ from typing import Final, cast
 from fastapi import FastAPI, Request, Response, status
 from starlette.exceptions import HTTPException
 
+from api.addresses import inner_path
 from api.dashboard.rendering import error_page
 from api.problems.problem_types import BY_STATUS
 
@@ -30,4 +31,4 @@ def install(app: FastAPI) -> None:
 
 def _reads_pages(request: Request) -> bool:
     """Whether a person with a browser asks, outside of the REST API."""
-    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(_API)
+    return "text/html" in request.headers.get("accept", "") and not inner_path(request.scope).startswith(_API)

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.addresses import inner_path
 from api.problems.handlers import ProblemResponse, from_status, internal_error
 from datalens_service.logs import outline
 
@@ -107,7 +108,7 @@ class BodyLimit:
         """Serve one request."""
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-            limit = self._upload_bytes if _is_upload(scope["path"], headers) else _JSON_BYTES
+            limit = self._upload_bytes if _is_upload(inner_path(scope), headers) else _JSON_BYTES
             receive = _limited(receive, headers.get("content-length", ""), limit)
         await self._app(scope, receive, send)
 

@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from api.addresses import Link, address
 from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
 from api.problems.request_errors import described, problem_errors
 from datalens_service.data.sandbox.sandbox import Refused
@@ -59,7 +60,7 @@ _log = structlog.get_logger("datalens.api")
 class Problem(BaseModel):
     """An error, as RFC 9457 describes it."""
 
-    type: str = Field(description="URI of the problem type, relative to the service; stable.")
+    type: Link = Field(description="URI of the problem type, relative to the host; stable behind a root path.")
     title: str = Field(description="The same for every problem of this type.")
     status: int = Field(description="HTTP status.")
     detail: str = Field(description="What is wrong this time and what to change.")
@@ -121,7 +122,7 @@ def document(problem: ProblemType, detail: str, request_id: str, **members: Any)
     """
     return {
         **members,
-        "type": problem.uri,
+        "type": address(problem.uri),
         "title": problem.title,
         "status": problem.status or INTERNAL.status,
         "detail": detail,

@@ -38,7 +38,7 @@ class ProblemType:
 
     @property
     def uri(self) -> str:
-        """RFC 9457 `type`, relative to the service."""
+        """RFC 9457 `type` within the service."""
         return f"/problems/{self.slug}"
 
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
+from api.addresses import Link
 from api.dashboard.rendering import page
 from api.openapi.document import ok, problems
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType
@@ -19,7 +20,7 @@ router = APIRouter(prefix="/problems", tags=["problems"])
 class ProblemTypeRead(BaseModel):
     """A type of problem."""
 
-    type: str
+    type: Link
     title: str
     status: int | None
     meaning: str

@@ -7,6 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
+from api.addresses import Link
 from api.schemas.common import listed
 from api.schemas.jobs import JobError, ProgressRead
 from datalens_service.audits.audit import AuditResult
@@ -27,9 +28,9 @@ AUDIT_STATES = {
 class PrivacyAuditLinks(BaseModel):
     """Where to go from here; null where there is nothing any more."""
 
-    self_: str = Field(serialization_alias="self")
-    cancel: str | None
-    picture: str | None
+    self_: Link = Field(serialization_alias="self")
+    cancel: Link | None
+    picture: Link | None
 
 
 class PrivacyAuditRead(BaseModel):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.addresses import Link
 from datalens_service.services.predictions import MOST_IMAGES, Predicted
 from datalens_service.store.jobs.released_models import StoredModel
 from datalens_service.strict import Integer
@@ -41,11 +42,11 @@ class ClassifierRead(BaseModel):
 class ClassifierLinks(BaseModel):
     """Where to go from here."""
 
-    self_: str = Field(serialization_alias="self")
-    predictions: str
-    safetensors: str
-    onnx: str
-    job: str
+    self_: Link = Field(serialization_alias="self")
+    predictions: Link
+    safetensors: Link
+    onnx: Link
+    job: Link
 
     @classmethod
     def of(cls, classifier: StoredModel) -> Self:

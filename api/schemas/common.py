@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.addresses import Link
 from datalens_service.data.dataset import Schema
 from datalens_service.expectations import Expectation, expect
 from datalens_service.privacy.accounting import mu_of_units, round_up
@@ -95,7 +96,7 @@ def _budget_figures(statement: AccountSummary) -> Mapping[str, Any]:
 class PrivacyLinks(BaseModel):
     """Where to go from an account."""
 
-    entries: str = Field(description="The journal in pages; from it, a stranger can recompute the account.")
+    entries: Link = Field(description="The journal in pages; from it, a stranger can recompute the account.")
 
 
 class PrivacyRead(BudgetRead):

@@ -6,6 +6,7 @@ import functools
 import json
 from typing import Final
 
+from api.addresses import address
 from api.schemas.jobs import JobRead
 from datalens_service.store.jobs.job_records import JobRecord
 from datalens_service.store.jobs.jobs import JobState, read_record
@@ -17,7 +18,7 @@ _KEPT: Final = 2048
 def encode_job(record: JobRecord) -> bytes:
     """The JSON of `JobRead`."""
     # The estimates of a running job depend on the time, too.
-    return _encode(record) if record.state == JobState.RUNNING else _encode_once(record)
+    return _encode(record) if record.state == JobState.RUNNING else _encode_once(record, address(""))
 
 
 def encode_page(page: Page[JobRecord]) -> bytes:
@@ -31,4 +32,7 @@ def _encode(record: JobRecord) -> bytes:
     return JobRead.of(read_record(record)).model_dump_json(by_alias=True).encode()
 
 
-_encode_once = functools.lru_cache(maxsize=_KEPT)(_encode)
+@functools.lru_cache(maxsize=_KEPT)
+def _encode_once(record: JobRecord, _root_path: str) -> bytes:
+    """Links of the answer begin with the root path."""
+    return _encode(record)

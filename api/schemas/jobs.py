@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.addresses import Link
 from api.problems.problem_types import INTERNAL, PROBLEM_TYPES
 from api.schemas.common import TrainingRequest, listed
 from datalens_service.clock import utc_now
@@ -80,7 +81,7 @@ class ProgressRead(BaseModel):
 class JobError(BaseModel):
     """Why a job failed."""
 
-    type: str = Field(description="URI of the problem type, relative to the service; stable.")
+    type: Link = Field(description="URI of the problem type, relative to the host; stable behind a root path.")
     title: str
     detail: str
     code: str = Field(description="Last part of `type`.")
@@ -96,25 +97,25 @@ def _is_absent(link: str | None) -> bool:
     return link is None
 
 
-OfClassifier = Annotated[str | None, Field(exclude_if=_is_absent)]
+OfClassifier = Annotated[Link | None, Field(exclude_if=_is_absent)]
 """A link that only a job has that made a classifier."""
 
 
 class JobLinks(BaseModel):
     """Where to go from here; null where there is nothing yet or any more."""
 
-    self_: str = Field(serialization_alias="self")
-    events: str
-    cancel: str | None
-    pause: str | None
-    resume: str | None
-    clone: str
-    files: str = Field(description="Every file of the job, each with its audience.")
-    report: str | None = Field(description="For the owner; another `audience` gives the one to pass on.")
-    bundle: str | None
-    samples: str | None
-    synthetic: str | None
-    generator: str | None
+    self_: Link = Field(serialization_alias="self")
+    events: Link
+    cancel: Link | None
+    pause: Link | None
+    resume: Link | None
+    clone: Link
+    files: Link = Field(description="Every file of the job, each with its audience.")
+    report: Link | None = Field(description="For the owner; another `audience` gives the one to pass on.")
+    bundle: Link | None
+    samples: Link | None
+    synthetic: Link | None
+    generator: Link | None
     classifier: OfClassifier = Field(default=None, description="As safetensors.")
     onnx: OfClassifier = Field(default=None, description="The classifier as ONNX.")
     archive: OfClassifier = Field(default=None, description="The classifier as a zip to publish.")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from api.addresses import Link
 from datalens_service.store.datasets.artifacts import Artifact, Audience
 from datalens_service.store.jobs.released_models import StoredModel
 from datalens_service.strict import Integer
@@ -27,7 +28,7 @@ class ArtifactRead(BaseModel):
     )
     releasable: bool = Field(description="Whether `audience` is `anyone`.")
     created_at: datetime
-    url: str
+    url: Link
 
     @classmethod
     def of(cls, artifact: Artifact) -> Self:
@@ -61,7 +62,7 @@ class AddressRequest(BaseModel):
 class AddressRead(BaseModel):
     """An address that needs no key; whoever has it can fetch this one file until it expires."""
 
-    url: str
+    url: Link
     audience: Literal["anyone"] = Field(default="anyone", description="Of the file: no other gets an address.")
     expires_at: datetime
 
@@ -97,10 +98,10 @@ class GeneratorRead(BaseModel):
 class GeneratorLinks(BaseModel):
     """Where to go from here."""
 
-    self_: str = Field(serialization_alias="self")
-    file: str
-    samples: str
-    job: str | None
+    self_: Link = Field(serialization_alias="self")
+    file: Link
+    samples: Link
+    job: Link | None
 
     @classmethod
     def of(cls, generator: StoredModel) -> Self:

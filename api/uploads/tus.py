@@ -22,6 +22,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.addresses import inner_path
 from datalens_service.errors import (
     ChecksumMismatch,
     InsufficientStorage,
@@ -67,7 +68,7 @@ class TusHeaders:
                 headers["Tus-Resumable"] = headers["Tus-Version"] = VERSION
             await send(message)
 
-        ours = scope["type"] == "http" and scope["path"].startswith(PATH)
+        ours = scope["type"] == "http" and inner_path(scope).startswith(PATH)
         await self._app(scope, receive, with_version if ours else send)
 
 

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from datalens_service.cli import names, notices, options, output, review
-from datalens_service.cli.confirmation import confirm
+from datalens_service.cli import confirmation, names, notices, options, output, review
 from datalens_service.cli.new_file import new_file
 from datalens_service.cli.numbers import parse_number
 from datalens_service.cli.progress import UploadBar
@@ -189,7 +188,7 @@ def delete(
     as_json: options.AsJson = False,
 ) -> None:
     """Delete the records of a data set; what was spent on them stays on the books. Asks first."""
-    confirm(f"Delete the records of {dataset_id}? They cannot be brought back.", yes=yes)
+    confirmation.confirm(f"Delete the records of {dataset_id}? They cannot be brought back.", yes=yes)
     with connect(url, api_key) as client:
         receipt = client.delete_dataset(names.dataset_id(client, dataset_id))
     lines = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -36,6 +37,14 @@ _STOP_SECONDS: Final = 60.0
 _BACKLOG: Final = 2048
 
 
+def _parse_root_path(text: str) -> str:
+    from datalens_service.settings import ROOT_PATH
+
+    if not re.fullmatch(ROOT_PATH, text):
+        raise typer.BadParameter("it is like /datalens or /lab/datalens, without a slash at its end.")
+    return text
+
+
 def serve(
     host: Annotated[
         str | None, typer.Option("--host", help="Address to listen on; left out, DATALENS_HOST or 127.0.0.1.")
@@ -48,6 +57,16 @@ def serve(
             help="Port to listen on; left out, DATALENS_PORT or 8000.",
         ),
     ] = None,
+    root_path: Annotated[
+        str | None,
+        typer.Option(
+            "--root-path",
+            parser=_parse_root_path,
+            metavar="PATH",
+            help="Path prefix under which a reverse proxy shows the service, for example /datalens; left out, "
+            "DATALENS_ROOT_PATH or none.",
+        ),
+    ] = None,
     data_dir: options.DataDir = options.DEFAULT_DATA_DIR,
     as_json: options.AsJson = False,
 ) -> None:
@@ -57,7 +76,7 @@ def serve(
     on a terminal or with --json, and never into a log.
     Everything else is set by environment variables DATALENS_…, see docs/operations.md. Logs go to stderr.
     """
-    settings = load_service_settings(data_dir, host, port)
+    settings = load_service_settings(data_dir, host, port, root_path)
     with _open_listener(settings) as listener:
         key = _create_first_key(settings)
         service = _describe_service(settings, key)
@@ -111,7 +130,7 @@ def _write_secret(path: Path, text: str) -> None:
 
 def _describe_service(settings: Settings, key: str | None) -> dict[str, Any]:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    url = f"http://{host}:{settings.port}"
+    url = f"http://{host}:{settings.port}{settings.root_path}"
     return {
         "url": url,
         "docs": f"{url}/docs",
@@ -156,8 +175,10 @@ def _build_server(settings: Settings, announce: Callable[[], None]) -> uvicorn.S
             application.state.stopping.set()
             await super().shutdown(sockets)
 
-    # The application logs requests itself, and gives what uvicorn says the same form.
-    config = uvicorn.Config(application, log_config=None, log_level="warning", access_log=False, server_header=False)
+    # The application logs requests and reads headers of proxies itself, and gives what uvicorn says the same form.
+    config = uvicorn.Config(
+        application, log_config=None, log_level="warning", access_log=False, server_header=False, proxy_headers=False
+    )
     return Server(config)
 
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from datalens_service.settings import Settings
 
 
-def load_service_settings(data_dir: Path, host: str | None = None, port: int | None = None) -> Settings:
+def load_service_settings(
+    data_dir: Path, host: str | None = None, port: int | None = None, root_path: str | None = None
+) -> Settings:
     """The environment's settings, with what the command line says instead.
 
     Raises:
@@ -25,7 +27,12 @@ def load_service_settings(data_dir: Path, host: str | None = None, port: int | N
 
     with _convert_validation_errors():
         environment = Settings()
-        return Settings(data_dir=data_dir, host=host or environment.host, port=port or environment.port)
+        return Settings(
+            data_dir=data_dir,
+            host=host or environment.host,
+            port=port or environment.port,
+            root_path=environment.root_path if root_path is None else root_path,
+        )
 
 
 def load_embedded_settings(data_dir: Path) -> Settings:

@@ -66,19 +66,21 @@ def _compose(message: Claimed, recipient: str, settings: Settings) -> EmailMessa
     mail["From"], mail["To"] = settings.mail_sender, recipient
     mail["Message-ID"] = f"<{message.delivery.id}@{urlsplit(settings.public_url).hostname}>"
     mail["Auto-Submitted"] = "auto-generated"
-    subject, text = _words(message.delivery.event, json.loads(message.delivery.payload)["data"], settings.public_url)
+    subject, text = _words(
+        message.delivery.event, json.loads(message.delivery.payload)["data"], settings.public_address
+    )
     mail["Subject"] = subject
     mail.set_content(text)
     return mail
 
 
-def _words(event: str, data: dict[str, Any], public_url: str) -> tuple[str, str]:
+def _words(event: str, data: dict[str, Any], service: str) -> tuple[str, str]:
     """Subject and text."""
     if event == TEST_EVENT:
-        return "DataLens: test", f"Mail from {public_url} arrives.\n"
+        return "DataLens: test", f"Mail from {service} arrives.\n"
     return (
         f"DataLens: job {data['state']}",
-        f"Job {data['job_id']}: {data['state']}.\n\n{public_url}/jobs/{data['job_id']}\n",
+        f"Job {data['job_id']}: {data['state']}.\n\n{service}/jobs/{data['job_id']}\n",
     )
 
 

@@ -64,7 +64,7 @@ class OpenIdProvider:
     @property
     def redirect_uri(self) -> str:
         """Where the provider sends the browser; has to be registered there."""
-        return f"{self._settings.public_url}{CALLBACK}"
+        return f"{self._settings.public_address}{CALLBACK}"
 
     def authorization_url(self, attempt: Secrets) -> str:
         """Where the browser goes to sign in.

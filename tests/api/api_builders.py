@@ -17,8 +17,9 @@ from datalens_service.audits.membership import measure
 from datalens_service.data.export import WRITERS
 from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.models.generators.generator import Generator
+from datalens_service.store.access import keys, webhooks
 from datalens_service.store.datasets import datasets
-from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs import audits, jobs, leases, released_models
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.released_models import CLASSIFIER
 from tests.evaluation.conftest import report as finished_report
@@ -83,6 +84,29 @@ def journal(client: Any, dataset_id: str) -> list[dict[str, Any]]:
         found += page["items"]
     assert (found[-1]["seq"], found[-1]["hash"]) == (account["last_entry"], account["head_hash"])
     return found
+
+
+def one_of_everything(client: Any, services: Services, dataset_id: str, folder: Path) -> dict[str, str]:
+    """A succeeded job with all that hangs on it; ids by their names in paths."""
+    hook, _ = webhooks.create(services.database, "default", "https://example.org/hook", ["job.succeeded"])
+    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
+    succeed(services, job_id, folder)
+    classifier = a_classifier(client, services, dataset_id)
+    delivery = webhooks.list_deliveries(services.database, hook.id).items[0]
+    key, _ = keys.create(services.database, "second")
+    upload = client.post("/v1/uploads", headers={"Upload-Length": "8", "Tus-Resumable": "1.0.0"})
+    audit = audits.create(services.database, dataset_id=dataset_id, request=REHEARSAL, attacked_job_id=job_id)
+    return {
+        "audit_id": audit.job.id,
+        "dataset_id": dataset_id,
+        "upload_id": upload.json()["id"],
+        "job_id": job_id,
+        "key_id": key.id,
+        "webhook_id": hook.id,
+        "delivery_id": delivery.id,
+        "generator_id": released_models.id_of(job_id),
+        "classifier_id": released_models.id_of(classifier, released_models.CLASSIFIER),
+    }
 
 
 def succeed(services: Services, job_id: str, folder: Path, card: dict[str, Any] | None = None) -> None:

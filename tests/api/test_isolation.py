@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_builders import REHEARSAL, a_classifier, npz, succeed, training
+from api_builders import npz, one_of_everything, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
 from api.security.permissions import RULES
 from datalens_service.settings import Settings
-from datalens_service.store.access import keys, tenants, webhooks
+from datalens_service.store.access import keys, tenants
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import SCOPES, Role, Scope
 from datalens_service.store.datasets import fingerprints
 from datalens_service.store.datasets.datasets import get as stored_dataset
-from datalens_service.store.jobs import audits, released_models
 
 # Of paths, beside those that `tenants.OWNED` knows: names within an object that is looked at already.
 WITHIN = {"name": "generator.safetensors"}
@@ -68,26 +67,7 @@ def call(client: TestClient, name: str, ids: dict[str, str]) -> Any:
 @pytest.fixture
 def house(client: TestClient, services: Services, dataset_id: str, tmp_path: Path) -> House:
     """Of the first tenant: a succeeded job with all that hangs on it."""
-    hook, _ = webhooks.create(services.database, "default", "https://example.org/hook", ["job.succeeded"])
-    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
-    succeed(services, job_id, tmp_path)
-    classifier = a_classifier(client, services, dataset_id)
-    delivery = webhooks.list_deliveries(services.database, hook.id).items[0]
-    key, _ = keys.create(services.database, "second")
-    upload = client.post("/v1/uploads", headers={"Upload-Length": "8", "Tus-Resumable": "1.0.0"})
-    audit = audits.create(services.database, dataset_id=dataset_id, request=REHEARSAL, attacked_job_id=job_id)
-    ids = {
-        "audit_id": audit.job.id,
-        "dataset_id": dataset_id,
-        "upload_id": upload.json()["id"],
-        "job_id": job_id,
-        "key_id": key.id,
-        "webhook_id": hook.id,
-        "delivery_id": delivery.id,
-        "generator_id": released_models.id_of(job_id),
-        "classifier_id": released_models.id_of(classifier, released_models.CLASSIFIER),
-    }
-    return House(ids)
+    return House(one_of_everything(client, services, dataset_id, tmp_path))
 
 
 @pytest.fixture

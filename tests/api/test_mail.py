@@ -7,23 +7,17 @@ import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
 from email.message import Message
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from pydantic import SecretStr
 from starlette.testclient import TestClient
 
-from datalens_service.clock import utc_now
+from certificates import issue_certificate
 from datalens_service.errors import InvalidInput
 from datalens_service.services import mail_sender
 from datalens_service.services.mail_sender import attempt_mail, check_recipient
@@ -72,17 +66,8 @@ class Mailbox:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of 127.0.0.1, with its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mail")])
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(utc_now() - timedelta(days=1)).not_valid_after(utc_now() + timedelta(days=1))
-    builder = builder.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), False)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
     path = tmp_path_factory.mktemp("tls") / "mail.pem"
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM) + secret)
+    issue_certificate(path)
     return path
 
 
@@ -139,15 +124,18 @@ def message(sqlite_database: Database) -> Claimed:
     return claim(sqlite_database)
 
 
+@pytest.mark.parametrize("root_path", ["", "/datalens"])
 @pytest.mark.usefixtures("trusted")
-def test_a_mail_has_job_state_and_link_and_nothing_else(server: Controller, mailbox: Mailbox, message: Claimed) -> None:
+def test_a_mail_has_job_state_and_link_and_nothing_else(
+    server: Controller, mailbox: Mailbox, message: Claimed, root_path: str
+) -> None:
     payload = f'{{"type":"job.succeeded","data":{{"job_id":"{JOB}","dataset_id":"ds_secret","state":"succeeded"}}}}'
     ended = Claimed(replace(message.delivery, event="job.succeeded", payload=payload), RECIPIENT, "whsec_x")
-    assert attempt_mail(ended, configured(server)) == (250, None)
+    assert attempt_mail(ended, configured(server).model_copy(update={"root_path": root_path})) == (250, None)
     (mail,) = mailbox.mails
     assert (mail["To"], mail["Subject"]) == ("maria@example.org", "DataLens: job succeeded")
-    text = str(mail.get_payload()).split()
-    assert text == ["Job", f"{JOB}:", "succeeded.", f"https://datalens.example.org/jobs/{JOB}"]
+    text = mail.get_payload(decode=True).decode().split()
+    assert text == ["Job", f"{JOB}:", "succeeded.", f"https://datalens.example.org{root_path}/jobs/{JOB}"]
     assert "ds_secret" not in mail.as_string()
     assert mailbox.users == [b"svc"]
     attempt_mail(ended, configured(server))

@@ -105,6 +105,18 @@ def test_a_person_signs_in_elsewhere_and_gets_the_rights_that_the_claims_grant(
     assert (person.name, person.role, person.scopes) == ("Maria", Role.OWNER, SCOPES[Role.OWNER])
 
 
+def test_under_a_root_path_a_person_goes_there_and_back(settings: Settings) -> None:
+    below = settings.model_copy(update={"root_path": "/datalens"})
+    with TestClient(create_app(below), base_url="http://service", follow_redirects=False) as browser:
+        back = answer_of_the_provider(browser, "maria")
+        assert back.startswith("/datalens/sign-in/oidc/callback?")
+        assert {cookie.path for cookie in browser.cookies.jar} == {"/datalens/sign-in/oidc"}
+        answer = browser.get(back)
+        assert 'content="0; url=/datalens/jobs"' in answer.text
+        assert {cookie.path for cookie in browser.cookies.jar} == {"/datalens"}
+        assert browser.get("/datalens/jobs").status_code == 200
+
+
 def test_the_request_has_state_nonce_and_a_hashed_verifier(browser: TestClient) -> None:
     leaving = browser.get("/sign-in/oidc")
     query = parse_qs(urlsplit(leaving.headers["location"]).query)

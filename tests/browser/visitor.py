@@ -34,14 +34,14 @@ class Visitor:
         page.on("request", self._asked)
 
     def sign_in(self) -> None:
-        self.page.goto("/sign-in")
+        self.page.goto(self.service.url + "/sign-in")
         self.page.get_by_label("API key").fill(self.service.api_key)
         self.page.get_by_role("button", name="Sign in").click()
         self.page.wait_for_url(self.service.url + "/")
 
     def upload(self, path: Path, epsilon: str = "10", name: str = "Digits") -> str:
         """Upload a file by the form; id of the data set."""
-        self.page.goto("/datasets/new")
+        self.page.goto(self.service.url + "/datasets/new")
         self.page.locator("#file").set_input_files(path)
         self.page.get_by_label("Name", exact=True).fill(name)
         self.page.get_by_label("Lifetime privacy budget ε").fill(epsilon)

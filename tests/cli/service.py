@@ -18,14 +18,14 @@ DATALENS = [sys.executable, "-m", "datalens_service.cli"]
 class RunningService:
     """Starts the service and waits until it has said where it is."""
 
-    def __init__(self, data_dir: Path, port: int | None = None, umask: int = -1) -> None:
+    def __init__(self, data_dir: Path, port: int | None = None, umask: int = -1, options: tuple[str, ...] = ()) -> None:
         self.data_dir = data_dir
         self.port = port or free_port()
         data_dir.parent.mkdir(parents=True, exist_ok=True)
         self.log = data_dir.parent / f"serve-{self.port}.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*DATALENS, "serve", "--port", str(self.port), "--data-dir", str(data_dir), "--json"],
+                [*DATALENS, "serve", "--port", str(self.port), "--data-dir", str(data_dir), "--json", *options],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=data_dir.parent,

@@ -1,4 +1,5 @@
 // A file in chunks (tus 1.0): what has arrived stays, so that a lost connection costs a chunk and not the upload.
+import { url } from "./addresses.js";
 import { headers, Problem, problemOf, send, unreachable } from "./service.js";
 
 const PIECE_BYTES = 8 * 2 ** 20;
@@ -13,8 +14,8 @@ export class Chunks {
 
   /** Send everything; the id of the upload. Throws Problem. */
   async send() {
-    const made = await send("POST", "/v1/uploads", undefined, { ...VERSION, "Upload-Length": `${this.file.size}` });
-    this.path = `/v1/uploads/${made.id}`;
+    const made = await send("POST", url("/v1/uploads"), undefined, { ...VERSION, "Upload-Length": `${this.file.size}` });
+    this.path = url(`/v1/uploads/${made.id}`);
     let offset = 0;
     for (let failures = 0; offset < this.file.size; ) {
       try {

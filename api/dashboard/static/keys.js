@@ -1,9 +1,10 @@
 // The page of keys: list, make, revoke. A new key is on the page until it is left, and nowhere else.
+import { url } from "./addresses.js";
 import { say, send } from "./service.js";
 import { localTimes } from "./times.js";
 
 const DAY_MILLISECONDS = 86_400_000;
-const PATH = "/v1/api-keys";
+const PATH = url("/v1/api-keys");
 
 export function startKeys() {
   const place = document.getElementById("keys");
@@ -48,7 +49,7 @@ async function make(form, place) {
 
 async function revoke(form, place) {
   await send("DELETE", `${PATH}/${form.dataset.key}`);
-  if (form.dataset.key === place.dataset.mine) return location.assign("/sign-in");
+  if (form.dataset.key === place.dataset.mine) return location.assign(url("/sign-in"));
   say("The key was revoked.");
   await show(place);
 }

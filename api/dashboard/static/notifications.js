@@ -1,13 +1,14 @@
 // The page of a running job offers to tell when it ends: a notification of the browser, asked for by a press alone.
 // The stream of the job's events goes on while the page is in the background; the page's own updates do not.
+import { url } from "./addresses.js";
 import { say } from "./service.js";
 
 const ENDS = { "job.succeeded": "succeeded", "job.failed": "failed", "job.cancelled": "was cancelled" };
 
 export function startNotifications() {
-  const live = document.querySelector('[data-live^="/jobs/"]');
+  const live = document.querySelector("[data-events]");
   if (!live || !("Notification" in window) || Notification.permission === "denied") return;
-  const path = live.dataset.live;
+  const path = live.dataset.events;
   // Pausing and cancelling load the page anew: what was asked for before stays asked for in this tab.
   const remembered = Notification.permission === "granted" && sessionStorage.getItem(name(path)) !== null;
   if (!live.dataset.again && !remembered) return;
@@ -34,7 +35,7 @@ async function ask(button, path) {
 function follow(button, path) {
   button.disabled = true;
   button.textContent = "You will be notified while this page is open";
-  const events = new EventSource(`/v1${path}/events`);
+  const events = new EventSource(path);
   for (const [type, outcome] of Object.entries(ENDS)) {
     events.addEventListener(type, () => {
       events.close();
@@ -46,7 +47,7 @@ function follow(button, path) {
 }
 
 function show(path, sentence) {
-  const notification = new Notification("DataLens", { body: sentence, icon: "/static/mark.svg", tag: path });
+  const notification = new Notification("DataLens", { body: sentence, icon: url("/static/mark.svg"), tag: path });
   notification.addEventListener("click", () => window.focus());
 }
 

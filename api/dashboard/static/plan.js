@@ -1,4 +1,5 @@
 // The form of a job: every change asks for the price; the button sends exactly what was priced.
+import { url } from "./addresses.js";
 import { epsilonTier } from "./epsilon_tier.js";
 import { part, send } from "./service.js";
 
@@ -51,8 +52,8 @@ async function submit(button) {
   button.disabled = true;
   problem.hidden = true;
   try {
-    const job = await send("POST", "/v1/jobs", button.dataset.body, { "Idempotency-Key": button.dataset.once });
-    location.assign(`/jobs/${job.id}`);
+    const job = await send("POST", url("/v1/jobs"), button.dataset.body, { "Idempotency-Key": button.dataset.once });
+    location.assign(url(`/jobs/${job.id}`));
   } catch (error) {
     problem.textContent = error.message;
     problem.hidden = false;

@@ -1,4 +1,5 @@
 // Talking to the service: the session cookie goes by itself, the form token proves that a page of ours asks.
+import { rootPath, url } from "./addresses.js";
 
 const token = document.querySelector('meta[name="form-token"]')?.content ?? "";
 
@@ -36,7 +37,7 @@ export async function part(path, body) {
   } catch {
     throw unreachable();
   }
-  if (answer.redirected && new URL(answer.url).pathname === "/sign-in") signIn();
+  if (answer.redirected && new URL(answer.url).pathname === url("/sign-in")) signIn();
   if (!answer.ok) throw new Problem("The service could not answer this time.");
   return new DOMParser().parseFromString(await answer.text(), "text/html");
 }
@@ -62,5 +63,5 @@ export function say(sentence) {
 }
 
 function signIn() {
-  location.assign(`/sign-in?next=${encodeURIComponent(location.pathname)}`);
+  location.assign(url(`/sign-in?next=${encodeURIComponent(location.pathname.slice(rootPath.length))}`));
 }

@@ -1,11 +1,12 @@
 // Light or dark as the system has it, until somebody chooses; the choice is a cookie, so that pages come in it.
+import { rootPath } from "./addresses.js";
 
 export function startTheme() {
   document.getElementById("theme").addEventListener("click", () => {
     const root = document.documentElement;
     const dark = (root.dataset.theme ?? system()) === "dark";
     root.dataset.theme = dark ? "light" : "dark";
-    document.cookie = `datalens-theme=${root.dataset.theme}; path=/; max-age=31536000; samesite=strict`;
+    document.cookie = `datalens-theme=${root.dataset.theme}; path=${rootPath || "/"}; max-age=31536000; samesite=strict`;
   });
 }
 

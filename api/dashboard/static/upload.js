@@ -1,5 +1,6 @@
 // An upload: what was chosen, how far it is, what came of it.
 import { valueOf } from "./actions.js";
+import { url } from "./addresses.js";
 import { uploadCommands } from "./commands.js";
 import { epsilonTier } from "./epsilon_tier.js";
 import { fact, listNotices } from "./private.js";
@@ -104,7 +105,7 @@ class Upload {
     try {
       const upload_id = await this.sent();
       this.checking();
-      const made = await send("POST", "/v1/datasets", JSON.stringify({ ...fields, upload_id }));
+      const made = await send("POST", url("/v1/datasets"), JSON.stringify({ ...fields, upload_id }));
       this.commands({ ...fields, confirm_classes: true });
       await this.answered(await this.checked(made));
     } catch (problem) {
@@ -158,24 +159,24 @@ class Upload {
   async checked(dataset) {
     while (dataset.state === "validating") {
       await new Promise((resolve) => setTimeout(resolve, LOOK_MILLISECONDS));
-      dataset = await send("GET", `/v1/datasets/${dataset.id}`);
+      dataset = await send("GET", url(`/v1/datasets/${dataset.id}`));
     }
     return dataset;
   }
 
   async answered(dataset) {
     if (dataset.state === "review") return this.review(dataset.id);
-    const report = await send("GET", `/v1/datasets/${dataset.id}/validation`);
+    const report = await send("GET", url(`/v1/datasets/${dataset.id}/validation`));
     if (dataset.state === "ready") return this.done(dataset, report);
     // It was said here; nobody needs an entry of it in the list.
-    await send("DELETE", `/v1/datasets/${dataset.id}`);
+    await send("DELETE", url(`/v1/datasets/${dataset.id}`));
     this.files(report);
     this.refused(new Problem(report.detail ?? "This file cannot be used."));
   }
 
   /** What there is to confirm, as the page of the data set shows it; once it is confirmed, this page goes on. */
   async review(id) {
-    const review = document.importNode((await part(`/datasets/${id}`)).getElementById("review"), true);
+    const review = document.importNode((await part(url(`/datasets/${id}`))).getElementById("review"), true);
     review.addEventListener("sent", (event) => {
       if (event.target.id !== "review-confirm") return;
       event.preventDefault();
@@ -212,8 +213,8 @@ class Upload {
     document.getElementById("upload-facts").replaceChildren(...facts.map(([term, text]) => fact(term, text)));
     document.getElementById("upload-noticed").hidden = notices.length === 0;
     listNotices(document.getElementById("upload-notices"), notices);
-    document.getElementById("upload-plan").href = `/datasets/${dataset.id}/new-job`;
-    document.getElementById("upload-open").href = `/datasets/${dataset.id}`;
+    document.getElementById("upload-plan").href = url(`/datasets/${dataset.id}/new-job`);
+    document.getElementById("upload-open").href = url(`/datasets/${dataset.id}`);
     const done = document.getElementById("upload-done");
     this.form.hidden = true;
     done.hidden = false;
