@@ -9,12 +9,13 @@ from importlib.metadata import version
 from typing import Any, Final
 
 import anyio.to_thread
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.telemetry import TelemetryConfig
 
 from api.dashboard import unknown_pages
 from api.deps import Services
 from api.http.middleware import BodyLimit, RequestLog
+from api.http.query_parameters import refuse_unknown
 from api.http.static_files import StaticFolder
 from api.openapi import audit_examples, document, examples, service_examples
 from api.problems import handlers
@@ -139,6 +140,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         # The framework's own load scripts of a third party; `routes/reference.py` has ours.
         docs_url=None,
         redoc_url=None,
+        dependencies=[Depends(refuse_unknown)],
+        responses=document.problems("invalid-input"),
     )
     app.state.settings = settings
     app.state.stopping = threading.Event()

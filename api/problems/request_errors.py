@@ -40,6 +40,7 @@ _SENTENCES: Final[dict[str, str]] = {
     "list_type": "Must be a JSON array.",
     "duplicate_member": "Occurs twice in its object; send it once.",
     "json_invalid": "The body is not valid JSON.",
+    "unknown_parameter": "There is no parameter of this name. {hint}",
 }
 
 

@@ -96,4 +96,4 @@ def test_the_list_is_narrowed_by_state_method_and_data_set(
         page = visitor.get(f"/jobs?{query}").text
         assert {job_id for job_id in pair if f'value="{job_id}"' in page} == set(shown)
     assert "No job is like that." in visitor.get("/jobs?method=mixture").text
-    assert visitor.get("/jobs?state=unheard").status_code == 404
+    assert visitor.get("/jobs?state=unheard").status_code == 422
