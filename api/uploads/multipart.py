@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from fastapi.exceptions import RequestValidationError
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.exceptions import HTTPException
 
+from api.problems.expected_bodies import MALFORMED_FORM, NO_FILE
 from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
 _TEXT_BYTES: Final = 2**18
-_MALFORMED: Final = "The multipart body is malformed or cut off; send it again as multipart/form-data (curl: -F)."
+
+
+def _unusable(code: str) -> RequestValidationError:
+    """The form as a whole cannot be read."""
+    return RequestValidationError([{"type": code, "loc": ("body",), "msg": ""}])
 
 
 class FormReader:
@@ -31,7 +37,7 @@ class FormReader:
 
     Raises:
         HTTPException: 415, the body is not multipart/form-data.
-        InvalidInput: It names no boundary.
+        RequestValidationError: It names no boundary.
     """
 
     def __init__(self, content_type: str, file_field: str, file: BinaryIO) -> None:
@@ -54,23 +60,24 @@ class FormReader:
         """Take the next chunk of the body.
 
         Raises:
-            InvalidInput: The body is malformed, or has a part twice, or too much text.
+            RequestValidationError: The body is malformed.
+            InvalidInput: It has a part twice, or too much text.
         """
         try:
             self._parser.write(data)
         except FormParserError:
-            raise InvalidInput(_MALFORMED) from None
+            raise _unusable(MALFORMED_FORM) from None
 
     def finish(self) -> None:
         """Say that the body is complete.
 
         Raises:
-            InvalidInput: It is not, or it has no file.
+            RequestValidationError: It is not, or it has no file.
         """
         if not self._ended:
-            raise InvalidInput(_MALFORMED)
+            raise _unusable(MALFORMED_FORM)
         if not self.has_file:
-            raise InvalidInput(f"Add the dataset as the file of a part named {self._file_field}.")
+            raise _unusable(NO_FILE)
         self._file.flush()
 
     def _callbacks(self) -> MultipartCallbacks:
@@ -126,5 +133,5 @@ def _boundary(content_type: str) -> bytes:
         raise HTTPException(415)
     boundary = options.get(b"boundary", b"")
     if not 0 < len(boundary) <= 70:
-        raise InvalidInput(_MALFORMED)
+        raise _unusable(MALFORMED_FORM)
     return boundary

@@ -21,13 +21,12 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from api.deps import ServicesDep, caller
-from api.http.strictness import parsed, typed
+from api.http.strictness import no_json, parsed, typed
 from api.schemas.classifiers import PredictionForm, PredictionRequest
 from api.schemas.datasets import DatasetRequest
 from api.schemas.individual_epsilon import IndividualEpsilonForm, IndividualEpsilonRequest
 from api.schemas.releases import GeneratorForm
 from api.uploads.multipart import FormReader
-from datalens_service.errors import InvalidInput
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.disk import unavailable
@@ -58,8 +57,7 @@ async def received_upload(
 
     Raises:
         HTTPException: 415, not multipart/form-data; 413, longer than the limit.
-        InvalidInput: Malformed, or without exactly one file.
-        RequestValidationError: A field is unknown or not usable.
+        RequestValidationError: Malformed, without exactly one file, or a field is unknown or not usable.
         InsufficientStorage: The disk is full.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
@@ -91,8 +89,7 @@ async def received_generator(
 
     Raises:
         HTTPException: 415, not multipart/form-data; 413, longer than the limit.
-        InvalidInput: Malformed, or without exactly one file.
-        RequestValidationError: A field is unknown or not usable.
+        RequestValidationError: Malformed, without exactly one file, or a field is unknown or not usable.
         InsufficientStorage: The disk is full.
     """
     with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
@@ -108,8 +105,7 @@ async def received_images(
 
     Raises:
         HTTPException: 415, not multipart/form-data; 413, longer than the limit.
-        InvalidInput: Malformed, or without exactly one file.
-        RequestValidationError: A field is unknown or not usable.
+        RequestValidationError: Malformed, without exactly one file, or a field is unknown or not usable.
         InsufficientStorage: The disk is full.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
@@ -142,8 +138,7 @@ async def received_record(
 
     Raises:
         HTTPException: 415, not multipart/form-data; 413, longer than the limit.
-        InvalidInput: Malformed, or without exactly one file.
-        RequestValidationError: A field is unknown or not usable.
+        RequestValidationError: Malformed, without exactly one file, or a field is unknown or not usable.
         InsufficientStorage: The disk is full.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
@@ -200,7 +195,7 @@ async def _request(model: type[Form], request: Request) -> Form:
     try:
         return _checked(model, parsed(await request.body()))
     except (ValueError, RecursionError):
-        raise InvalidInput("The body must be a JSON object.") from None
+        raise no_json() from None
 
 
 def _checked(model: type[Form], fields: Any) -> Form:

@@ -82,7 +82,7 @@ UPLOADS = [
     Case("same class twice", upload(npz(), classes="a,a,b,c"), 422, "invalid-input", "differ"),
     Case("name with NUL", upload(npz(), name="a\0b"), 422, "invalid-input", "printable"),
     Case("name of blanks", upload(npz(), name="  "), 422, "invalid-input", "at least 1"),
-    Case("no epsilon", {"files": {"file": npz()}}, 422, "invalid-spec", "Name epsilon"),
+    Case("no epsilon", {"files": {"file": npz()}}, 422, "invalid-spec", "Set epsilon, for example to 10"),
     Case("no file", {"files": {"notfile": npz()}, "data": {"epsilon": "1"}}, 422, "invalid-input", "named file"),
     Case("file is text", {"data": {"epsilon": "1"}, "files": {}}, 415, "unsupported-media-type", "multipart"),
     Case("neither form nor JSON", {"content": b"epsilon: 1"}, 415, "unsupported-media-type", "multipart"),
