@@ -28,12 +28,13 @@ class FormReader:
 
     Args:
         content_type: Header of the request.
-        file_field: Name of the one part that is a file; whatever name the file has is not read.
+        file_field: Name of the one part that is a file.
         file: Where its bytes go.
 
     Attributes:
         fields: Text parts by name.
         has_file: Whether the file has begun.
+        file_name: As the client sent it; empty if it sent none.
 
     Raises:
         HTTPException: 415, the body is not multipart/form-data.
@@ -45,7 +46,7 @@ class FormReader:
         self._header, self._value, self._disposition, self._name = b"", b"", b"", ""
         self._text: dict[str, bytearray] = {}
         self._ended = False
-        self.has_file = False
+        self.has_file, self.file_name = False, ""
         self._parser = MultipartParser(_boundary(content_type), self._callbacks())
 
     @property
@@ -111,7 +112,7 @@ class FormReader:
         if self._name in self._text or (self.has_file and self._name == self._file_field):
             raise InvalidInput("A field of the form occurs twice; send each once.")
         if self._name == self._file_field:
-            self.has_file = True
+            self.has_file, self.file_name = True, options.get(b"filename", b"").decode(errors="replace")
         else:
             self._text[self._name] = bytearray()
 

@@ -1,7 +1,7 @@
 """Receiving an upload: the file goes to the disk of data_dir as it arrives and is gone after the request.
 
-The key is checked before the first byte is read, no more than a chunk is in memory, and the name the client
-gave the file is not read.
+The key is checked before the first byte is read, and no more than a chunk is in memory. The name of the file is used
+for the name of a data set alone.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from api.schemas.classifiers import PredictionForm, PredictionRequest
 from api.schemas.datasets import DatasetRequest
 from api.schemas.individual_epsilon import IndividualEpsilonForm, IndividualEpsilonRequest
 from api.schemas.releases import GeneratorForm
+from api.uploads.file_names import label_of
 from api.uploads.multipart import FormReader
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access.keys import ApiKey
@@ -66,7 +67,8 @@ async def received_upload(
     with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
         await _receive(request, reader)
-        yield ReceivedUpload(path, _checked(DatasetForm, typed(DatasetForm, reader.fields)))
+        fields = {"name": label_of(reader.file_name), **typed(DatasetForm, reader.fields)}
+        yield ReceivedUpload(path, _checked(DatasetForm, fields))
 
 
 @dataclass(frozen=True)

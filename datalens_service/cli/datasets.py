@@ -64,7 +64,7 @@ def upload(
             path,
             epsilon=epsilon,
             delta=delta,
-            name=name or path.name,
+            name=name,
             classes=parse_class_names(classes),
             records_per_unit=records_per_unit,
             classes_per_unit=classes_per_unit,

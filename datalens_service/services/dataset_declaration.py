@@ -37,7 +37,7 @@ class DatasetForm(BaseModel):
         "be the δ of the budget they have.",
     )
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = Field(
-        default=None, description="For people, printable; left out, it is the id."
+        default=None, description="For people, printable; left out, it is the name of the file, or else the id."
     )
     classes: tuple[str, ...] | None = Field(
         default=None, description="Public names of the classes in label order, separated by commas."
