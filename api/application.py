@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 import anyio.to_thread
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.telemetry import TelemetryConfig
 from starlette.routing import Mount, Route
 
@@ -17,6 +17,7 @@ from api.addresses import address, rooted_at
 from api.dashboard import unknown_pages
 from api.deps import Services
 from api.http.middleware import BodyLimit, RequestLog
+from api.http.query_parameters import refuse_unknown
 from api.http.reader_voice import ReaderVoice
 from api.http.reverse_proxy import ReverseProxy
 from api.http.static_files import StaticFolder
@@ -147,6 +148,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         root_path_in_servers=False,
+        dependencies=[Depends(refuse_unknown)],
+        responses=document.problems("invalid-input"),
     )
     app.state.settings = settings
     app.state.stopping = threading.Event()

@@ -50,6 +50,12 @@ def instant(at: datetime) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(utc.isoformat(), f"{utc:%Y-%m-%d %H:%M} UTC")
 
 
+def entry_instant(at: datetime) -> Markup:
+    """The same to the second; it stays in UTC, as entries of a journal are compared with other records."""
+    utc = at.astimezone(UTC)
+    return Markup('<time datetime="{}" data-utc>{}</time>').format(utc.isoformat(), f"{utc:%Y-%m-%d %H:%M:%S} UTC")
+
+
 def short(identifier: str) -> Markup:
     """An id by its first characters, the whole of it as the title."""
     return Markup('<code title="{}">{}</code>').format(identifier, escape(identifier[:12] + "…"))
@@ -73,6 +79,7 @@ FILTERS: Final = {
     "size": size,
     "duration": duration,
     "instant": instant,
+    "entry_instant": entry_instant,
     "short": short,
     "pixels": pixels,
     "units": units,

@@ -19,8 +19,9 @@ from api.dashboard.formatting import FILTERS
 from api.dashboard.markup import marked
 from api.http.strictness import StrictRoute
 from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
+from api.problems.request_errors import problem_errors
 from api.security.browser_sessions import resume_session
-from datalens_service.errors import DatalensError, Forbidden, Unauthorized
+from datalens_service.errors import DatalensError, Forbidden, InvalidInput, Unauthorized
 from datalens_service.store.access.browser_sessions import BrowserSession
 
 SIGN_IN: Final = "/sign-in"
@@ -98,8 +99,8 @@ class PageRoute(StrictRoute):
                 return error_page(request, PROBLEM_TYPES[error.slug], error.detail)
             except DatalensError as error:
                 return error_page(request, PROBLEM_TYPES.get(error.slug, INTERNAL), error.detail)
-            except RequestValidationError:
-                return error_page(request, BY_STATUS[404], "There is nothing at this address.")
+            except RequestValidationError as error:
+                return error_page(request, *_wrong_address(error))
             except HTTPException as error:
                 problem = BY_STATUS.get(error.status_code, BY_STATUS[400])
                 return error_page(request, problem, problem.remedy)
@@ -116,6 +117,14 @@ def local_path(path: str) -> str:
 def _place(request: Request) -> str:
     """Where a visitor goes after signing in."""
     return inner_path(request.scope) if request.method == "GET" else "/"
+
+
+def _wrong_address(error: RequestValidationError) -> tuple[ProblemType, str]:
+    """Which parameter of an address is wrong; if none is, there is nothing at it."""
+    for place in problem_errors(error.errors(), error.body):
+        if place["in"] == "query":
+            return PROBLEM_TYPES[InvalidInput.slug], f"{place['pointer'][2:]} in the address: {place['detail']}"
+    return BY_STATUS[404], "There is nothing at this address."
 
 
 def error_page(request: Request, problem: ProblemType, detail: str) -> HTMLResponse:

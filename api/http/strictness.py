@@ -18,6 +18,11 @@ from datalens_service.notation import RefusedMember, decimal_number, flag, json_
 _READERS: Final[dict[Any, Callable[[str], Any]]] = {float: decimal_number, int: whole_number, bool: flag}
 
 
+def no_json() -> RequestValidationError:
+    """The body cannot be read as JSON at all."""
+    return RequestValidationError([{"type": "json_invalid", "loc": ("body",), "msg": ""}])
+
+
 class StrictRoute(APIRoute):
     """A route that refuses a JSON body in which a member occurs twice or a number is not finite."""
 
@@ -32,6 +37,8 @@ class StrictRoute(APIRoute):
                 # The framework makes a bare 400 of whatever a body that cannot be read raises.
                 if isinstance(error.__cause__, RequestValidationError):
                     raise error.__cause__ from None
+                if isinstance(error.__cause__, ValueError | RecursionError):
+                    raise no_json() from None
                 raise
 
         return strict

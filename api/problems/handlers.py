@@ -7,13 +7,14 @@ from typing import Any, Final, Literal, cast
 from uuid import uuid4
 
 import structlog
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, status
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from api.addresses import Link, address
+from api.problems.expected_bodies import concerns_all, explain
 from api.problems.problem_types import BY_STATUS, INTERNAL, PROBLEM_TYPES, ProblemType
 from api.problems.request_errors import described, problem_errors
 from datalens_service.data.sandbox.sandbox import Refused
@@ -205,6 +206,9 @@ def _invalid(request: Request, error: Exception) -> ProblemResponse:
         raise error
     located = problem_errors(error.errors(), error.body)
     first = located[0]
+    if concerns_all(first):
+        first["detail"] = explain(request, first["code"])
+        return _response(request, PROBLEM_TYPES[InvalidInput.slug], first["detail"], {"errors": located})
     others = f" {len(located) - 1} more in errors." if len(located) > 1 else ""
     detail = described(first, _kind_of(request)) + others
     return _response(request, PROBLEM_TYPES[InvalidInput.slug], detail, {"errors": located})
@@ -220,7 +224,9 @@ def _from_framework(request: Request, error: Exception) -> ProblemResponse:
     if not isinstance(error, HTTPException):
         raise error
     problem = BY_STATUS.get(error.status_code, BY_STATUS[400])
-    return _response(request, problem, problem.remedy, {}, error.headers)
+    other_body = problem.status == status.HTTP_415_UNSUPPORTED_MEDIA_TYPE
+    detail = explain(request, problem.slug) if other_body else problem.remedy
+    return _response(request, problem, detail, {}, error.headers)
 
 
 def _response(

@@ -41,7 +41,7 @@ _SENTENCES: Final[dict[str, str]] = {
     "dict_type": "Must be a JSON object.",
     "list_type": "Must be a JSON array.",
     "duplicate_member": "Occurs twice in its object; send it once.",
-    "json_invalid": "The body is not valid JSON.",
+    "unknown_parameter": "There is no parameter of this name. {hint}",
 }
 
 

@@ -80,6 +80,7 @@ def get_classifier(classifier_id: ObjectId, services: ServicesDep) -> Classifier
         **ok(200, "A probability for each class and image."),
         **_ONE,
         **problems(
+            "invalid-input",
             "dataset-invalid",
             "payload-too-large",
             "unsupported-media-type",

@@ -9,13 +9,14 @@ from pydantic import StringConstraints
 
 from api.dashboard.comparison import compare_figures, compare_parameters, side_of
 from api.dashboard.rendering import PageRoute
-from api.dashboard.visitor import VisitorDep
-from api.deps import ServicesDep
-from datalens_service.errors import InvalidInput
+from api.dashboard.visitor import Visitor, VisitorDep
+from api.deps import Services, ServicesDep
+from datalens_service.errors import InvalidInput, NotFound
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.store.access import tenants
 
 _PAIR: Final = 2
+_HOW: Final = "Tick exactly two in the list of jobs, then press “Compare two ticked jobs” below it."
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -31,11 +32,7 @@ def comparison_page(visitor: VisitorDep, services: ServicesDep, job: Chosen) -> 
         InvalidInput: Not exactly two jobs are named.
         NotFound: One of them does not exist, or belongs to another tenant.
     """
-    if len(set(job)) != _PAIR:
-        raise InvalidInput("Choose exactly two jobs of the list, then compare them.")
-    with services.database.connection() as connection:
-        for job_id in job:
-            tenants.check_owned(connection, visitor.tenant_id, {"job_id": job_id})
+    _check_chosen(services, visitor, set(job))
     first, second = (side_of(services, visitor, job_id) for job_id in dict.fromkeys(job))
     return visitor.page(
         "comparison",
@@ -43,3 +40,15 @@ def comparison_page(visitor: VisitorDep, services: ServicesDep, job: Chosen) -> 
         figures=compare_figures(first, second),
         parameters=compare_parameters(first, second),
     )
+
+
+def _check_chosen(services: Services, visitor: Visitor, chosen: set[str]) -> None:
+    if len(chosen) != _PAIR:
+        numbers = {0: "No job is", 1: "Only one job is"}
+        raise InvalidInput(f"{numbers.get(len(chosen), f'{len(chosen)} jobs are')} chosen. {_HOW}")
+    try:
+        with services.database.connection() as connection:
+            for job_id in chosen:
+                tenants.check_owned(connection, visitor.tenant_id, {"job_id": job_id})
+    except NotFound:
+        raise NotFound(f"At least one of these two jobs is not among yours. {_HOW}") from None

@@ -91,8 +91,14 @@ def job_page(job_id: ObjectId, visitor: VisitorDep, services: ServicesDep) -> Re
 
 
 @router.get("/jobs/{job_id}/samples.png", operation_id="showJobSamples")
-def samples_so_far(job_id: ObjectId, request: Request, visitor: VisitorDep, services: ServicesDep) -> Response:
-    """The sample grid of a job that may still run."""
+def samples_so_far(
+    job_id: ObjectId,
+    request: Request,
+    visitor: VisitorDep,
+    services: ServicesDep,
+    made: Annotated[str, Query(max_length=64)] = "",
+) -> Response:
+    """The sample grid of a job that may still run; `made` tells a browser that it is another one than it keeps."""
     check_scope(visitor.key, Scope.RELEASES_READ)
     artifact = services.artifacts.releasable(job_id, "samples.png")
     return file_response(

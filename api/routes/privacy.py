@@ -54,7 +54,7 @@ def list_entries(
     summary="Raise the lifetime budget of a dataset",
     responses={
         **ok(200, "The account, as it is from now on."),
-        **problems("state-conflict", "invalid-spec", "ledger-corrupt"),
+        **problems("state-conflict", "invalid-input", "invalid-spec", "ledger-corrupt"),
     },
 )
 def raise_privacy(

@@ -15,6 +15,7 @@ from api.http.strictness import DIGITS
 from api.openapi.document import ok, problems
 from api.schemas.datasets import UploadRead
 from api.uploads import tus
+from api.uploads.file_names import label_in, metadata_of
 from datalens_service.errors import UploadOffsetMismatch
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.datasets import upload_sessions
@@ -70,15 +71,23 @@ def create_upload(
     length: Annotated[
         int, Header(alias="Upload-Length", ge=1, lt=2**63, description="Bytes of the whole file."), DIGITS
     ],
+    metadata: Annotated[
+        str | None,
+        Header(
+            alias="Upload-Metadata",
+            max_length=4096,
+            description="`filename`, a blank, and Base64 of it: the name of a dataset that is given no other.",
+        ),
+    ] = None,
     version: Version = None,
 ) -> UploadRead:
-    """`Upload-Metadata` is not read: a file name is nobody's business."""
+    """Of `Upload-Metadata`, nothing but the file name is read."""
     tus.check_version(version)
     if length > services.settings.max_upload_bytes:
         raise HTTPException(413)
     upload_sessions.remove_expired(services.database)
     tus.check_room(upload_sessions.partial_files(services.settings.data_dir), length)
-    upload = upload_sessions.create(services.database, caller.id, length, _lifetime(services))
+    upload = upload_sessions.create(services.database, caller.id, length, _lifetime(services), label_in(metadata))
     response.headers.update({**tus.headers_of(upload), "Location": f"{tus.PATH}/{upload.id}"})
     return UploadRead.of(upload)
 
@@ -96,7 +105,8 @@ def create_upload(
 def get_upload_offset(upload_id: ObjectId, services: ServicesDep, _caller: Caller, version: Version = None) -> Response:
     """What a client asks after an interruption."""
     tus.check_version(version)
-    return Response(headers=tus.headers_of(upload_sessions.get(services.database, upload_id)))
+    upload = upload_sessions.get(services.database, upload_id)
+    return Response(headers={**tus.headers_of(upload), **metadata_of(upload.name)})
 
 
 @router.get(

@@ -123,9 +123,9 @@ class AuditRead(BaseModel):
     at: datetime
     actor: str = Field(description="Id of the API key.")
     action: str = Field(description="Operation of this API.")
-    object_id: str | None
+    object_id: str | None = Field(description="What it was done to, or what it created.")
     outcome: int = Field(description="HTTP status.")
-    detail: str
+    detail: str = Field(description="The reason that was given, or what was made of the object.")
     previous_hash: str
     hash: str
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems.handlers import answer_withheld
@@ -13,12 +14,14 @@ from datalens_service.errors import StoreUnavailable
 from datalens_service.store.access.access_log import Note
 from datalens_service.store.access.tenants import OWNED
 
+_ADDRESS: Final = re.compile(r"/v1/[a-z-]+/([A-Za-z0-9_-]{1,40})")
+
 
 class AuditTrail:
     """Writes the audit entry of a call between its handling and its answer, and adds the headers of its limits.
 
-    A call is noted with the id of its key, its operation, the object its path names, and its status. A call without
-    a valid key has no tenant and is in the log alone.
+    A call is noted with the id of its key, its operation, the object its path names or that it created, and its status.
+    A call without a valid key has no tenant and is in the log alone.
 
     Args:
         app: What it wraps.
@@ -41,7 +44,7 @@ class AuditTrail:
                 return
             if message["type"] == "http.response.start":
                 try:
-                    await _note(scope, message["status"])
+                    await _note(scope, message)
                 except StoreUnavailable as error:
                     withheld = True
                     await answer_withheld(error, scope["state"]["request_id"])(scope, receive, send)
@@ -54,16 +57,18 @@ class AuditTrail:
         await self._app(scope, receive, noted)
 
 
-async def _note(scope: Scope, status: int) -> None:
+async def _note(scope: Scope, answer: Message) -> None:
     key = scope["state"].get("caller")
     operation = getattr(scope.get("route"), "operation_id", None)
     if key is None or not rule_of(operation).audited:
         return
+    named, made = _object(scope.get("path_params") or {}), _created(answer)
     note = Note(
         actor=key.id,
         action=operation or "unknown",
-        object_id=_object(scope.get("path_params") or {}),
-        outcome=status,
+        object_id=named or made,
+        outcome=answer["status"],
+        detail=f"made {made}" if named and made else "",
     )
     await scope["app"].state.services.notes.write(key.tenant_id, note)
 
@@ -72,3 +77,9 @@ def _object(path: dict[str, Any]) -> str | None:
     """The last object that the path names; ids of nobody are cut to what the column holds."""
     named = [str(value) for name, value in path.items() if name in OWNED]
     return named[-1][:40] if named else None
+
+
+def _created(answer: Message) -> str | None:
+    """Id of the object that was created, from the address that the answer gives it. A signed address is no object."""
+    address = _ADDRESS.fullmatch(Headers(raw=answer["headers"]).get("location", ""))
+    return address[1] if address else None

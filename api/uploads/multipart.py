@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from fastapi.exceptions import RequestValidationError
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.exceptions import HTTPException
 
+from api.problems.expected_bodies import MALFORMED_FORM, NO_FILE
 from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
 _TEXT_BYTES: Final = 2**18
-_MALFORMED: Final = "The file came damaged or cut off; ⟦send_form⟧."
+
+
+def _unusable(code: str) -> RequestValidationError:
+    """The form as a whole cannot be read."""
+    return RequestValidationError([{"type": code, "loc": ("body",), "msg": ""}])
 
 
 class FormReader:
@@ -22,16 +28,17 @@ class FormReader:
 
     Args:
         content_type: Header of the request.
-        file_field: Name of the one part that is a file; whatever name the file has is not read.
+        file_field: Name of the one part that is a file.
         file: Where its bytes go.
 
     Attributes:
         fields: Text parts by name.
         has_file: Whether the file has begun.
+        file_name: As the client sent it; empty if it sent none.
 
     Raises:
         HTTPException: 415, the body is not multipart/form-data.
-        InvalidInput: It names no boundary.
+        RequestValidationError: It names no boundary.
     """
 
     def __init__(self, content_type: str, file_field: str, file: BinaryIO) -> None:
@@ -39,7 +46,7 @@ class FormReader:
         self._header, self._value, self._disposition, self._name = b"", b"", b"", ""
         self._text: dict[str, bytearray] = {}
         self._ended = False
-        self.has_file = False
+        self.has_file, self.file_name = False, ""
         self._parser = MultipartParser(_boundary(content_type), self._callbacks())
 
     @property
@@ -54,23 +61,24 @@ class FormReader:
         """Take the next chunk of the body.
 
         Raises:
-            InvalidInput: The body is malformed, or has a part twice, or too much text.
+            RequestValidationError: The body is malformed.
+            InvalidInput: It has a part twice, or too much text.
         """
         try:
             self._parser.write(data)
         except FormParserError:
-            raise InvalidInput(_MALFORMED) from None
+            raise _unusable(MALFORMED_FORM) from None
 
     def finish(self) -> None:
         """Say that the body is complete.
 
         Raises:
-            InvalidInput: It is not, or it has no file.
+            RequestValidationError: It is not, or it has no file.
         """
         if not self._ended:
-            raise InvalidInput(_MALFORMED)
+            raise _unusable(MALFORMED_FORM)
         if not self.has_file:
-            raise InvalidInput(f"There is no file: add it as ⟦member⟧ {self._file_field}.")
+            raise _unusable(NO_FILE)
         self._file.flush()
 
     def _callbacks(self) -> MultipartCallbacks:
@@ -104,7 +112,7 @@ class FormReader:
         if self._name in self._text or (self.has_file and self._name == self._file_field):
             raise InvalidInput("A ⟦member⟧ occurs twice; send each once.")
         if self._name == self._file_field:
-            self.has_file = True
+            self.has_file, self.file_name = True, options.get(b"filename", b"").decode(errors="replace")
         else:
             self._text[self._name] = bytearray()
 
@@ -126,5 +134,5 @@ def _boundary(content_type: str) -> bytes:
         raise HTTPException(415)
     boundary = options.get(b"boundary", b"")
     if not 0 < len(boundary) <= 70:
-        raise InvalidInput(_MALFORMED)
+        raise _unusable(MALFORMED_FORM)
     return boundary

@@ -1,7 +1,7 @@
 """Receiving an upload: the file goes to the disk of ⟦DATALENS_DATA_DIR⟧ as it arrives and is gone after the request.
 
-The key is checked before the first byte is read, no more than a chunk is in memory, and the name the client
-gave the file is not read.
+The key is checked before the first byte is read, and no more than a chunk is in memory. The name of the file is used
+for the name of a data set alone.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from api.deps import ServicesDep, caller
-from api.http.strictness import parsed, typed
+from api.http.strictness import no_json, parsed, typed
 from api.schemas.classifiers import PredictionForm, PredictionRequest
 from api.schemas.datasets import DatasetRequest
 from api.schemas.individual_epsilon import IndividualEpsilonForm, IndividualEpsilonRequest
 from api.schemas.releases import GeneratorForm
+from api.uploads.file_names import label_of
 from api.uploads.multipart import FormReader
-from datalens_service.errors import InvalidInput
 from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.disk import unavailable
@@ -58,8 +58,7 @@ async def received_upload(
 
     Raises:
         HTTPException: 415, not multipart/form-data; 413, longer than the limit.
-        InvalidInput: Malformed, or without exactly one file.
-        RequestValidationError: A field is unknown or not usable.
+        RequestValidationError: Malformed, without exactly one file, or a field is unknown or not usable.
         InsufficientStorage: The disk is full.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
@@ -68,7 +67,8 @@ async def received_upload(
     with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
         reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
         await _receive(request, reader)
-        yield ReceivedUpload(path, _checked(DatasetForm, typed(DatasetForm, reader.fields)))
+        fields = {"name": label_of(reader.file_name), **typed(DatasetForm, reader.fields)}
+        yield ReceivedUpload(path, _checked(DatasetForm, fields))
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,7 @@ async def received_generator(
 
     Raises:
         HTTPException: 415, not multipart/form-data; 413, longer than the limit.
-        InvalidInput: Malformed, or without exactly one file.
-        RequestValidationError: A field is unknown or not usable.
+        RequestValidationError: Malformed, without exactly one file, or a field is unknown or not usable.
         InsufficientStorage: The disk is full.
     """
     with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
@@ -108,8 +107,7 @@ async def received_images(
 
     Raises:
         HTTPException: 415, not multipart/form-data; 413, longer than the limit.
-        InvalidInput: Malformed, or without exactly one file.
-        RequestValidationError: A field is unknown or not usable.
+        RequestValidationError: Malformed, without exactly one file, or a field is unknown or not usable.
         InsufficientStorage: The disk is full.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
@@ -142,8 +140,7 @@ async def received_record(
 
     Raises:
         HTTPException: 415, not multipart/form-data; 413, longer than the limit.
-        InvalidInput: Malformed, or without exactly one file.
-        RequestValidationError: A field is unknown or not usable.
+        RequestValidationError: Malformed, without exactly one file, or a field is unknown or not usable.
         InsufficientStorage: The disk is full.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
@@ -200,7 +197,7 @@ async def _request(model: type[Form], request: Request) -> Form:
     try:
         return _checked(model, parsed(await request.body()))
     except (ValueError, RecursionError):
-        raise InvalidInput("The body must be a JSON object.") from None
+        raise no_json() from None
 
 
 def _checked(model: type[Form], fields: Any) -> Form:

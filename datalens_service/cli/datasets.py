@@ -74,7 +74,7 @@ def upload(
                 path,
                 epsilon=epsilon,
                 delta=delta,
-                name=name or path.name,
+                name=name,
                 class_names=parse_class_names(class_names),
                 confirm_classes=confirm_classes,
                 records_per_unit=records_per_unit,

@@ -65,10 +65,9 @@ class Request(Generic[Parsed]):
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def upload_dataset(file: BinaryIO, declaration: Mapping[str, object]) -> Request[UploadedDataset]:
+def upload_dataset(file: BinaryIO, file_name: str, declaration: Mapping[str, object]) -> Request[UploadedDataset]:
     """Send a short file and its declaration as one form."""
-    # The file's own name stays here: it may be private.
-    form = {"data": encode_form(declaration), "files": {"file": ("upload", file)}, "timeout": UPLOAD_SECONDS}
+    form = {"data": encode_form(declaration), "files": {"file": (file_name, file)}, "timeout": UPLOAD_SECONDS}
     return Request("POST", "/v1/datasets", partial(parse_model, UploadedDataset), form)
 
 
@@ -109,9 +108,10 @@ def delete_dataset(dataset_id: str) -> Request[Receipt]:
     return Request("DELETE", f"/v1/datasets/{dataset_id}", partial(parse_model, Receipt))
 
 
-def create_upload(length: int) -> Request[UploadInfo]:
+def create_upload(length: int, file_name: str) -> Request[UploadInfo]:
     """Start a resumable upload of `length` bytes."""
-    headers = {**_TUS, "Upload-Length": str(length)}
+    encoded_name = base64.b64encode(file_name.encode(errors="replace")).decode()
+    headers = {**_TUS, "Upload-Length": str(length), "Upload-Metadata": f"filename {encoded_name}"}
     return Request("POST", "/v1/uploads", partial(parse_model, UploadInfo), {"headers": headers})
 
 

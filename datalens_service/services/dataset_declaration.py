@@ -53,7 +53,7 @@ class DatasetForm(BudgetForm):
     """Fields of an upload beside the file."""
 
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = Field(
-        default=None, description="For people, printable; left out, it is the id."
+        default=None, description="For people, printable; left out, it is the name of the file, or else the id."
     )
     class_names: tuple[str, ...] | None = Field(
         default=None,

@@ -172,6 +172,7 @@ class UploadRow(Base):
     key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"))
     length: Mapped[int]
     received: Mapped[int] = mapped_column(default=0)
+    name: Mapped[str | None] = mapped_column(String(200))
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]
 

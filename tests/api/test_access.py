@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from api_builders import succeed, training
+from api_builders import npz, succeed, training
 from sqlalchemy import update
 from starlette.testclient import TestClient
 
@@ -103,9 +105,9 @@ def test_what_touches_private_data_keys_and_releases_is_noted(
     client.delete(f"/v1/datasets/{dataset_id}")
     page = client.get("/v1/audit").json()
     assert [(item["action"], item["object_id"], item["outcome"]) for item in page["items"]] == [
-        ("createDataset", None, 201),
+        ("createDataset", dataset_id, 201),
         ("getJobReport", job_id, 200),
-        ("createApiKey", None, 201),
+        ("createApiKey", key_id, 201),
         ("getJobReport", "job_of_nobody", 404),
         ("deleteDataset", dataset_id, 200),
     ]
@@ -115,6 +117,56 @@ def test_what_touches_private_data_keys_and_releases_is_noted(
     assert access_log.verify(services.database, "default") == 5
     rest = client.get("/v1/audit", params={"after": 3, "limit": 1}).json()
     assert ([item["seq"] for item in rest["items"]], rest["next_cursor"]) == ([4], 4)
+
+
+def test_what_was_created_is_noted_by_its_id(
+    client: TestClient, services: Services, dataset_id: str, tmp_path: Path
+) -> None:
+    created = noted_creations(client, services, dataset_id, tmp_path)
+    described = client.get("/openapi.json").json()["paths"].values()
+    assert set(created) == {
+        operation["operationId"]
+        for methods in described
+        for operation in methods.values()
+        if operation.get("x-audited")
+        and any("Location" in answer.get("headers", {}) for answer in operation["responses"].values())
+    }
+    page = client.get("/v1/audit").json()
+    noted = {item["action"]: (item["object_id"], item["detail"]) for item in page["items"]}
+    assert {action: noted[action] for action in created} == created
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", item["at"]) for item in page["items"])
+
+
+def noted_creations(
+    client: TestClient, services: Services, dataset_id: str, tmp_path: Path
+) -> dict[str, tuple[str, str]]:
+    """Object and detail that every operation which creates something must have in the journal."""
+    job_id = client.post("/v1/jobs", json=training(dataset_id)).json()["id"]
+    succeed(services, job_id, tmp_path)
+    tus = {"Tus-Resumable": "1.0.0", "Upload-Length": "9"}
+    upload = client.post("/v1/uploads", headers=tus).json()
+    key = made(client)["key"]
+    rotated = client.post(f"/v1/api-keys/{key['id']}:rotate").json()["key"]
+    hook = client.post("/v1/webhooks", json={"url": "https://1.1.1.1/", "events": ["job.failed"]}).json()["webhook"]
+    many = npz(images=np.arange(400 * 64).reshape(400, 8, 8).astype(np.uint8), labels=np.arange(400) % 4)
+    larger = client.post("/v1/datasets", files={"file": many}, data={"epsilon": "10"}).json()["id"]
+    target = {"kind": "unprotected", "dataset_id": larger}
+    audit = client.post("/v1/audits", json={"target": target, "attacks": ["loss_threshold"]})
+    assert audit.status_code == 202, audit.text
+    assert client.post(f"/v1/jobs/{job_id}/artifacts/samples.png:sign").status_code == 201
+    file = client.get(f"/v1/jobs/{job_id}/generator").content
+    imported = client.post("/v1/generators", files={"file": file}, data={"name": "again"})
+    assert imported.status_code == 201, imported.text
+    return {
+        "createDataset": (larger, ""),
+        "createUpload": (upload["id"], ""),
+        "createApiKey": (key["id"], ""),
+        "rotateApiKey": (key["id"], f"made {rotated['id']}"),
+        "createWebhook": (hook["id"], ""),
+        "createAudit": (audit.json()["id"], ""),
+        "createDownloadAddress": (job_id, ""),
+        "importGenerator": (imported.json()["id"], ""),
+    }
 
 
 @pytest.mark.parametrize("change", ["outcome = 200", "actor = 'key_other'", "detail = 'x'"])

@@ -75,7 +75,8 @@ def test_the_journal_names_people_and_pages_backwards(owner: TestClient, service
     assert ">11</th>" in older
     assert ">12</th>" not in older
     assert "before=" not in older
-    assert owner.get("/journal?before=0").status_code == 404
+    assert owner.get("/journal?before=0").status_code == 422
+    assert re.search(r'<time datetime="[^"]+" data-utc>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC</time>', page)
 
 
 def test_the_journal_of_another_tenant_is_not_there(client: TestClient, services: Services) -> None:

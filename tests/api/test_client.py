@@ -70,7 +70,7 @@ def test_chunks_over_interruptions(service: Service, file: Path, monkeypatch: py
 def test_an_upload_goes_on_in_another_process(service: Service, file: Path) -> None:
     content = file.read_bytes()
     with Client(service.url, service.key) as client:
-        upload = client._transport.send(requests.create_upload(len(content)))
+        upload = client._transport.send(requests.create_upload(len(content), "digits.npz"))
         client._transport.send(requests.send_chunk(upload.id, 0, content[:5000]))
     with Client(service.url, service.key) as client:
         dataset = client.upload_dataset(file, epsilon=10, upload_id=upload.id, confirm_classes=True)

@@ -16,6 +16,8 @@ from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.service_tables import AuditEntryRow
 
+HOW = "Tick exactly two in the list of jobs, then press “Compare two ticked jobs” below it."
+
 
 @pytest.fixture
 def pair(
@@ -65,9 +67,22 @@ def test_an_operator_sees_no_private_figure(client: TestClient, services: Servic
 
 def test_only_two_jobs_can_be_compared(client: TestClient, services: Services, pair: tuple[str, str]) -> None:
     visitor = visit(client, services, Role.OWNER)
-    for chosen in ((), pair[:1], (pair[0], pair[0]), (*pair, "job_" + "0" * 20)):
-        assert compare(visitor, *chosen)[0] == 422
-    assert compare(visitor, pair[0], "job_" + "0" * 20)[0] == 404
+    unknown = "job_" + "0" * 20
+    for chosen, complaint in (
+        ((), "No job is chosen."),
+        (pair[:1], "Only one job is chosen."),
+        ((pair[0], pair[0]), "Only one job is chosen."),
+        ((*pair, unknown), "3 jobs are chosen."),
+    ):
+        status, page = compare(visitor, *chosen)
+        assert status == 422
+        assert complaint in page
+        assert HOW in page
+        assert "members" not in page, "that is a word of the REST API"
+        assert 'href="/jobs">To the jobs' in page
+    status, page = compare(visitor, pair[0], unknown)
+    assert status == 404
+    assert HOW in page
 
 
 def test_a_job_of_another_tenant_does_not_exist(client: TestClient, services: Services, pair: tuple[str, str]) -> None:
@@ -75,7 +90,10 @@ def test_a_job_of_another_tenant_does_not_exist(client: TestClient, services: Se
     _, plain = keys.create(services.database, KeyRequest("stranger", tenant_id=other.id))
     del client.headers["Authorization"]
     client.post("/sign-in", data={"key": plain})
-    assert compare(client, *pair)[0] == 404
+    status, page = compare(client, *pair)
+    assert status == 404
+    assert "not among yours" in page
+    assert HOW in page
 
 
 def test_the_list_is_narrowed_by_state_method_and_data_set(
@@ -96,4 +114,4 @@ def test_the_list_is_narrowed_by_state_method_and_data_set(
         page = visitor.get(f"/jobs?{query}").text
         assert {job_id for job_id in pair if f'value="{job_id}"' in page} == set(shown)
     assert "No job is like that." in visitor.get("/jobs?method=mixture").text
-    assert visitor.get("/jobs?state=unheard").status_code == 404
+    assert visitor.get("/jobs?state=unheard").status_code == 422

@@ -256,7 +256,9 @@ def test_a_long_ledger_comes_in_pages_with_the_receipt_on_each(
     for page in (newest, oldest):
         assert journal(visitor, dataset_id)[-1]["hash"] in page, "the receipt names the entry of the deletion"
     for before in ("0", "-1", "x", str(2**63)):
-        assert visitor.get(f"/datasets/{dataset_id}?before={before}").status_code == 404
+        refused = visitor.get(f"/datasets/{dataset_id}?before={before}")
+        assert refused.status_code == 422
+        assert "before in the address: Must be" in refused.text
 
 
 def test_a_deleted_data_set_shows_its_receipt(visitor: TestClient, dataset_id: str) -> None:

@@ -180,7 +180,7 @@ def test_log_names_routes_and_no_values(client: TestClient, capsys: pytest.Captu
     lines = [json.loads(line) for line in log.splitlines()]
     assert [(line["route"], line["status"]) for line in lines] == [
         ("/v1/datasets", 422),
-        ("/v1/jobs/{job_id}", 404),
+        ("/v1/jobs/{job_id}", 422),
         (None, 404),
     ]
     assert len({line["request_id"] for line in lines}) == 3

@@ -25,6 +25,7 @@ from datalens_service.store.datasets.joining import joined
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.tables import AccountRow, RecordFingerprintRow
+from datalens_service.voices import Voice, spoken_to
 
 from .books import (
     DELTA,
@@ -69,8 +70,15 @@ def test_delta_defaults_to_what_n_calls_for(database: Database) -> None:
 
 
 def test_a_first_upload_has_to_name_its_budget(database: Database) -> None:
-    with pytest.raises(InvalidSpec, match="epsilon"):
+    with pytest.raises(InvalidSpec) as refused:
         new_dataset(database, epsilon=None)
+    for voice, name in (
+        (Voice.REST, "epsilon"),
+        (Voice.PAGE, "“Lifetime privacy budget ε”"),
+        (Voice.COMMAND_LINE, "--epsilon"),
+    ):
+        with spoken_to(voice):
+            assert refused.value.detail.startswith(f"Set {name}, for example to 10: ")
     assert datasets.list_datasets(database).items == ()
     # Nothing was remembered: the next attempt is a first upload again.
     new_dataset(database)

@@ -61,7 +61,7 @@ class AsyncDatasetOperations:
             path: The file; its contents decide the format.
             epsilon: Lifetime budget of these records.
             delta: Of the budget; None takes min(1e-5, n^-1.1).
-            name: For people; None leaves it to the service.
+            name: For people; None takes the name of the file.
             class_names: Public class names, which confirms them; None leaves them to the format.
             confirm_classes: Whether the class names that the file brings along may become public unseen.
             records_per_unit: Most training images of one group, if the file groups its images.
@@ -113,7 +113,7 @@ class AsyncDatasetOperations:
         }
         if upload_id is None and path.stat().st_size <= requests.CHUNK_SIZE:
             with path.open("rb") as file:
-                return await self._transport.send(requests.upload_dataset(file, declaration))
+                return await self._transport.send(requests.upload_dataset(file, path.name, declaration))
         stored_id = await self.upload(path, upload_id=upload_id, on_bytes=on_bytes)
         created = await self._transport.send(requests.create_dataset(stored_id, declaration))
         dataset = await self.wait_for_dataset(created)
@@ -142,7 +142,7 @@ class AsyncDatasetOperations:
             on_bytes: Called as the upload proceeds.
         """
         size = path.stat().st_size
-        request = requests.create_upload(size) if upload_id is None else requests.get_upload(upload_id)
+        request = requests.create_upload(size, path.name) if upload_id is None else requests.get_upload(upload_id)
         upload = await self._transport.send(request)
         offset, retry_policy = upload.offset, RetryPolicy()
         with path.open("rb") as file:

@@ -35,9 +35,9 @@ class AuditEntry:
         at: When.
         actor: Id of the API key, or `local` for commands on the machine itself.
         action: Operation of the API.
-        object_id: What it was done to, if that has an id.
+        object_id: What it was done to, or what it created, if that has an id.
         outcome: HTTP status.
-        detail: The reason that was given, if one was.
+        detail: The reason that was given, or what was made of the object; may be empty.
         previous_hash: Of the entry before.
         hash: Of everything else.
     """

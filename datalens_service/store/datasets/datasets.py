@@ -379,7 +379,10 @@ def _account(
     if known:
         return _joined(session, dataset_id, known.pop(), schema, epsilon, delta)
     if epsilon is None:
-        raise InvalidSpec("Name ⟦epsilon⟧: the lifetime privacy budget of this data set.")
+        raise InvalidSpec(
+            "Set ⟦epsilon⟧, for example to 10: it limits what may ever be learnt about these records, by all jobs "
+            "together, and only you can raise it later. It is left out only for records that were uploaded before."
+        )
     delta = default_delta(schema.num_units) if delta is None else delta
     check_delta(delta, schema.num_units)
     return ledger.open_account(session, dataset_id, epsilon, delta, checked_log_bytes)

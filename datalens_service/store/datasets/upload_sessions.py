@@ -24,6 +24,7 @@ class PartialUpload:
         key_id: The API key that began it.
         length: Bytes of the whole file.
         received: Bytes that are on the disk for certain.
+        name: Of a data set that is made from it and given no other: that of the file.
         expires_at: When it is removed unless a data set was made from it.
     """
 
@@ -33,6 +34,7 @@ class PartialUpload:
     received: int
     created_at: datetime
     expires_at: datetime
+    name: str | None = None
 
     @property
     def complete(self) -> bool:
@@ -43,10 +45,10 @@ class PartialUpload:
     def of(cls, row: UploadRow) -> PartialUpload:
         """A copy of the row."""
         created, expires = to_second(row.created_at), to_second(row.expires_at)
-        return cls(row.id, row.key_id, row.length, row.received, created, expires)
+        return cls(row.id, row.key_id, row.length, row.received, created, expires, row.name)
 
 
-def create(database: Database, key_id: str, length: int, lifetime: timedelta) -> PartialUpload:
+def create(database: Database, key_id: str, length: int, lifetime: timedelta, name: str | None = None) -> PartialUpload:
     """Announce a file of `length` bytes.
 
     Raises:
@@ -56,7 +58,13 @@ def create(database: Database, key_id: str, length: int, lifetime: timedelta) ->
         raise InvalidInput("An upload has at least one byte: raise ⟦upload_length⟧.")
     now = utc_now()
     row = UploadRow(
-        id=f"upl_{uuid4().hex}", key_id=key_id, length=length, received=0, created_at=now, expires_at=now + lifetime
+        id=f"upl_{uuid4().hex}",
+        key_id=key_id,
+        length=length,
+        received=0,
+        name=name,
+        created_at=now,
+        expires_at=now + lifetime,
     )
     with database.transaction() as session:
         session.add(row)

@@ -70,13 +70,16 @@ class Validation:
 def begin(database: Database, key_id: str, upload_id: str, form: dict[str, Any]) -> Validation:
     """Turn a complete upload over to its check; from now on, no more can be added to it.
 
+    It has the name of its file unless the form has another.
+
     Raises:
         NotFound: No such upload.
         StateConflict: Something of it is missing.
     """
     with database.transaction() as session:
-        upload_sessions.take(session, upload_id)
-        row = _new(datasets.new_id(), key_id, upload_id, form)
+        upload = upload_sessions.take(session, upload_id)
+        named = form if upload.name is None else {"name": upload.name, **form}
+        row = _new(datasets.new_id(), key_id, upload_id, named)
         session.add(row)
         session.flush()
         return Validation.of(row)

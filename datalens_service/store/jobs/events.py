@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import cast
+from typing import NamedTuple, cast
 
-from sqlalchemy import Table, func, insert, or_, select
+from sqlalchemy import Table, insert, or_, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import entry_time, to_second, utc_now
@@ -69,8 +69,8 @@ class Event:
         type: What it tells.
         state: Of the job, after it.
         charged_units: Ledger units that the job had charged.
-        created_at: To the second; of progress to the minute: finer times would tell how long steps on private records
-            take.
+        created_at: Not before that of the event before. To the second; of progress to the minute: finer times would
+            tell how long steps on private records take.
     """
 
     seq: int
@@ -97,8 +97,15 @@ class Event:
         )
 
 
+class _Told(NamedTuple):
+    seq: int
+    created_at: datetime
+
+
 def record(session: Session, job: JobRow, kind: EventType) -> None:
     """Tell of a change of `job` (locked) in the transaction that makes it; call it after the change.
+
+    Times never go back, whatever the clocks of workers do: an event that would come before the last one has its time.
 
     Of audits nothing is told: they are between the service and the owner.
     """
@@ -106,9 +113,12 @@ def record(session: Session, job: JobRow, kind: EventType) -> None:
         return
     session.flush()
     created_at = entry_time() if kind is EventType.PROGRESS else to_second(utc_now())
+    last = None if kind is EventType.CREATED else _last(session, job)
+    if last is not None:
+        created_at = max(created_at, last.created_at)
     values = {
         "job_id": job.id,
-        "seq": 1 if kind is EventType.CREATED else _last(session, job) + 1,
+        "seq": 1 if last is None else last.seq + 1,
         "type": kind,
         "state": job.state,
         "phase": job.phase,
@@ -122,9 +132,11 @@ def record(session: Session, job: JobRow, kind: EventType) -> None:
         webhooks.tell(session, job, kind, created_at)
 
 
-def _last(session: Session, job: JobRow) -> int:
-    """Number of the last event told."""
-    return session.scalar(select(func.max(JobEventRow.seq)).where(JobEventRow.job_id == job.id)) or 0
+def _last(session: Session, job: JobRow) -> _Told | None:
+    """The last event told."""
+    query = select(JobEventRow.seq, JobEventRow.created_at).where(JobEventRow.job_id == job.id)
+    row = session.execute(query.order_by(JobEventRow.seq.desc()).limit(1)).first()
+    return None if row is None else _Told(*row)
 
 
 def list_events(database: Database, job_id: str, *, after: int = 0, limit: int = 100) -> tuple[Event, ...]:

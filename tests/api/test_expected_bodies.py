@@ -1,0 +1,132 @@
+"""Whoever sends a body that an operation cannot read learns what came, what is taken, and how curl sends it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from starlette.testclient import TestClient
+
+from api import released_jobs
+from api.main import create_app
+from datalens_service.settings import Settings
+
+HEADERS = {"Tus-Resumable": "1.0.0", "Upload-Offset": "0"}
+
+
+class Operation(NamedTuple):
+    """An operation that takes a body."""
+
+    method: str
+    path: str
+    media: tuple[str, ...]
+    optional: bool
+
+
+def operations() -> Iterator[Operation]:
+    for path, methods in create_app(Settings(data_dir=Path("never-opened"))).openapi()["paths"].items():
+        for method, operation in methods.items():
+            body = operation.get("requestBody")
+            if body is not None:
+                yield Operation(method, path, tuple(body["content"]), not body.get("required", False))
+
+
+OPERATIONS = list(operations())
+
+
+@pytest.fixture
+def anything_is_there(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+    """Whose object it is comes before what the body is; here it is always the caller's."""
+    monkeypatch.setattr("api.deps.tenants.check_owned", lambda *_: None)
+    client.app.dependency_overrides[released_jobs.labelling] = lambda: None
+    return client
+
+
+def refused(client: TestClient, operation: Operation, content: bytes, media: str | None) -> str:
+    headers = {**HEADERS, **({} if media is None else {"Content-Type": media})}
+    address = re.sub(r"\{\w+\}", "x", operation.path)
+    reply = client.request(operation.method, address, content=content, headers=headers)
+    problem = reply.json()
+    assert reply.status_code in (415, 422), (operation, problem)
+    assert problem["code"] in ("unsupported-media-type", "invalid-input")
+    assert b"x-ray" not in content or "x-ray" not in reply.text
+    assert all(error["detail"] == problem["detail"] for error in problem.get("errors", ()))
+    for taken in operation.media:
+        assert f"({taken}; curl: -" in problem["detail"], (operation, problem)
+    return str(problem["detail"])
+
+
+@pytest.mark.parametrize(
+    ("content", "media", "came"),
+    [
+        (b"x-ray", "text/plain", "The body came as text/plain."),
+        (b"x-ray", "text/plain; charset=utf-8", "The body came as text/plain."),
+        (b"x-ray", None, "The body came without a usable Content-Type."),
+        (b"x-ray", "<x-ray>", "The body came without a usable Content-Type."),
+    ],
+)
+def test_bodies_of_another_kind(anything_is_there: TestClient, content: bytes, media: str | None, came: str) -> None:
+    for operation in OPERATIONS:
+        assert refused(anything_is_there, operation, content, media).startswith(f"{came} This operation takes ")
+
+
+def test_no_body_at_all(anything_is_there: TestClient) -> None:
+    for operation in OPERATIONS:
+        for media in operation.media:
+            # A piece of a file may be empty, and so may be what is left out.
+            if not operation.optional and media in ("application/json", "multipart/form-data"):
+                sent = f"{media}; boundary=x"
+                assert refused(anything_is_there, operation, b"", sent).startswith("The request has no body.")
+
+
+@pytest.mark.parametrize(
+    ("content", "came"),
+    [
+        (b"{'x-ray': 1}", "The body is not valid JSON."),
+        (b"{", "The body is not valid JSON."),
+        (b"\xff\xfe", "The body is not valid JSON."),
+        (b"[" * 100_000, "The body is not valid JSON."),
+        (b'["x-ray"]', "The body is JSON, but no object."),
+        (b'"x-ray"', "The body is JSON, but no object."),
+        (b"7", "The body is JSON, but no object."),
+    ],
+    ids=lambda value: value[:8] if isinstance(value, bytes) else "",
+)
+def test_json_that_is_none_or_no_object(anything_is_there: TestClient, content: bytes, came: str) -> None:
+    for operation in OPERATIONS:
+        if "application/json" in operation.media:
+            assert refused(anything_is_there, operation, content, "application/json").startswith(came)
+
+
+@pytest.mark.parametrize(
+    ("content", "came"),
+    [
+        (b"--x\r\ngarbage", "The form is malformed or cut off."),
+        (b"--x--\r\n", "The form has no file in a part named file."),
+    ],
+)
+def test_forms_that_are_none(anything_is_there: TestClient, content: bytes, came: str) -> None:
+    for operation in OPERATIONS:
+        if "multipart/form-data" in operation.media:
+            assert refused(anything_is_there, operation, content, "multipart/form-data; boundary=x").startswith(came)
+
+
+def test_examples_are_what_curl_would_send(anything_is_there: TestClient) -> None:
+    for operation in OPERATIONS:
+        detail = refused(anything_is_there, operation, b"x-ray", "text/plain")
+        for options in re.findall(r"curl: (.*?)\)(?:,|\.$)", detail):
+            words = shlex.split(options)
+            assert words[0] in ("--json", "-F", "-H")
+            if words[0] == "--json":
+                assert isinstance(json.loads(words[1]), dict)
+
+
+def test_every_operation_with_a_body_is_seen() -> None:
+    taken = {operation.path for operation in OPERATIONS}
+    assert {"/v1/datasets", "/v1/jobs", "/v1/uploads/{upload_id}", "/v1/generators"} <= taken
+    assert len(OPERATIONS) >= 15
