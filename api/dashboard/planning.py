@@ -12,9 +12,10 @@ from api.schemas.common import BudgetRead, TrainingRequest
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError, InvalidSpec
 from datalens_service.expectations import expect
+from datalens_service.job_names import PRESET_TITLES, TEACHING_TITLE
 from datalens_service.methods import AnyMethod
 from datalens_service.notation import RefusedMember, json_value
-from datalens_service.presets import DEFAULT_PRESET, PRESETS, preset
+from datalens_service.presets import DEFAULT_PRESET, preset
 from datalens_service.privacy.accounting import round_down
 from datalens_service.requested_spec import RequestedSpec
 from datalens_service.spec import TrainingSpec
@@ -39,45 +40,33 @@ class Choice(BaseModel):
     training_seconds: float | None = None
 
 
-_PRESETS: Final = {
+_MEANINGS: Final = {
     "auto": (
-        "Best images",
         "Images that look like the private ones: sharp, and right about what they show, because a privately trained "
         "classifier says so. A first noisy count tells drawings from objects, which take several times as long. "
-        "Models learn from them, too.",
+        "Models learn from them, too."
     ),
     "fast": (
-        "Fast",
         "Measures how the images of each class look on the whole, once and with noise, and draws new ones from that. "
-        "The images are soft.",
+        "The images are soft."
     ),
     "diffusion": (
-        "Texture",
         "What Best images does for objects, whatever the images show: a network learns from the records by noisy "
-        "gradients how they are drawn. Surfaces have texture, edges are rougher.",
+        "gradients how they are drawn. Surfaces have texture, edges are rougher."
     ),
     "teach": (
-        "Made to teach",
         "Images that models learn most from: wider, turned and textured samples, labelled by a privately trained "
-        "classifier. They look rough.",
+        "classifier. They look rough."
     ),
-    "balanced": (
-        "Balanced",
-        "Starts like Fast, then thousands of small teacher networks vote on improvements.",
-    ),
+    "balanced": "Starts like Fast, then thousands of small teacher networks vote on improvements.",
     "classifier": (
-        "Classifier",
-        "A classifier instead of images: learns which class an image belongs to, and can be run anywhere (ONNX).",
+        "A classifier instead of images: learns which class an image belongs to, and can be run anywhere (ONNX)."
     ),
-    "paper": (
-        "Paper",
-        "DataLens with the settings of its authors, to compare with their figures. Slow without a GPU.",
-    ),
+    "paper": "DataLens with the settings of its authors, to compare with their figures. Slow without a GPU.",
 }
 CHOICES: Final = tuple(
-    Choice(name=name, title=title, meaning=meaning)
-    for name, (title, meaning) in _PRESETS.items()
-    if name in PRESETS or name == _TEACH
+    Choice(name=name, title=PRESET_TITLES.get(name, TEACHING_TITLE), meaning=meaning)
+    for name, meaning in _MEANINGS.items()
 )
 
 
@@ -160,14 +149,14 @@ class PlanForm(BaseModel):
         except ValidationError as error:
             raise InvalidSpec(_sentence(error, values)) from None
 
-    def request(self, dataset_id: str, schema: Schema) -> TrainingRequest:
+    def request(self, dataset_id: str) -> TrainingRequest:
         """The training request this form stands for.
 
         Raises:
             InvalidSpec: Its parameters are not JSON, or not those of a method.
         """
         request = {
-            "method": self._method(schema),
+            **self._wanted(),
             "epsilon": self.epsilon,
             "seed": self.seed,
             "evaluation": {"enabled": self.evaluate},
@@ -181,11 +170,12 @@ class PlanForm(BaseModel):
         except ValidationError as error:
             raise InvalidSpec(_sentence(error, request)) from None
 
-    def _method(self, schema: Schema) -> Any:
+    def _wanted(self) -> dict[str, Any]:
+        """The method as it was written down, or the choice that stands for one."""
         if not self.method.strip():
-            return _method_of(self.preset, schema, self.epsilon).model_dump(mode="json")
+            return {"preset": "auto", "purpose": "teach"} if self.preset == _TEACH else {"preset": self.preset}
         try:
-            return json_value(self.method)
+            return {"method": json_value(self.method)}
         except RefusedMember as refused:
             raise InvalidSpec(f"The parameters cannot be used: {refused}") from None
         except (ValueError, RecursionError):

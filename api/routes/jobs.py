@@ -17,6 +17,7 @@ from api.schemas.encoded_jobs import encode_job, encode_page
 from api.schemas.jobs import CloneRequest, JobRead
 from api.schemas.labels import JobChanges
 from datalens_service.errors import InvalidInput
+from datalens_service.job_names import default_name
 from datalens_service.services import pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.store import labels
@@ -226,6 +227,7 @@ def _submitted(
         idempotency_key=idempotency_key,
         queue=services.dispatcher.queue(quote.spec.device),
         priority=request.priority,
+        name=default_name(request.spec),
     )
     services.dispatcher.submitted(job.id, job.queue)
     response.headers["Location"] = f"/v1/jobs/{job.id}"

@@ -51,9 +51,9 @@ def plan_part(
     dataset_id: ObjectId, filled: Annotated[dict[str, Any], Body()], visitor: VisitorDep, services: ServicesDep
 ) -> Response:
     """What the form costs, as a part of its page, with the very request that the button sends."""
-    dataset = _ready(services, dataset_id)
+    _ready(services, dataset_id)
     try:
-        training_request = PlanForm.filled(filled).request(dataset_id, dataset.schema)
+        training_request = PlanForm.filled(filled).request(dataset_id)
         quote = pricing.quote(services.database, visitor.tenant_id, dataset_id, training_request.spec)
     except DatalensError as error:
         return visitor.page("parts/plan_refused", detail=error.detail)

@@ -209,6 +209,7 @@ def _show_plan(plan: PlanInfo, *, as_json: bool) -> None:
 def _show_job(job: Job, *, as_json: bool) -> None:
     lines: dict[str, object] = {
         "job": job.id,
+        "name": job.name,
         "state": job.state,
         "data set": job.dataset_id,
         "method": job.spec["method"]["name"],

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
 from typing import Any
 
 import pytest
 from api_builders import training
 from starlette.testclient import TestClient
 
+from api.security.browser_sessions import FORM_TOKEN_HEADER
 from datalens_service import Client
 from datalens_service.client import requests
 
@@ -49,9 +53,10 @@ def test_labels_are_kept_and_change_nothing_else(client: TestClient, dataset_id:
     ],
 )
 def test_labels_have_limits(client: TestClient, job_id: str, refused: dict[str, Any]) -> None:
+    before = labels_of(client.get(f"/v1/jobs/{job_id}").json())
     answer = client.patch(f"/v1/jobs/{job_id}", json=refused)
     assert answer.status_code == 422
-    assert labels_of(client.get(f"/v1/jobs/{job_id}").json()) == {"name": "", "tags": [], "notes": ""}
+    assert labels_of(client.get(f"/v1/jobs/{job_id}").json()) == before
 
 
 def test_a_dataset_keeps_a_name(client: TestClient, dataset_id: str) -> None:
@@ -67,6 +72,28 @@ def test_jobs_are_looked_up_by_name_and_tag(client: TestClient, job_id: str, sea
     client.patch(f"/v1/jobs/{job_id}", json=LABELS)
     listed = client.get("/v1/jobs", params={"search": search}).json()["items"]
     assert [item["id"] for item in listed] == [job_id] * matches
+
+
+def test_a_job_is_called_by_what_was_asked_for_until_it_is_named(client: TestClient, dataset_id: str) -> None:
+    job = client.post("/v1/jobs", json={"dataset_id": dataset_id, "spec": {"preset": "auto", "epsilon": 1}}).json()
+    assert labels_of(job) == {"name": "Best images, ε 1", "tags": [], "notes": ""}
+    assert client.get("/v1/jobs", params={"search": "best images"}).json()["items"][0]["id"] == job["id"]
+    clone = client.post(f"/v1/jobs/{job['id']}:clone", json={"epsilon": 0.5}).json()
+    assert clone["name"].endswith(", ε 0.5")
+    client.post("/sign-in", data={"key": client.headers["Authorization"].removeprefix("Bearer ")})
+    listed = client.get("/jobs").text
+    assert "Best images, ε 1" in listed
+    client.patch(f"/v1/jobs/{job['id']}", json={"name": ""})
+    assert client.get(f"/v1/jobs/{job['id']}").json()["name"] == ""
+
+
+def test_a_job_of_the_page_is_called_by_what_was_chosen(client: TestClient, dataset_id: str) -> None:
+    home = client.post("/sign-in", data={"key": client.headers.pop("Authorization").removeprefix("Bearer ")}).text
+    client.headers[FORM_TOKEN_HEADER] = re.search(r'name="form-token" content="([\w-]+)"', home)[1]
+    form = {"preset": "teach", "epsilon": "1", "seed": "0", "synthetic_images": "40", "method": ""}
+    page = client.post(f"/datasets/{dataset_id}/plan", json=form).text
+    body = json.loads(html.unescape(re.search(r'data-body="([^"]+)"', page)[1]))
+    assert client.post("/v1/jobs", json=body).json()["name"] == "Made to teach, ε 1"
 
 
 def test_notes_do_not_go_with_a_clone(client: TestClient, job_id: str) -> None:

@@ -175,6 +175,7 @@ def create(
     idempotency_key: str | None = None,
     queue: str | None = None,
     priority: int = DEFAULT_PRIORITY,
+    name: str = "",
 ) -> Job:
     """Accept a job and reserve its budget, both or neither.
 
@@ -189,6 +190,7 @@ def create(
         idempotency_key: Chosen by the client; the same key with the same request is the same job.
         queue: Where it waits; None leaves it to any worker.
         priority: From 0 to 9; of jobs that wait, one with a higher priority is taken first.
+        name: For people; may be empty.
 
     Raises:
         BudgetExceeded: Less remains; nothing was kept.
@@ -208,7 +210,7 @@ def create(
         check_log(database, account)
         now = read_database_clock(session)
         row = _new_row(dataset, spec, plan, release_plan, max_attempts, key, fingerprint, queue, now)
-        row.priority = priority
+        row.priority, row.name = priority, name
         session.add(row)
         ledger.reserve(session, account, row, units, release_plan.slack)
         events.record(session, row, EventType.CREATED)

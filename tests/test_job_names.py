@@ -1,0 +1,41 @@
+"""A job has a name from the start: what was asked for, in a few words."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from datalens_service.job_names import METHOD_TITLES, PRESET_TITLES, default_name
+from datalens_service.methods.registered import RegisteredMethod
+from datalens_service.presets import PRESETS
+from datalens_service.requested_spec import RequestedSpec
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ({"epsilon": 1}, "Best images, ε 1"),
+        ({"preset": "auto", "epsilon": 0.5}, "Best images, ε 0.5"),
+        ({"purpose": "teach", "epsilon": 1}, "Made to teach, ε 1"),
+        ({"preset": "auto", "purpose": "teach", "epsilon": 10}, "Made to teach, ε 10"),
+        ({"preset": "auto", "purpose": "look", "epsilon": 1}, "Best images, ε 1"),
+        ({"preset": "classifier", "epsilon": 1}, "Classifier, ε 1"),
+        ({"preset": "g_pate_paper", "epsilon": 1}, "G-PATE as published, ε 1"),
+        ({"method": {"name": "moments"}, "epsilon": 1e-3}, "Moments, ε 0.001"),
+        ({"method": {"name": "dp_sgd"}, "epsilon": 2.25}, "DP-SGD, ε 2.25"),
+    ],
+)
+def test_a_job_is_called_by_what_was_asked_for(asked: dict[str, Any], name: str) -> None:
+    assert default_name(RequestedSpec.model_validate(asked)) == name
+
+
+def test_every_preset_and_method_has_a_title() -> None:
+    assert set(PRESET_TITLES) == set(PRESETS)
+    assert set(METHOD_TITLES) == {kind.model_fields["name"].default for kind in get_args(RegisteredMethod)}
+
+
+def test_titles_tell_presets_and_methods_apart() -> None:
+    for titles in (PRESET_TITLES, METHOD_TITLES):
+        assert len(set(titles.values())) == len(titles)
+        assert all(0 < len(title) <= 40 and title.isprintable() for title in titles.values())
