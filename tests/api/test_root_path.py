@@ -208,10 +208,16 @@ def test_a_trusted_proxy_names_the_root_path_and_nobody_else(
     with TestClient(create_app(told_nothing), base_url="http://service", client=client) as http:
         reply = http.get("/v1/jobs", headers={"X-Forwarded-Prefix": named})
         assert reply.json()["type"] == f"{used}/problems/unauthorized"
-        assert http.get("/openapi.json", headers={"X-Forwarded-Prefix": named}).json()["servers"][0]["url"] == (
-            used or "/"
-        )
         assert http.get("/v1/jobs").json()["type"] == "/problems/unauthorized"
+
+
+def test_the_description_names_the_server_and_is_the_same_otherwise(settings: Settings) -> None:
+    """It is made once: whoever asks first must not decide for all others."""
+    with TestClient(create_app(settings.model_copy(update={"root_path": ""})), client=PROXY) as http:
+        below, plain = (http.get("/openapi.json", headers={"X-Forwarded-Prefix": one}) for one in ("/lab", ""))
+    assert [one["url"] for one in below.json()["servers"]] == ["/lab"]
+    assert [one["url"] for one in plain.json()["servers"]] == ["/"]
+    assert "/lab/problems/" not in below.text + plain.text
 
 
 @pytest.mark.parametrize("known", [{"root_path": ROOT}, {"public_url": "http://service", "root_path": ""}])
