@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from api.schemas.common import DatasetRead
 from datalens_service.data.notices import Notice
@@ -61,6 +62,12 @@ class DatasetRequest(DatasetForm):
         return DatasetForm.model_validate(self.model_dump(exclude={"upload_id"}))
 
 
+def _only_true(value: object) -> object:
+    if value is not True:
+        raise PydanticCustomError("literal_error", "Must be {expected}.", {"expected": "true"})
+    return value
+
+
 class ConfirmationRequest(BudgetForm):
     """That the class names of an upload may become public.
 
@@ -69,7 +76,7 @@ class ConfirmationRequest(BudgetForm):
 
     model_config = ConfigDict(extra="forbid")
 
-    confirm_classes: Literal[True] = Field(
+    confirm_classes: Annotated[Literal[True], BeforeValidator(_only_true)] = Field(
         description="true: the class names that `review` lists may become public, for good."
     )
 

@@ -169,10 +169,14 @@ def build_spec(client: Client, dataset_id: str, spec_options: SpecOptions) -> Tr
     """The training request for a data set of the service: presets depend on its public schema."""
     from datalens_service.data.dataset import Schema
 
-    image_schema = client.dataset(dataset_id).image_schema
-    if image_schema is None:
-        raise ClientError("state-conflict", "The object's state forbids this", "The data set is not ready yet.")
-    return spec_options.build_spec(Schema.model_validate(image_schema.model_dump()))
+    dataset = client.dataset(dataset_id)
+    if dataset.image_schema is None:
+        detail = (
+            f"The state of the upload is {dataset.state}, so it has no budget: `datalens datasets validation "
+            f"{dataset_id}` says why. If it is review, `datalens datasets confirm {dataset_id}` opens its budget."
+        )
+        raise ClientError("state-conflict", "The object's state forbids this", detail)
+    return spec_options.build_spec(Schema.model_validate(dataset.image_schema.model_dump()))
 
 
 def _build_request(client: Client, dataset_id: str, spec_options: SpecOptions) -> Spec:

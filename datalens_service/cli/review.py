@@ -6,8 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-import typer
-
 from datalens_service.cli import output
 from datalens_service.client import ClientError
 
@@ -83,7 +81,7 @@ def require(review: ReviewLike, otherwise: str, problem: Mapping[str, Any] | Non
     """
     _say(review)
     question = f"Publish these {len(review.classes):,} class names and open the budget?"
-    if not (_at_terminal() and typer.confirm(question, err=True)):
+    if not (_at_terminal() and _says_yes(question)):
         raise ClientError("state-conflict", _TITLE, otherwise, problem=dict(problem or {}))
 
 
@@ -106,6 +104,13 @@ def _say(review: ReviewLike) -> None:
     output.say(output.format_table(("class", "train", "test"), rows))
     output.say(output.format_facts(describe(review)))
     output.say(review.message)
+
+
+def _says_yes(question: str) -> bool:
+    """Asked on stderr: what is on stdout may be read by a program."""
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _at_terminal() -> bool:

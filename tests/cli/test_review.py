@@ -1,0 +1,184 @@
+"""Class names are shown at a terminal, and somebody is asked, before they are public; without one, nobody says yes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import select
+import subprocess
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import Result
+
+from cli.service import DATALENS, PATIENCE, RunningService
+from datalens_service.cli.local import open_local_run
+from datalens_service.client import Client
+from datalens_service.store.datasets import datasets
+
+Run = Callable[..., Result]
+Json = Callable[..., Any]
+
+SECRET = "MRN-100"  # noqa: S105
+QUESTION = "Publish these 3 class names and open the budget? [y/N]"
+FAST = ("--method", "moments", "--images", 20, "--no-evaluation")
+
+
+@pytest.fixture
+def scans(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """Folders of persons, which read as class folders; other images for every test."""
+    rng = np.random.default_rng(sum(request.node.name.encode()))
+    path = tmp_path / "scans.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(60):
+            image = io.BytesIO()
+            Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(image, "PNG")
+            archive.writestr(f"train/{SECRET}{number % 3}/{number}.png", image.getvalue())
+        archive.writestr(f"val/{SECRET}0/unused.png", image.getvalue())
+    return path
+
+
+def at_terminal(answer: str, *arguments: object) -> tuple[int, str, str]:
+    """A command whose input and errors are a terminal, at which somebody answers: exit code, stdout, the terminal."""
+    terminal, end = pty.openpty()
+    process = subprocess.Popen(
+        [*DATALENS, *map(str, arguments)],
+        stdin=end,
+        stderr=end,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "COLUMNS": "200", "TERM": "dumb"},
+        start_new_session=True,
+    )
+    os.close(end)
+    shown = _answered(terminal, answer)
+    out, _ = process.communicate(timeout=PATIENCE)
+    os.close(terminal)
+    return process.returncode, out.decode(), shown.replace("\r\n", "\n")
+
+
+def _answered(terminal: int, answer: str) -> str:
+    """What the terminal showed until the process closed it; the answer is typed once the question is there."""
+    shown, asked, until = "", False, time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        if not select.select([terminal], [], [], 1)[0]:
+            continue
+        try:
+            piece = os.read(terminal, 2**16)
+        except OSError:
+            break
+        shown += piece.decode()
+        if "[y/N]" in shown and not asked:
+            asked = True
+            os.write(terminal, answer.encode() + b"\n")
+    return shown
+
+
+def test_at_a_terminal_the_owner_sees_the_names_and_says_yes(service: RunningService, scans: Path) -> None:
+    code, out, shown = at_terminal("y", "datasets", "upload", scans, "--epsilon", 4, "--json", *service.access)
+    assert code == 0, shown
+    assert QUESTION in shown
+    assert all(f"{SECRET}{number}  20     0" in shown for number in range(3))
+    assert "60 × record" in shown
+    assert "8×8×1" in shown
+    assert "files ignored  1" in shown
+    assert "public for good" in shown
+    assert shown.count("Notice: ignored_split") == 1
+    dataset = json.loads(out)
+    assert (dataset["state"], dataset["review"]) == ("ready", None)
+    assert dataset["privacy"]["epsilon_limit"] == 4
+
+
+def test_no_keeps_the_upload_for_later(service: RunningService, scans: Path) -> None:
+    code, out, shown = at_terminal("n", "datasets", "upload", scans, "--epsilon", 4, *service.access)
+    assert (code, out) == (2, "")
+    assert "Nothing was published or charged" in shown
+    with Client(service.url, service.api_key) as client:
+        newest = next(iter(client.datasets()))
+    assert newest.state == "review"
+    assert f"datalens datasets confirm {newest.id}" in shown
+    code, out, shown = at_terminal("yes", "datasets", "confirm", newest.id, *service.access)
+    assert (code, QUESTION in shown) == (0, True), shown
+    assert "state       ready" in out
+
+
+def test_without_a_terminal_nobody_says_yes(
+    datalens: Run, datalens_json: Json, service: RunningService, scans: Path
+) -> None:
+    refused = datalens("datasets", "upload", scans, "--epsilon", 4, "--json", *service.access)
+    assert refused.exit_code == 2
+    error = json.loads(refused.stdout)["error"]
+    assert (error["code"], error["title"]) == ("state-conflict", "The class names are not confirmed")
+    assert [item["name"] for item in error["review"]["classes"]] == [f"{SECRET}{number}" for number in range(3)]
+    assert SECRET not in error["detail"]
+    waiting = error["dataset_id"]
+    shown = datalens("datasets", "validation", waiting, *service.access).stdout
+    assert "waits until" in shown
+    assert SECRET not in datalens("datasets", "list", *service.access).stdout
+    job = datalens("jobs", "submit", waiting, "--epsilon", 1, *FAST[:2], *service.access)
+    assert (job.exit_code, f"datasets confirm {waiting}" in job.stderr) == (2, True)
+    again = datalens("datasets", "confirm", waiting, *service.access)
+    assert again.exit_code == 2
+    opened = datalens_json("datasets", "confirm", waiting, "--confirm-classes", *service.access)
+    assert opened["state"] == "ready"
+    repeated = datalens_json("datasets", "confirm", waiting, *service.access)
+    assert repeated["id"] == waiting
+
+
+def test_a_known_budget_is_named_at_the_confirmation(
+    datalens: Run, datalens_json: Json, service: RunningService, scans: Path
+) -> None:
+    upload = ("datasets", "upload", scans, "--epsilon")
+    first = datalens_json(*upload, 2, "--delta", 1e-3, "--confirm-classes", *service.access)
+    waiting = json.loads(datalens(*upload, 5, "--json", *service.access).stdout)["error"]["dataset_id"]
+    confirm = ("datasets", "confirm", waiting, "--confirm-classes", *service.access)
+    refused = datalens(*confirm)
+    assert (refused.exit_code, "have a budget already" in refused.stderr) == (2, True)
+    joined = datalens_json(*confirm, "--delta", 1e-3)
+    assert joined["joined"]["dataset_ids"] == [first["id"]]
+
+
+def test_names_on_the_command_line_are_confirmed(datalens_json: Json, service: RunningService, scans: Path) -> None:
+    named = ("--class-names", "left,right,both")
+    dataset = datalens_json("datasets", "upload", scans, "--epsilon", 4, *named, *service.access)
+    assert dataset["schema"]["class_names"] == [
+        "left",
+        "right",
+        "both",
+    ]
+
+
+def test_training_here_asks_before_there_is_a_folder(datalens: Run, scans: Path, tmp_path: Path) -> None:
+    command = ("train", "--data", scans, "--epsilon", 2, "--delta", 1e-3, "--out", tmp_path / "out", *FAST)
+    refused = datalens(*command)
+    assert refused.exit_code == 2
+    assert f"{SECRET}1" in refused.stderr
+    assert "--confirm-classes" in refused.stderr
+    assert not (tmp_path / "out").exists()
+    code, _, shown = at_terminal("n", *command)
+    assert (code, QUESTION in shown, (tmp_path / "out").exists()) == (2, True, False)
+    code, _, shown = at_terminal("y", *command)
+    assert (code, QUESTION in shown) == (0, True), shown
+    # The names of this folder are public by now.
+    again = datalens(*command)
+    assert again.exit_code == 0, again.output
+    assert "public for good" not in again.stderr
+
+
+def test_a_folder_without_a_budget_asks_again(datalens: Run, scans: Path, tmp_path: Path) -> None:
+    """A first run was killed before it stored its records."""
+    with open_local_run(tmp_path / "out"):
+        pass
+    command = ("train", "--data", scans, "--epsilon", 2, "--delta", 1e-3, "--out", tmp_path / "out", *FAST)
+    assert datalens(*command).exit_code == 2
+    with open_local_run(tmp_path / "out") as local_run:
+        assert datasets.list_datasets(local_run.database).items == ()
+    assert datalens(*command, "--class-names", "left,right,both").exit_code == 0
+    assert SECRET not in (tmp_path / "out" / "card.json").read_text()
