@@ -2,14 +2,14 @@
 
 What a page leaves to its reader:
 
-* `ds_…`, `job_…`, `aud_…` and `clf_…` are the newest of their kind, once all that was submitted has ended. Where the
-  page has made none so far, a small data set is uploaded, and a small job is run, before.
+* `ds_…`, `job_…`, `aud_…` and `clf_…` are the newest of their kind that the page has made, once they have ended. Where
+  it has made none so far, they are a small data set and a small job, which pages share.
 * `http://127.0.0.1:8000` is the service, `dlk_…` a key for it. A page that types `datalens serve` uses that service,
-  every other one a service that runs, with a tenant of its own.
+  every other one a service that runs.
 * `5f3c…` and `KEY` behind `--key` are the public key of the service. `privacy.json`, `report.json` and `release.zip`
   come from the newest job; other files are those of `stand_ins.py`.
 * What serves until Ctrl-C is typed in a further window, and answers before the next command is typed.
-* Python has a connected `client` with its `url` and `api_key`, and `private`, the newest data set.
+* Python has a connected `client` with its `url` and `api_key`, and `Path`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import re
 import sys
 import urllib.request
 import zipfile
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -31,7 +32,7 @@ import numpy as np
 from datalens_service.client import Client, DatasetInfo, Job
 from tests.docs.commands import ROOT, Command
 from tests.docs.shell import Answer, Shell
-from tests.docs.stand_ins import write_npz, write_stand_ins
+from tests.docs.stand_ins import write_private, write_stand_ins
 from tests.ports import free_port
 
 SERVES: Final = re.compile(r"datalens serve\b|uvicorn |celery ")
@@ -64,6 +65,8 @@ class Rehearsal:
         (folder / ".curlrc").write_text("fail-with-body\n")
         self._shell = Shell(folder, self._environment() | settings)
         self._names: dict[str, Any] = {"Path": Path}
+        listed = (self.client.datasets, self.client.jobs, self.client.audits) if access else ()
+        self._before = {one.id for every in listed for one in every()}
 
     def type(self, command: Command) -> str:
         """Type a command, which succeeds and answers what the page says; what it printed."""
@@ -76,6 +79,12 @@ class Rehearsal:
         answer = self._shell.type(text)
         self._check(command, answer)
         return answer.text
+
+    def check_outcomes(self) -> None:
+        """What the page started has ended well, too."""
+        jobs = [self.client.wait(job.id, interval=0.2) for job in self._made(self.client.jobs)]
+        audits = [self.client.get_audit(name) for name in self._settle_audits()]
+        assert {one.id: one.error for one in [*jobs, *audits] if one.state != "succeeded"} == {}
 
     def close(self) -> None:
         """End what the page started."""
@@ -114,26 +123,40 @@ class Rehearsal:
         return re.sub(r"(?<=--key )(KEY|5f3c…)(?= )", lambda _: self._public_key()["public_key"], text)
 
     def _newest(self, kind: str) -> str:
-        listed: dict[str, Any] = {"clf": self.client.classifiers, "aud": self.client.audits}
         if kind == "ds":
             return self._newest_dataset().id
         if kind == "aud":
-            return self.client.wait_for_audit(next(listed[kind]()).id, interval=0.2).id
+            return self._settle_audits()[0]
         job = self._newest_job()
-        return job.id if kind == "job" else next(listed[kind]()).id
+        return job.id if kind == "job" else next(self.client.classifiers()).id
 
     def _newest_dataset(self) -> DatasetInfo:
-        found = next(self.client.datasets(), None)
-        if found is None:
-            write_npz(self._folder / "private.npz", np.random.default_rng(os.getpid()), test=True)
-            found = self.client.upload_dataset(self._folder / "private.npz", epsilon=20, name="scans")
+        found = next(self._made(self.client.datasets), None) or self._prepared_dataset()
         return self.client.wait_for_dataset(found, interval=0.2)
 
     def _newest_job(self) -> Job:
-        found = next(self.client.jobs(), None) or self.client.submit(self._newest_dataset().id, _SMALL)
-        ended = self.client.wait(found.id, interval=0.2)
-        assert ended.state == "succeeded", ended
-        return ended
+        found = next(self._made(self.client.jobs), None) or self._prepared_job()
+        return self.client.wait(found.id, interval=0.2)
+
+    def _settle_audits(self) -> list[str]:
+        return [self.client.wait_for_audit(audit.id, interval=0.2).id for audit in self._made(self.client.audits)]
+
+    def _made(self, listed: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        """Those that this page has made."""
+        return (one for one in listed() if one.id not in self._before)
+
+    def _prepared_dataset(self) -> DatasetInfo:
+        path = self._folder / "private.npz"
+        found = next((dataset for dataset in self.client.datasets() if dataset.name == path.name), None)
+        if found is None:
+            write_private(path, np.random.default_rng())
+            found = self.client.upload_dataset(path, epsilon=20, name=path.name)
+        return found
+
+    def _prepared_job(self) -> Job:
+        dataset = self._prepared_dataset()
+        found = next((job for job in self.client.jobs() if job.dataset_id == dataset.id), None)
+        return found or self.client.submit(dataset.id, _SMALL)
 
     def _download_release(self) -> None:
         self.client.download_bundle(self._newest_job().id, self._folder / "release.zip")
@@ -149,7 +172,7 @@ class Rehearsal:
     def _serve(self, text: str) -> None:
         self._shell.start(text)
         address = f"http://127.0.0.1:{self._port}/readyz"
-        asks = "python -m workers.process.health" if text.startswith("celery") else f"curl -sf {address}"
+        asks = "python -m workers.process.health" if text.startswith("celery") else f"curl -s {address}"
         answer = self._shell.type(f"timeout {_PATIENCE} bash -c 'until {asks} > answered; do sleep 0.2; done'")
         assert answer.code == 0, answer.text
 
@@ -159,8 +182,6 @@ class Rehearsal:
 
     def _execute(self, command: Command, text: str) -> str:
         self._names |= {"client": self.client, "url": self._access.url, "api_key": self._api_key}
-        if re.search(r"\bprivate\.", text):
-            self._names["private"] = self._newest_dataset()
         # Tracebacks name the page.
         code = compile("\n" * (command.line - 1) + text, ROOT / command.page, "exec")
         with contextlib.chdir(self._folder), contextlib.redirect_stdout(io.StringIO()) as printed:

@@ -17,18 +17,20 @@ from PIL import Image
 
 CLASSES: Final = 4
 Images = npt.NDArray[np.uint8]
-# A rehearsal of an audit needs 400 units.
-_PER_CLASS: Final = 100
-_SIDE: Final = 8
+# The least for the networks that the pages name, and for a rehearsal of an audit.
+_SIDE: Final = 16
+_FOR_AUDITS: Final = 100
+_PER_CLASS: Final = 30
 # A private set beside public images that the page brings to this size.
 _PREPARED_SIDE: Final = 28
 
 
 def write_stand_ins(folder: Path, page: str, text: str) -> None:
     """The files that `text` names, other ones for every page: a service knows records again."""
-    for name, write in STAND_INS.items():
-        if re.search(rf"(?<![\w./-]){re.escape(name)}(?![\w.])", text) and not (folder / name).exists():
-            write(folder / name, np.random.default_rng(zlib.crc32(f"{page} {name}".encode())))
+    for words, write in STAND_INS.items():
+        path = folder / words.split()[0]
+        if re.search(rf"(?<![\w./-])(?<!--out ){re.escape(words)}(?![\w.])", text) and not path.exists():
+            write(path, np.random.default_rng(zlib.crc32(f"{page} {words}".encode())))
 
 
 def draw_images(rng: np.random.Generator, per_class: int, side: int = _SIDE) -> tuple[Images, npt.NDArray[np.int64]]:
@@ -41,13 +43,21 @@ def draw_images(rng: np.random.Generator, per_class: int, side: int = _SIDE) -> 
     return images, labels
 
 
-def write_npz(path: Path, rng: np.random.Generator, side: int = _SIDE, test: bool = False) -> None:
-    """Labelled images; without a test split nothing is evaluated, which would take longer than all the rest."""
-    images, labels = draw_images(rng, _PER_CLASS, side)
-    arrays = {"train_images": images, "train_labels": labels}
-    if test:
-        arrays |= dict(zip(("test_images", "test_labels"), draw_images(rng, 10, side), strict=True))
-    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+def write_private(path: Path, rng: np.random.Generator) -> None:
+    """Enough images for every attack of an audit, with test images."""
+    (images, labels), (test_images, test_labels) = draw_images(rng, _FOR_AUDITS), draw_images(rng, 20)
+    arrays = {"train_images": images, "train_labels": labels, "test_images": test_images, "test_labels": test_labels}
+    np.savez_compressed(path, **arrays)
+
+
+def _write_npz(path: Path, rng: np.random.Generator, per_class: int = _PER_CLASS, side: int = _SIDE) -> None:
+    """Without a test split nothing is evaluated, which would take longer than all the rest."""
+    images, labels = draw_images(rng, per_class, side)
+    np.savez_compressed(path, train_images=images, train_labels=labels)
+
+
+def _write_for_audits(path: Path, rng: np.random.Generator) -> None:
+    _write_npz(path, rng, _FOR_AUDITS)
 
 
 def _write_groups(path: Path, rng: np.random.Generator) -> None:
@@ -55,12 +65,12 @@ def _write_groups(path: Path, rng: np.random.Generator) -> None:
     np.savez_compressed(path, train_images=images, train_labels=labels, groups=np.arange(len(labels)) // 5)
 
 
-def _write_public(path: Path, rng: np.random.Generator) -> None:
-    write_npz(path, rng, _PREPARED_SIDE)
+def _write_large(path: Path, rng: np.random.Generator) -> None:
+    _write_npz(path, rng, per_class=10, side=_PREPARED_SIDE)
 
 
 def _write_class_folders(path: Path, rng: np.random.Generator) -> None:
-    _write_zip(path, _classes(rng, 30))
+    _write_zip(path, _classes(rng, 10))
 
 
 def _write_both(path: Path, rng: np.random.Generator) -> None:
@@ -106,11 +116,12 @@ def _write_picture(path: Path, rng: np.random.Generator) -> None:
 
 
 STAND_INS: Final[dict[str, Callable[[Path, np.random.Generator], None]]] = {
-    "mnist.npz": write_npz,
-    "digits.npz": write_npz,
-    "other.npz": write_npz,
-    "scans.npz": _write_groups,
-    "open.npz": _write_public,
+    "mnist.npz": _write_npz,
+    "digits.npz": _write_for_audits,
+    "other.npz": _write_npz,
+    "scans.npz --records-per-unit": _write_groups,
+    "scans.npz": _write_large,
+    "open.npz": _write_large,
     "open.zip": _write_class_folders,
     "part-1.zip": _write_class_folders,
     "part-2.zip": _write_class_folders,
