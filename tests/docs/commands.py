@@ -63,7 +63,7 @@ def read_blocks(page: str) -> list[Block]:
 
 def read_commands(page: str) -> list[Command]:
     """All that is typed: blocks first, then spans that are no repetition of them."""
-    typed = [command for block in read_blocks(page) for command in _split(page, block)]
+    typed = [command for block in read_blocks(page) for command in list_commands(page, block)]
     known = {_bare(command.text) for command in typed}
     return [*typed, *(span for span in _spans(page) if span.text not in known)]
 
@@ -81,12 +81,8 @@ def split_commands(text: str) -> Iterator[tuple[int, str]]:
         yield text.count("\n") - len(typed), "\n".join(typed)
 
 
-def find_syntax_error(command: str) -> str:
-    """What bash objects to, or nothing."""
-    return subprocess.run(["bash", "-n"], input=command, capture_output=True, text=True, check=False).stderr
-
-
-def _split(page: str, block: Block) -> Iterator[Command]:
+def list_commands(page: str, block: Block) -> Iterator[Command]:
+    """What is typed of one block."""
     if block.language == "python":
         yield Command(page, block.line, "python", block.text)
     elif block.language == "console":
@@ -95,6 +91,11 @@ def _split(page: str, block: Block) -> Iterator[Command]:
     elif block.language == "bash":
         for before, text in split_commands(block.text):
             yield Command(page, block.line + before, "bash", text.strip())
+
+
+def find_syntax_error(command: str) -> str:
+    """What bash objects to, or nothing."""
+    return subprocess.run(["bash", "-n"], input=command, capture_output=True, text=True, check=False).stderr
 
 
 def _spans(page: str) -> Iterator[Command]:

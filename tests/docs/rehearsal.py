@@ -181,7 +181,8 @@ class Rehearsal:
         assert command.answer is None or answer.text.strip() == command.answer, f"{command}\nanswers:\n{answer.text}"
 
     def _execute(self, command: Command, text: str) -> str:
-        self._names |= {"client": self.client, "url": self._access.url, "api_key": self._api_key}
+        if re.search(r"\b(client|url|api_key)\b", text):
+            self._names |= {"client": self.client, "url": self._access.url, "api_key": self._api_key}
         # Tracebacks name the page.
         code = compile("\n" * (command.line - 1) + text, ROOT / command.page, "exec")
         with contextlib.chdir(self._folder), contextlib.redirect_stdout(io.StringIO()) as printed:

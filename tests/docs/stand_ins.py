@@ -26,10 +26,10 @@ _PREPARED_SIDE: Final = 28
 
 
 def write_stand_ins(folder: Path, page: str, text: str) -> None:
-    """The files that `text` names, other ones for every page: a service knows records again."""
+    """The files that `text` reads, other ones for every page: a service knows records again."""
     for words, write in STAND_INS.items():
         path = folder / words.split()[0]
-        if re.search(rf"(?<![\w./-])(?<!--out ){re.escape(words)}(?![\w.])", text) and not path.exists():
+        if re.search(rf"(?<![\w./-])(?<!--out )(?<!\(\"){re.escape(words)}(?![\w.])", text) and not path.exists():
             write(path, np.random.default_rng(zlib.crc32(f"{page} {words}".encode())))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 from unittest.mock import create_autospec
 
+import datasets
 import huggingface_hub
 import pytest
 import yaml
@@ -122,6 +123,7 @@ def plugin(tmp_path: Path) -> None:
 def test_every_command_of_a_page_runs_as_it_is_typed(
     page: str, access: Access | None, settings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/runs.db")
     rehearsal = Rehearsal(tmp_path, TYPED[page], access, settings)
     try:

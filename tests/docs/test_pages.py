@@ -31,8 +31,8 @@ TWO_SCREENS = 600
 # Read by the command line and the tests.
 CLIENT_VARIABLES = {"URL", "API_KEY", "TEST_DATA"}
 
-# One line per change; commands and answers as they were; pages of which the generated copy is checked.
-UNWRAPPED = {ROOT / "CHANGELOG.md", ROOT / "docs" / "walkthrough.md"}
+# One line per change; pages of which the generated copy is checked.
+UNWRAPPED = {ROOT / "CHANGELOG.md"}
 TEMPLATES = {ROOT / "benchmarks" / name for name in ("ablations.md", "utility.md")}
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
