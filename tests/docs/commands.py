@@ -1,0 +1,123 @@
+"""What a reader of the documentation types: blocks of commands, and commands within sentences and tables.
+
+A fence says its language. Of a block in `bash` every command is one; `console` has commands after `$ ` and, below each,
+the exact answer; `python` is typed as a whole. Outside of the proofs an indented block is `bash`. A command within a
+sentence is a code span that begins with one of `PROGRAMS` and lacks nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+LANGUAGES = {"bash", "console", "python", "json", "toml", "yaml", "ini", "text"}
+PROGRAMS = re.compile(
+    r"(scripts/|\.venv/bin/|\.ci/)\S+|(datalens|python|docker|kubectl|pip|sqlite3|uvicorn|celery|torchrun|hf) \S"
+)
+FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"(?<=\n\n)(?P<text>(?: {4}.*\n)+)")
+SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+
+
+class Block(NamedTuple):
+    """A block of code on a page."""
+
+    line: int
+    language: str
+    text: str
+
+
+class Command(NamedTuple):
+    """One thing to type, and what the page says it answers."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+    answer: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}: {self.text}"
+
+
+def list_pages() -> list[str]:
+    """The pages whose commands are typed; decisions are history."""
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    patterns = ["README.md", "CONTRIBUTING.md", "docs/*.md", ":!docs/decisions"]
+    names = subprocess.run([*listing, *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return sorted(name for name in names.split() if (ROOT / name).exists())
+
+
+def read_blocks(page: str) -> list[Block]:
+    """All blocks of code, in order."""
+    text = (ROOT / page).read_text()
+    blocks = [
+        Block(_line(text, found.start("text")), found["language"], found["text"]) for found in FENCE.finditer(text)
+    ]
+    if not page.startswith("docs/mechanisms/"):
+        blocks += [
+            Block(_line(text, found.start("text")), "bash", found["text"]) for found in INDENTED.finditer(_prose(text))
+        ]
+    return sorted(blocks)
+
+
+def read_commands(page: str) -> list[Command]:
+    """All that is typed: blocks first, then spans that are no repetition of them."""
+    typed = [command for block in read_blocks(page) for command in list_commands(page, block)]
+    known = {_bare(command.text) for command in typed}
+    return [*typed, *(span for span in _spans(page) if span.text not in known)]
+
+
+def split_commands(text: str) -> Iterator[tuple[int, str]]:
+    """Complete commands of a script, each with the number of lines before it: bash says where one ends."""
+    typed: list[str] = []
+    for number, line in enumerate(text.splitlines()):
+        if typed or (line.strip() and not line.lstrip().startswith("#")):
+            typed.append(line)
+            if not line.endswith("\\") and not find_syntax_error("\n".join(typed)):
+                yield number + 1 - len(typed), "\n".join(typed)
+                typed = []
+    if typed:
+        yield text.count("\n") - len(typed), "\n".join(typed)
+
+
+def list_commands(page: str, block: Block) -> Iterator[Command]:
+    """What is typed of one block."""
+    if block.language == "python":
+        yield Command(page, block.line, "python", block.text)
+    elif block.language == "console":
+        for one in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n?)*)", block.text, re.MULTILINE):
+            yield Command(page, block.line, "bash", one[1], one[2].strip())
+    elif block.language == "bash":
+        for before, text in split_commands(block.text):
+            yield Command(page, block.line + before, "bash", text.strip())
+
+
+def find_syntax_error(command: str) -> str:
+    """What bash objects to, or nothing."""
+    return subprocess.run(["bash", "-n"], input=command, capture_output=True, text=True, check=False).stderr
+
+
+def _spans(page: str) -> Iterator[Command]:
+    text = _prose((ROOT / page).read_text())
+    for found in SPAN.finditer(text):
+        words = " ".join(found[1].split())
+        if PROGRAMS.match(words):
+            yield Command(page, _line(text, found.start()), "span", words)
+
+
+def _prose(text: str) -> str:
+    """The text with fences blanked out, line by line."""
+    return FENCE.sub(lambda found: "\n" * found[0].count("\n"), text)
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+def _bare(command: str) -> str:
+    return command.partition(" #")[0].strip()
