@@ -57,9 +57,14 @@ CURL = [
         "grep -o 'ds_[0-9a-f]*' made | head -1 > dataset",
     ),
     (
-        "Wait until the file was read. The outcome is for the owner alone.",
-        'until curl -s -H "$AUTH" $URL/v1/datasets/$(cat dataset) | grep -q \'"state":"ready"\'; do sleep 1; done; '
-        'curl -s -H "$AUTH" $URL/v1/datasets/$(cat dataset)/validation | cut -c 1-200',
+        "Wait until the file was read, and look at its class names. What is said of it is for the owner alone.",
+        'until curl -s -H "$AUTH" $URL/v1/datasets/$(cat dataset) | grep -q \'"state":"review"\'; do sleep 1; done; '
+        'curl -s -H "$AUTH" $URL/v1/datasets/$(cat dataset)/validation | grep -o \'"review":.*\' | cut -c 1-200',
+    ),
+    (
+        "Publish them and open the budget.",
+        'curl -s -H "$AUTH" --json \'{"confirm_classes": true}\' $URL/v1/datasets/$(cat dataset):confirm '
+        '| grep -o \'"state":"[a-z]*"\\|"class_names":[^]]*]\\|"epsilon_limit":[^,]*\'',
     ),
     (
         "What would a job cost? Then submit it.",
@@ -84,7 +89,8 @@ CURL = [
 COMMANDS = [
     (
         "Upload class folders in a tar.gz: records that are known keep their account, so ε and δ are the account's.",
-        "datalens datasets upload mnist-folders.tar.gz --delta 5.546686556575636e-6 --name folders --json > made; "
+        "datalens datasets upload mnist-folders.tar.gz --confirm-classes --delta 5.546686556575636e-6 --name folders "
+        "--json > made; "
         "grep -o 'ds_[0-9a-f]*' made | head -1 > dataset; datalens datasets show $(cat dataset)",
     ),
     (
@@ -113,7 +119,9 @@ URL, KEY = os.environ["URL"], os.environ["KEY"]
 SPEC = {"method": "moments", "epsilon": 0.5, "synthetic_images": 1000, "evaluation": {"enabled": False}}
 
 with Client(URL, KEY) as client:
-    dataset = client.upload_dataset(Path("mnist.npz"), epsilon=10, confirm_classes=True)
+    dataset = client.upload_dataset(Path("mnist.npz"), epsilon=10)
+    print([found.name for found in dataset.review.classes])
+    dataset = client.confirm_dataset(dataset.id)  # these are public from now on
     job = client.submit(dataset.id, SPEC)
     for event in job.events():  # as they happen, over interruptions
         print(event.type, event.epsilon_spent)
