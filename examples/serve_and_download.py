@@ -28,6 +28,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     upload = digits_as_npz(folder / "digits.npz")
     with serving(folder / "data") as (url, api_key), datalens.Client(url, api_key) as client:
+        # The class names are ten digits, which may be public; of other images, look at `dataset.review` first.
         dataset = client.upload_dataset(upload, epsilon=2.0, name="digits", confirm_classes=True)
         spec = {"method": "moments", "epsilon": 1.0, "evaluation": {"enabled": False}}
         print(f"price: epsilon {client.plan(dataset.id, spec).cost.epsilon_at_plan}")
