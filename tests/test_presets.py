@@ -23,6 +23,10 @@ MNIST = schema(60_000)
 SAMPLED = ("diffusion", "large")
 
 
+def strip(height: int, width: int, channels: int) -> Schema:
+    return schema(60_000, channels=channels).model_copy(update={"height": height, "width": width})
+
+
 @pytest.mark.parametrize("name", [name for name in PRESETS if name not in SAMPLED])
 @pytest.mark.parametrize(
     "public",
@@ -39,6 +43,10 @@ SAMPLED = ("diffusion", "large")
         schema(100, side=4),
         schema(5, num_classes=7),
         schema(20_000, side=64, channels=3),
+        strip(8, 24, channels=1),
+        strip(96, 48, channels=1),
+        strip(12, 256, channels=3),
+        strip(256, 4, channels=3),
     ],
     ids=lambda found: f"n{found.num_units}c{found.num_classes}d{found.dimensions}",
 )

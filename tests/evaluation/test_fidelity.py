@@ -113,6 +113,18 @@ def test_the_reference_decides_who_may_see_a_figure(kind, audience, status, tmp_
     assert all(math.isfinite(measure.value) for measure in found.values())
 
 
+@pytest.mark.parametrize("kind", ["domain", "random"])
+@pytest.mark.parametrize("shape", [(8, 24, 1), (24, 8, 3), (33, 17, 3)], ids=str)
+def test_images_that_are_not_square_are_compared(shape, kind, tmp_path):
+    height, width, channels = shape
+    blobs = split(620, 1, side=48)
+    images = np.tile(blobs.images[:, np.arange(height) * 48 // height][:, :, np.arange(width) * 48 // width], channels)
+    reference = Reference(Split(images[:500], blobs.labels[:500]), "public", "images")
+    found = compared(images[500:], reference, tmp_path, kind)
+    assert found
+    assert all(math.isfinite(measure.value) for measure in found.values())
+
+
 def test_halves_share_no_image_and_are_the_same_every_time():
     reference = Reference(Split(np.arange(101, dtype=np.uint8).reshape(-1, 1, 1, 1), np.arange(101)), "public", "x")
     first, second = halves(reference, 1000)

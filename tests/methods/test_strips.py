@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import ExecutionOptions, Method
+from datalens_service.methods import ExecutionOptions, Method, record_sums
 from datalens_service.methods.registered import RegisteredMethod
 from datalens_service.models.generators import architectures
 from datalens_service.privacy.budget import MemoryAccount
@@ -29,7 +29,7 @@ SMALL_STRIPS: Final = ((8, 24, 1), (21, 15, 3))
 """For everything else that a method may be: convolutions fit the second alone."""
 
 SMALL: Final[dict[str, Any]] = {
-    "steps": 2, "epochs": 1, "iterations": 1, "samples": 100, "batch": 4,
+    "steps": 2, "epochs": 1, "iterations": 1, "samples": 100, "batch": 4, "accepted": 1.0,
     "num_teachers": 6, "images_per_step": 6, "warmup_steps": 1, "vote_dimensions": 9, "top_k": 5,
     "projections": 4, "bins": 4, "updates_per_generator_step": 1, "z_dim": 2, "refiner_width": 4,
     "subspace_dimensions": 4, "components": 2, "dimensions": 6, "hidden_units": 4,
@@ -113,8 +113,9 @@ class QuickNoise:
 
 
 @pytest.fixture(autouse=True)
-def _small_student(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The released network has the same shape and fewer maps."""
+def _small_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The released network has the same shape and fewer maps, large images fewer frequencies."""
+    monkeypatch.setattr(record_sums, "_FREQUENCIES", 300)
     monkeypatch.setattr(architectures, "HIDDEN", 8)
     monkeypatch.setattr(architectures, "MAPS", 2)
 

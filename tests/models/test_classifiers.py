@@ -15,7 +15,7 @@ from datalens_service.errors import InvalidInput
 from datalens_service.models.classifiers.architectures import ARCHITECTURES, build_network
 from datalens_service.models.classifiers.classifier import Classifier
 
-SIZES = [(1, 28, 28), (3, 32, 32), (1, 20, 24)]
+SIZES = [(1, 28, 28), (3, 32, 32), (1, 20, 24), (3, 33, 17), (1, 16, 64)]
 
 each_architecture = pytest.mark.parametrize("architecture", [*ARCHITECTURES, "scattering"])
 

@@ -49,5 +49,11 @@ def test_the_enlargement_is_whole_and_never_a_reduction(side: int, tile: int) ->
     assert grid(random_images(1, side, side, 1), [0], classes=1, columns=1).shape == (tile + 4, tile + 4)
 
 
+def test_tiles_keep_the_proportions_of_images() -> None:
+    images = random_images(1, 8, 24, 1)
+    picture = grid(images, [0], classes=1, columns=1)
+    np.testing.assert_array_equal(picture[2:-2, 2:-2], images[0, ..., 0].repeat(2, axis=0).repeat(2, axis=1))
+
+
 def test_many_classes_do_not_make_an_endless_picture() -> None:
     assert grid(random_images(1, 4, 4, 1), [0], classes=1000, columns=1).shape == (50 * 66 + 2, 68)
