@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
 _TEXT_BYTES: Final = 2**18
-_MALFORMED: Final = "The file came damaged or cut off; ⟦send_form⟧."
+_MALFORMED: Final = "What was sent is malformed or cut off; ⟦send_form⟧."
 
 
 class FormReader:
@@ -70,7 +70,7 @@ class FormReader:
         if not self._ended:
             raise InvalidInput(_MALFORMED)
         if not self.has_file:
-            raise InvalidInput(f"There is no file: add it as ⟦member⟧ {self._file_field}.")
+            raise InvalidInput(f"There is no file: add it as the ⟦member⟧ named {self._file_field}.")
         self._file.flush()
 
     def _callbacks(self) -> MultipartCallbacks:
