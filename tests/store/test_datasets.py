@@ -152,7 +152,7 @@ def test_deletion_does_not_give_a_fresh_budget(database: Database) -> None:
 def test_a_default_delta_is_not_taken_over_from_the_account(database: Database) -> None:
     """Jobs state it: it would tell that the upload shares a record with one of that δ."""
     new_dataset(database, epsilon=EPSILON, delta=1e-6)
-    with pytest.raises(StateConflict, match="name this delta") as error:
+    with pytest.raises(StateConflict, match="name this δ") as error:
         new_dataset(database, images()[:5], epsilon=None, delta=None)
     assert error.value.extra == {"epsilon": EPSILON, "delta": 1e-6}
     new_dataset(database, images()[:5], epsilon=None, delta=1e-6)
@@ -255,7 +255,7 @@ def test_data_that_grows_has_one_budget_from_the_start(database: Database) -> No
 
 def test_an_account_that_is_named_is_that_of_every_known_record(database: Database) -> None:
     first, second = new_dataset(database), new_dataset(database, images(seed=1))
-    with pytest.raises(InvalidDataset, match="name account"):
+    with pytest.raises(InvalidDataset, match="use account"):
         new_dataset(database, np.concatenate([images(seed=1), images(seed=2)]), account=first.id)
     assert datasets.linked(database, first.id) == datasets.linked(database, second.id) == ()
 

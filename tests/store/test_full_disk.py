@@ -90,6 +90,6 @@ def test_an_artifact_without_room_leaves_nothing(on_disk: Database, disk: SmallD
 def test_a_disk_counts_as_full_before_it_is(disk: SmallDisk) -> None:
     check_writable(disk.folder, "data_dir")
     check_writable(disk.folder / "not" / "yet", "data_dir")
-    with disk.full(2**20 if disk.real else -(2**16)), pytest.raises(InsufficientStorage, match="DATALENS_DATA_DIR"):
+    with disk.full(2**20 if disk.real else -(2**16)), pytest.raises(InsufficientStorage, match="data_dir"):
         check_writable(disk.folder, "data_dir")
     assert [path.name for path in disk.folder.iterdir()] == []
