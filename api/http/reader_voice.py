@@ -7,6 +7,7 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from api.addresses import inner_path
 from datalens_service.voices import HEADER, Voice, spoken_to
 
 _FOR_PROGRAMS: Final = ("/v1/", "/problems/", "/openapi.json", "/livez", "/readyz", "/metrics")
@@ -27,7 +28,7 @@ class ReaderVoice:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        with spoken_to(_voice_of(scope["path"], Headers(scope=scope).get(HEADER))):
+        with spoken_to(_voice_of(inner_path(scope), Headers(scope=scope).get(HEADER))):
             await self._app(scope, receive, send)
 
 

@@ -74,6 +74,7 @@ def test_from_the_key_to_the_images_nothing_leaves_the_prefix(owner: Visitor, up
         page.wait_for_url(f"{home}/{place}")
         expect(page.locator("[aria-busy]")).to_have_count(0)
     page.get_by_role("link", name="Data sets", exact=True).first.click()
+    page.wait_for_url(f"{home}/")
     _the_theme_is_remembered(owner)
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url(f"{home}/sign-in")
