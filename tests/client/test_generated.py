@@ -69,7 +69,7 @@ def test_the_list_of_methods_that_users_have():
         "update_job",
         "update_dataset",
         "classifiers",
-            "confirm_dataset",
+        "confirm_dataset",
         "download_classifier",
         "get_classifier",
         "predict",
