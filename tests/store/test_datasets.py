@@ -19,9 +19,9 @@ from datalens_service.privacy.accounting import default_delta
 from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
-from datalens_service.store.datasets.datasets import DatasetState
+from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
 from datalens_service.store.datasets.fingerprints import fingerprints
-from datalens_service.store.datasets.joining import joined
+from datalens_service.store.datasets.joining import Joined, joined
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.tables import AccountRow, RecordFingerprintRow
@@ -159,14 +159,18 @@ def test_a_default_delta_is_not_taken_over_from_the_account(database: Database) 
 
 
 def test_what_an_upload_joined_is_told(database: Database) -> None:
+    def tell(dataset: StoredDataset) -> Joined | None:
+        with database.session() as session:
+            return joined(session, dataset.id, dataset.known_records)
+
     first = new_dataset(database)
-    assert (first.known_records, joined(database, first.id, first.known_records)) == (0, None)
+    assert (first.known_records, tell(first)) == (0, None)
     second = new_dataset(database, np.concatenate([images()[:3], images(5)]), epsilon=None)
-    told = joined(database, second.id, second.known_records)
+    told = tell(second)
     assert told is not None
     assert (told.known_records, told.dataset_ids) == (3, (first.id,))
     assert (told.epsilon, told.delta, told.epsilon_spent, told.epsilon_remaining) == (EPSILON, DELTA, 0, EPSILON)
-    assert joined(database, first.id) is None
+    assert tell(first) is None
 
 
 @pytest.mark.parametrize("changes", [{"epsilon": 2.0}, {"epsilon": 0.5}, {"delta": 1e-6}])

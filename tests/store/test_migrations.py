@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from sqlalchemy.engine import Connection
 
 import migrations
 from datalens_service.errors import StateConflict
+from datalens_service.store.access import keys
 from datalens_service.store.database import Database, _alembic_config
+from datalens_service.store.datasets import validations
+from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.jobs import jobs, leases, measurements
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.account import JobAccount
@@ -161,6 +165,28 @@ def test_reservations_leave_the_table_of_jobs_with_their_owners(database: Databa
     noisy = measurements.replay(moved, lease.job_id, aside.id)
     assert noisy is not None
     assert noisy.tolist() == [0, 1, 2, 3]
+
+
+def test_uploads_that_an_older_version_left_half_done_go_on(database: Database, empty: NewDatabase) -> None:
+    """One was registered and not noted, one is still to be read and names its classes by the word of then."""
+    key, dataset = keys.create(database, "laptop")[0], new_dataset(database)
+    waiting = {"classes": ["cat", "dog"], "epsilon": 1.0}
+    with database.transaction() as session:
+        for dataset_id, form in ((dataset.id, {}), ("ds_waiting", waiting)):
+            upload = validations.of_request(key.id, form)
+            validations.settle(
+                session, replace(upload, dataset_id=dataset_id), DatasetState.VALIDATING, None, upload.form
+            )
+    moved = empty()
+    upgrade(moved, "0021")
+    copy_rows(database, moved)
+    moved.migrate()
+
+    assert validations.get(moved, dataset.id).state is DatasetState.READY
+    [left] = validations.in_state(moved, DatasetState.VALIDATING)
+    assert (left.dataset_id, left.form) == ("ds_waiting", {"class_names": ["cat", "dog"], "epsilon": 1.0})
+    with moved.transaction() as session:
+        validations.settle(session, left, DatasetState.REVIEW, {}, left.form)
 
 
 def spend(account: JobAccount, units: int) -> None:

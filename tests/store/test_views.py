@@ -34,16 +34,7 @@ def test_an_upload_that_became_a_data_set_is_listed_once(database: Database, key
     assert (view.id, view.name, view.state, view.contents) == (dataset.id, "pets", DatasetState.READY, dataset)
 
 
-def test_an_upload_is_ready_once_its_report_is_noted(database: Database, key_id: str) -> None:
-    dataset = new_dataset(database)
-    check(database, key_id, dataset.id, DatasetState.VALIDATING)
-    assert views.get(database, dataset.id).state is DatasetState.VALIDATING
-    assert [view.state for view in views.list_views(database, DEFAULT_TENANT).items] == [DatasetState.VALIDATING]
-    validations.finish(database, dataset.id, DatasetState.READY, {"notices": []})
-    assert views.get(database, dataset.id).state is DatasetState.READY
-
-
-@pytest.mark.parametrize("state", [DatasetState.VALIDATING, DatasetState.INVALID])
+@pytest.mark.parametrize("state", [DatasetState.VALIDATING, DatasetState.REVIEW, DatasetState.INVALID])
 def test_an_upload_without_a_data_set_has_a_state_and_no_contents(
     database: Database, key_id: str, state: DatasetState
 ) -> None:

@@ -11,13 +11,13 @@ import pytest
 from test_job_over_ranks import SHORT, generator, run, silent, start_other_rank
 
 from datalens_service.services import ingestion
-from datalens_service.services.dataset_declaration import DatasetForm
-from datalens_service.store.datasets import datasets
+from datalens_service.store.access import keys
+from datalens_service.store.datasets import datasets, validations
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.datasets.record_store import RecordStore
 from datalens_service.store.jobs.jobs import JobState
-from datalens_service.store.tables import DEFAULT_TENANT, DatasetRow
+from datalens_service.store.tables import DatasetRow
 from deployments.deployment import QUICK, Deployment, lamps
 from tests.store.test_files import Bucket, bucket, s3
 from workers.job.execute import execute
@@ -40,8 +40,10 @@ def registered(remote: Deployment, folder: Path) -> StoredDataset:
     assert records.test is not None
     path = folder / "lamps.npz"
     np.savez(path, images=records.train.images, labels=records.train.labels)
-    form = DatasetForm(epsilon=10.0, name="lamps")
-    return ingestion.register(remote.database, remote.settings, path, form, tenant_id=DEFAULT_TENANT).dataset
+    key, _ = keys.create(remote.database, "laptop")
+    upload = validations.of_request(key.id, {"epsilon": 10.0, "name": "lamps", "confirm_classes": True})
+    ingestion.receive(remote.database, remote.settings, path, upload)
+    return datasets.get(remote.database, upload.dataset_id)
 
 
 def test_worker_trains_on_them_and_keeps_nothing(remote: Deployment, bucket: Bucket, tmp_path: Path) -> None:

@@ -231,7 +231,8 @@ PRIVATE_READS: Final = (
                  "datalens_service.cli.train", "datalens_service.cli.demo", "datalens_service.cli.local",
                  "datalens_service.cli.plan", "datalens_service.data.readers.base", "datalens_service.data.dataset",
                  "datalens_service.data.stored_dataset", "datalens_service.data.untrusted.images",
-                 "datalens_service.data.schema_inference"),
+                 "datalens_service.data.schema_inference", "datalens_service.services.class_review",
+                 "datalens_service.cli.review"),
         operations=("createDataset", "confirmDataset", "getDatasetValidation", "showDataset"),
     ),
     PrivateRead(
