@@ -39,7 +39,7 @@ class Refused:
     """A file that is refused.
 
     Attributes:
-        sentence: A part of the reason, in the voice of REST.
+        sentence: A part of the reason, with names as `⟦name⟧`.
         names: Files that are named, as far as they are looked at.
     """
 
@@ -63,7 +63,7 @@ CATS = Read({"cat": 3, "dog": 3})
 TWO = Read({"0": 4, "1": 4})
 NORMAL = {"normal": 6, "pneumonia": 6}
 SKIP = {"skip_unreadable": True}
-ASKS = "Declare records_per_unit"
+ASKS = "Declare ⟦records_per_unit⟧"
 IDENTIFIERS = "look like identifiers of persons"
 
 
@@ -95,7 +95,7 @@ def _grouped(file: str, unit: str, count: int, classes: dict[str, int], records:
     ]
 
 
-def _prepared(file: str, answer: Read, sentence: str = "prepare_size") -> list[Case]:
+def _prepared(file: str, answer: Read, sentence: str = "⟦prepare_size⟧") -> list[Case]:
     return [Case(file, Refused(sentence)), Case(file, answer, PREPARED)]
 
 
@@ -241,7 +241,7 @@ ARRAYS: Final = [
     *_grouped("groups.npz", "group", 4, TWO.classes),
     Case("flat784.npz", Read(TWO.classes, size=(28, 28, 1), notices={"flat_images": 1})),
     Case("flat64.npz", Read(TWO.classes, size=(8, 8, 1), notices={"flat_images": 1})),
-    Case("uint16.npz", Refused("prepare_size with prepare_window")),
+    Case("uint16.npz", Refused("⟦prepare_size⟧ with ⟦prepare_window⟧")),
     Case("uint16.npz", Read(TWO.classes, size=(8, 8, 1), notices={"window_applied": 8}), WINDOW),
     Case("float255.npz", Read(TWO.classes, notices={"floats_to_255": 8})),
     Case("float01.npz", TWO),
@@ -297,7 +297,7 @@ IMAGES: Final = [
     *_prepared("tiff_pages.zip", _changed("frame_selected")),
     Case("rgb_png.zip", Read(CATS.classes, size=(8, 8, 3))),
     Case("grey_jpeg.zip", CATS),
-    Case("png16.zip", Refused("prepare_window"), PREPARED),
+    Case("png16.zip", Refused("⟦prepare_window⟧"), PREPARED),
     Case("png16.zip", _changed("window_applied"), WINDOW),
     Case("upper_case.zip", CATS),
     Case("wrong_ending.zip", CATS),

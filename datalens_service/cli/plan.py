@@ -9,12 +9,13 @@ import typer
 
 from datalens_service.cli import options, output
 from datalens_service.cli.numbers import build_integer_parser
-from datalens_service.cli.specs import SpecOptions, build_unit_declaration
+from datalens_service.cli.reading import build_choices
+from datalens_service.cli.specs import SpecOptions
 from datalens_service.clock import duration
 from datalens_service.errors import InvalidSpec
 
 if TYPE_CHECKING:
-    from datalens_service.data.privacy_units import UnitDeclaration
+    from datalens_service.data.reading_choices import ReadingChoices
     from datalens_service.expectations import PlanWithExpectation
     from datalens_service.spec import VoteAllowance
 
@@ -30,8 +31,21 @@ def plan(
     preset: options.PresetName = None,
     purpose: options.Purpose = options.PurposeName.LOOK,
     settings: options.Settings = None,
+    class_names: options.ClassNames = None,
     records_per_unit: options.RecordsPerUnit = None,
     classes_per_unit: options.ClassesPerUnit = None,
+    unit: options.Unit = None,
+    ignore_groups: options.IgnoreGroups = False,
+    group_column: options.GroupColumn = None,
+    label_column: options.LabelColumn = None,
+    encoding: options.TextEncoding = None,
+    skip_unreadable: options.SkipUnreadable = False,
+    allow_identifying_classes: options.AllowIdentifyingClasses = False,
+    prepare_size: options.PrepareSize = None,
+    prepare_fit: options.PrepareFit = None,
+    prepare_colour: options.PrepareColour = None,
+    prepare_window: options.PrepareWindow = None,
+    prepare_frame: options.PrepareFrame = None,
     top_k: Annotated[
         int | None, typer.Option("--top-k", parser=build_integer_parser(1), help="Without data: k of a vote.")
     ] = None,
@@ -55,8 +69,26 @@ def plan(
     elif top_k is not None or noise_stddev is not None:
         raise InvalidSpec("With --data, name parameters by --set, for example --set top_k=200.")
     else:
-        units = build_unit_declaration(records_per_unit, classes_per_unit, None)
-        summary = _price_plan(spec_options, data, units)
+        choices = build_choices(
+            {
+                "class_names": class_names,
+                "records_per_unit": records_per_unit,
+                "classes_per_unit": classes_per_unit,
+                "unit": unit,
+                "ignore_groups": ignore_groups,
+                "group_column": group_column,
+                "label_column": label_column,
+                "encoding": encoding,
+                "skip_unreadable": skip_unreadable,
+                "allow_identifying_classes": allow_identifying_classes,
+                "prepare_size": prepare_size,
+                "prepare_fit": prepare_fit,
+                "prepare_colour": prepare_colour,
+                "prepare_window": prepare_window,
+                "prepare_frame": prepare_frame,
+            }
+        )
+        summary = _price_plan(spec_options, data, choices)
         expected = summary.expectation
         facts = describe_plan(summary.model_dump()) | describe_expectation(expected.model_dump() if expected else None)
         output.show(summary, output.format_facts(facts), as_json=as_json)
@@ -133,12 +165,12 @@ def _describe_allowance(allowance: VoteAllowance) -> dict[str, object]:
     }
 
 
-def _price_plan(spec_options: SpecOptions, data: Path, units: UnitDeclaration | None) -> PlanWithExpectation:
+def _price_plan(spec_options: SpecOptions, data: Path, choices: ReadingChoices) -> PlanWithExpectation:
     from datalens_service.calibration import measure_machine
-    from datalens_service.data import ReadingChoices, read_upload
+    from datalens_service.data import read_upload
     from datalens_service.expectations import PlanWithExpectation, expect
 
-    schema = read_upload(data, ReadingChoices(units=units)).schema
+    schema = read_upload(data, choices).schema
     spec = spec_options.build_spec(schema)
     expected = expect(spec, schema, measure_machine())
     return PlanWithExpectation(**spec.price(schema).spoken().model_dump(), expectation=expected)

@@ -15,6 +15,7 @@ from datalens_service.data.readers.base import Upload
 from datalens_service.data.untrusted.validation_errors import UnusableFiles
 from datalens_service.errors import InvalidDataset
 from datalens_service.services.dataset_declaration import DatasetForm
+from datalens_service.voices import speak
 from tests.input_cases import CASES, FOLDER, WINDOW, Case, Read, Refused
 
 
@@ -40,7 +41,7 @@ def test_the_answer_is_right(folder: Path, case: Case) -> None:
 
 
 def check_refusal(answer: Refused, refusal: InvalidDataset) -> None:
-    assert answer.sentence in refusal.detail
+    assert speak(answer.sentence) in refusal.detail
     named = {file.name for file in refusal.bad_files} if isinstance(refusal, UnusableFiles) else set()
     assert set(answer.names) <= named
 

@@ -41,7 +41,9 @@ class UnusableFiles(InvalidDataset):
     """
 
     def __init__(self, bad_files: Sequence[BadFile], checked: int) -> None:
-        super().__init__(bad_files[0].reason)
+        listed = [file.model_dump() for file in bad_files[:LISTED]]
+        told = {"bad_files": listed, "bad_count": len(bad_files), "checked": checked}
+        super().__init__(bad_files[0].reason, extra=told)
         self.bad_files = tuple(bad_files[:LISTED])
         self.count = len(bad_files)
         self.checked = checked
