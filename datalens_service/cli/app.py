@@ -28,47 +28,38 @@ from datalens_service.cli import (
     train,
     verify,
 )
-from datalens_service.cli.exits import HELP, ExitCode, get_exit_code
+from datalens_service.cli.exits import HELP, ExitCode
+from datalens_service.cli.failures import reported
 from datalens_service.cli.options import AsJson
-from datalens_service.client import ClientError
-from datalens_service.errors import DatalensError
+from datalens_service.cli.streams import prepare_streams, unheard
 from datalens_service.voices import Voice, spoken_to
 
 _AS_JSON = "datalens.wants_json"
-_FILE_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 class _Commands(TyperGroup):
-    """Turns every deliberate error into one sentence (or a JSON object) and an exit code."""
+    """Turns every failure of a command into one sentence (or a JSON object) and an exit code."""
 
-    def main(self, *args: Any, **more: Any) -> Any:
-        """Speak of options from here on."""
-        with spoken_to(Voice.COMMAND_LINE):
-            return super().main(*args, **more)
+    def main(self, *arguments: Any, **named: Any) -> Any:
+        """Run the program, which speaks of options from here on."""
+        prepare_streams()
+        with unheard(), spoken_to(Voice.COMMAND_LINE):
+            return super().main(*arguments, **named)
+        # Only wrong usage is said out here.
+        raise SystemExit(ExitCode.BAD_INPUT)
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Remember how errors are to be shown, before anything can fail."""
-        ctx.meta[_AS_JSON] = "--json" in args
-        return super().parse_args(ctx, args)
+    def make_context(self, info_name: str | None, args: list[str], *others: Any, **named: Any) -> Any:
+        """Remember how failures are to be shown, before anything can fail."""
+        as_json = "--json" in args
+        with reported(as_json=as_json):
+            context = super().make_context(info_name, args, *others, **named)
+        context.meta[_AS_JSON] = as_json
+        return context
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        as_json: bool = ctx.meta[_AS_JSON]
-        try:
+        with reported(as_json=ctx.meta[_AS_JSON]):
             return super().invoke(ctx)
-        except (DatalensError, ClientError) as error:
-            output.show_error(output.build_problem(error), as_json=as_json)
-            raise typer.Exit(get_exit_code(error.slug)) from error
-        except _FILE_ERRORS as error:
-            detail = f"{error.strerror}: {error.filename}"
-            output.show_error({"code": "file", "title": "File not usable", "detail": detail}, as_json=as_json)
-            raise typer.Exit(ExitCode.BAD_INPUT) from error
-        except typer.TyperException as error:
-            if not as_json:
-                raise
-            problem = {"code": "usage", "title": "Wrong usage", "detail": error.format_message()}
-            output.show_error(problem, as_json=True)
-            raise typer.Exit(error.exit_code) from error
 
 
 app = typer.Typer(

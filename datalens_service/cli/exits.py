@@ -21,6 +21,8 @@ class ExitCode(IntEnum):
     """No such object, or no API key that reaches it."""
     UNREACHABLE = 5
     """The service, its database or a worker it needs is not there now; later it may be."""
+    UNREAD = 141
+    """Whoever read the output went away, as after `| head`; 128 and the number of SIGPIPE."""
     INTERRUPTED = 130
     """Ctrl-C. A job on a service goes on; `datalens train` goes on when it is started again."""
 
@@ -46,7 +48,7 @@ _EXIT_CODES: Final = {
 HELP: Final = (
     "Exit codes: 0 done; 1 the job failed or was cancelled, or a proof contradicts itself; "
     "2 bad input or usage; 3 privacy budget exceeded; "
-    "4 not found or no valid API key; 5 service unreachable; 130 interrupted."
+    "4 not found or no valid API key; 5 service unreachable or disk full; 130 interrupted; 141 nobody reads the output."
 )
 
 

@@ -63,5 +63,7 @@ def _compute(iterates: Path, image: Path, label: int) -> RealisedEpsilon:
     from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
     from datalens_service.individual_epsilon import Descent
 
+    # What the reader of iterates says of a file that cannot be opened does not name it.
+    iterates.open("rb").close()
     pixels, _ = read_unlabelled(image, DEFAULT_LIMITS, 1)
     return Descent(iterates).epsilon_of(pixels, label)

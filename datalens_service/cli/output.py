@@ -6,6 +6,7 @@ With `--json`, stdout holds exactly one JSON object, also if the command fails: 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
+from datalens_service.cli.streams import unheard
 from datalens_service.client import ClientError
 from datalens_service.errors import DatalensError
 from datalens_service.voices import spoken
@@ -35,13 +37,20 @@ def show(data: Result, view: RenderableType, *, as_json: bool) -> None:
 
 def say(what: str | Text) -> None:
     """Tell a person what is going on, on stderr."""
-    Console(stderr=True, soft_wrap=True).print(Text(what) if isinstance(what, str) else what, highlight=False)
+    with unheard():
+        Console(stderr=True, soft_wrap=True).print(Text(what) if isinstance(what, str) else what, highlight=False)
 
 
 def show_error(problem: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print a problem."""
+    """Print a problem, on each stream that takes it."""
     if as_json:
-        typer.echo(_format_json({"error": problem}))
+        with unheard():
+            typer.echo(_format_json({"error": problem}))
+    with unheard():
+        _show_sentences(problem)
+
+
+def _show_sentences(problem: Mapping[str, Any]) -> None:
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     console.print(f"[bold red]{escape(str(problem['title']))}.[/] {escape(str(problem['detail']))}")
     listed = (problem.get("bad_files") or [])[:_MAX_LISTED_FILES]
@@ -82,4 +91,9 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Te
 
 def _format_json(data: Result) -> str:
     content = data.model_dump(mode="json", by_alias=True) if isinstance(data, BaseModel) else data
-    return json.dumps(content, indent=2, ensure_ascii=False)
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(content, indent=2)
+    return text

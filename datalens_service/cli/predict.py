@@ -69,6 +69,8 @@ def _predict_locally(path: Path, images: Path) -> PredictionsInfo:
     from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
     from datalens_service.prediction import load_classifier
 
+    # What the reader of classifiers says of a file that cannot be opened does not name it.
+    path.open("rb").close()
     classifier = load_classifier(path)
     read = read_folder if images.is_dir() else read_unlabelled
     pixels, names = read(images, DEFAULT_LIMITS, _LARGEST)

@@ -25,6 +25,7 @@ from datalens_service.errors import InvalidInput
 
 if TYPE_CHECKING:
     import uvicorn
+    from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 
     from datalens_service.settings import Settings
 
@@ -161,12 +162,16 @@ def _build_server(settings: Settings, announce: Callable[[], None]) -> uvicorn.S
     from uvicorn.importer import import_from_string
 
     application = import_from_string(APPLICATION)(settings)
+    start = _Start(application)
 
     class Server(uvicorn.Server):
         """Announces its address once it answers."""
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
+            try:
+                await super().startup(sockets)
+            except SystemExit:
+                raise start.failure or typer.Exit(ExitCode.UNREACHABLE) from None
             if self.started:
                 announce()
 
@@ -177,9 +182,32 @@ def _build_server(settings: Settings, announce: Callable[[], None]) -> uvicorn.S
 
     # The application logs requests and reads headers of proxies itself, and gives what uvicorn says the same form.
     config = uvicorn.Config(
-        application, log_config=None, log_level="warning", access_log=False, server_header=False, proxy_headers=False
+        start, log_config=None, log_level="warning", access_log=False, server_header=False, proxy_headers=False
     )
     return Server(config)
+
+
+class _Start:
+    """The application, with what kept it from starting: a person is told so, and a log gets no traceback of it."""
+
+    def __init__(self, application: ASGI3Application) -> None:
+        self.failure: Exception | None = None
+        self._application = application
+
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        """Pass everything on."""
+        if scope["type"] != "lifespan":
+            await self._application(scope, receive, send)
+            return
+
+        async def say(message: Any) -> None:
+            await send({**message, "message": ""} if message["type"].endswith(".failed") else message)
+
+        try:
+            await self._application(scope, receive, say)
+        except Exception as error:
+            self.failure = error
+            raise
 
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:

@@ -41,6 +41,7 @@ _UNANSWERED_MILLISECONDS = 30_000
 _MIGRATION_LOCK = 0x646C_6D69
 _BEGIN = "datalens_begin"
 _DISK_FULL = "53100"
+_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 TRIGGERS = frozenset(
     {
@@ -201,6 +202,8 @@ def _translated() -> Generator[None]:
             raise StoreUnavailable(
                 "The connection to the database was lost; look whether the operation happened, then repeat."
             ) from error
+        if getattr(error.orig, "sqlite_errorcode", None) in _DAMAGED:
+            raise StoreUnavailable("The file of the database is damaged, or none: restore it from a backup.") from error
         if not isinstance(error, OperationalError | InterfaceError):
             raise
         if _is_full(error.orig):
