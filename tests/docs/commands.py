@@ -55,9 +55,13 @@ def list_pages() -> list[str]:
 def read_blocks(page: str) -> list[Block]:
     """All blocks of code, in order."""
     text = (ROOT / page).read_text()
-    blocks = [Block(_line(text, found.start("text")), found["language"], found["text"]) for found in FENCE.finditer(text)]
+    blocks = [
+        Block(_line(text, found.start("text")), found["language"], found["text"]) for found in FENCE.finditer(text)
+    ]
     if not page.startswith("docs/mechanisms/"):
-        blocks += [Block(_line(text, found.start("text")), "bash", found["text"]) for found in INDENTED.finditer(_prose(text))]
+        blocks += [
+            Block(_line(text, found.start("text")), "bash", found["text"]) for found in INDENTED.finditer(_prose(text))
+        ]
     return sorted(blocks)
 
 
