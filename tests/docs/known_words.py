@@ -32,12 +32,10 @@ def find_unknown_words(command: str) -> list[str]:
     unknown += [word for tail in _tails(words, ["-m", "datalens_service.cli"]) for word in _unknown_to_datalens(tail)]
     for name in re.findall(r"-m (benchmarks[\w.]*)", command):
         unknown += [word for tail in _tails(words, ["-m", name]) for word in _unknown_to_benchmark(name, tail)]
-    unknown += [
-        word for word in re.findall(r"(?:^| )((?:scripts|\.ci)/\S+)", command) if not os.access(ROOT / word, os.X_OK)
-    ]
-    return unknown + [
-        extra for found in _EXTRAS.findall(command) for extra in found.split(",") if extra not in _extras()
-    ]
+    scripts = re.findall(r"(?:^| )((?:scripts|\.ci)/\S+)", command)
+    extras = [extra for found in _EXTRAS.findall(command) for extra in found.split(",")]
+    unknown += [script for script in scripts if not os.access(ROOT / script, os.X_OK)]
+    return unknown + [extra for extra in extras if extra not in _extras()]
 
 
 def lacks_arguments(span: str) -> bool:

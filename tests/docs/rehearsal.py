@@ -32,7 +32,7 @@ import numpy as np
 from datalens_service.client import Client, DatasetInfo, Job
 from tests.docs.commands import ROOT, Command
 from tests.docs.shell import Answer, Shell
-from tests.docs.stand_ins import write_private, write_stand_ins
+from tests.docs.stand_ins import CLASSES, write_private, write_stand_ins
 from tests.ports import free_port
 
 SERVES: Final = re.compile(r"datalens serve\b|uvicorn |celery ")
@@ -150,7 +150,8 @@ class Rehearsal:
         found = next((dataset for dataset in self.client.datasets() if dataset.name == path.name), None)
         if found is None:
             write_private(path, np.random.default_rng())
-            found = self.client.upload_dataset(path, epsilon=20, name=path.name)
+            classes = tuple(map(str, range(CLASSES)))
+            found = self.client.upload_dataset(path, epsilon=20, name=path.name, classes=classes)
         return found
 
     def _prepared_job(self) -> Job:
@@ -174,7 +175,7 @@ class Rehearsal:
         address = f"http://127.0.0.1:{self._port}/readyz"
         asks = "python -m workers.process.health" if text.startswith("celery") else f"curl -s {address}"
         answer = self._shell.type(f"timeout {_PATIENCE} bash -c 'until {asks} > answered; do sleep 0.2; done'")
-        assert answer.code == 0, answer.text
+        assert answer.code == 0, (self._folder / ".window").read_text()
 
     def _check(self, command: Command, answer: Answer) -> None:
         assert answer.code == 0, f"{command}\nends with {answer.code}:\n{answer.text}"

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import pty
+import queue
 import re
-import select
 import subprocess
 import termios
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
-# Commands come over one pipe and their exit codes leave over another, so that the terminal is the commands' alone.
-_LOOP = 'set -o pipefail; while read -r -u "$0" typed; do source "$typed"; echo $? >&"$1"; done; kill $(jobs -p); wait'
+# Commands come over a pipe, so that what is typed into the terminal is for them; a mark says where an answer ends.
+_LOOP = """
+set -o pipefail
+while read -r -u "$0" typed; do source "$typed"; printf '\\036%s\\036' $?; done
+kill $(jobs -p); wait
+"""
+_END = re.compile(rb"\x1e(\d+)\x1e")
 _QUESTION = re.compile(rb"\[y/n\]:? *$", re.IGNORECASE)
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r(?=\n)|[^\n]*\r(?!\n)")
 
@@ -28,43 +34,55 @@ class Shell:
     """Keeps variables and folder from command to command; says `y` where it is asked; ends what runs behind it."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        self._typed = folder / ".typed"
+        self._folder = folder
+        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self._terminal, terminal = pty.openpty()
         _say_what_was_printed(terminal)
         read, self._commands = os.pipe()
-        self._codes, write = os.pipe()
         self._process = subprocess.Popen(
-            ["bash", "-c", _LOOP, str(read), str(write)],
-            stdin=terminal, stdout=terminal, stderr=terminal, pass_fds=(read, write),
+            ["bash", "-c", _LOOP, str(read)],
+            stdin=terminal, stdout=terminal, stderr=terminal, pass_fds=(read,),
             cwd=folder, env=environment, start_new_session=True,
         )  # fmt: skip
-        for ours in (terminal, read, write):
-            os.close(ours)
+        os.close(terminal)
+        os.close(read)
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
 
     def type(self, command: str) -> Answer:
         """Type it, and wait until it ends."""
-        self._typed.write_text(command + "\n")
-        os.write(self._commands, f"{self._typed}\n".encode())
-        printed = b""
-        while True:
-            ready = select.select([self._terminal, self._codes], [], [])[0]
-            if self._terminal in ready:
-                printed += os.read(self._terminal, 65536)
-                if _QUESTION.search(printed):
-                    os.write(self._terminal, b"y\n")
-            elif self._codes in ready:
-                return Answer(_CONTROL.sub("", printed.decode()), int(os.read(self._codes, 16)))
+        typed = self._folder / ".typed"
+        typed.write_text(command + "\n")
+        os.write(self._commands, f"{typed}\n".encode())
+        return self._answers.get()
 
     def start(self, command: str) -> None:
         """Type it in a further window, where it runs until the shell is closed."""
-        self.type(f"( exec {command}\n) &")
+        self.type(f"( exec {command}\n) > .window 2>&1 &")
 
     def close(self) -> None:
         """End the shell and all that it started."""
         os.close(self._commands)
         self._process.wait()
+        self._reader.join()
         os.close(self._terminal)
-        os.close(self._codes)
+
+    def _read(self) -> None:
+        """Until nobody has the terminal open any more."""
+        printed = b""
+        while more := self._read_some():
+            printed += more
+            if _QUESTION.search(printed):
+                os.write(self._terminal, b"y\n")
+            while end := _END.search(printed):
+                self._answers.put(Answer(_CONTROL.sub("", printed[: end.start()].decode()), int(end[1])))
+                printed = printed[end.end() :]
+
+    def _read_some(self) -> bytes:
+        try:
+            return os.read(self._terminal, 65536)
+        except OSError:
+            return b""
 
 
 def _say_what_was_printed(terminal: int) -> None:
