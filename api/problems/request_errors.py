@@ -69,9 +69,10 @@ def described(error: Mapping[str, str], request: str) -> str:
     pointer = error["pointer"]
     if _is_of_the_program(error["in"]):
         return error["detail"]
-    place = speak_of(_named(pointer, request)) if current_voice() is not Voice.REST else None
-    place = place or (pointer if error["in"] == "body" else f"{error['in']} {pointer}")
-    return f"{place[0].upper()}{place[1:]}: {error['detail']}" if " " in place else f"{place}: {error['detail']}"
+    if current_voice() is Voice.REST:
+        return f"{pointer if error['in'] == 'body' else error['in'] + ' ' + pointer}: {error['detail']}"
+    place = speak_of(_named(pointer, request)) or pointer.removeprefix("#/").replace("/", ".")
+    return f"{place[:1].upper()}{place[1:]}: {error['detail']}" if " " in place else f"{place}: {error['detail']}"
 
 
 def _is_of_the_program(part: str) -> bool:

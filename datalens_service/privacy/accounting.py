@@ -96,9 +96,9 @@ def mu_for_epsilon(epsilon: float, delta: float) -> float:
         InvalidSpec: ε or δ is outside its range.
     """
     if not (epsilon > 0 and math.isfinite(epsilon)):
-        raise InvalidSpec("ε must be a finite number above 0.")
+        raise InvalidSpec("⟦spec.epsilon⟧ must be a finite number above 0.")
     if not 0 < delta < 1:
-        raise InvalidDelta("δ must lie strictly between 0 and 1.")
+        raise InvalidDelta("⟦spec.delta⟧ must lie strictly between 0 and 1.")
     low, high = 0.0, 1.0
     while gaussian_delta(high, epsilon) <= delta:
         low, high = high, 2 * high

@@ -133,13 +133,13 @@ def test_a_price_above_the_budget_cannot_be_submitted(visitor: TestClient, datas
 @pytest.mark.parametrize(
     ("form", "sentence"),
     [
-        ({"epsilon": "0"}, "epsilon: Must be greater than 0."),
-        ({"epsilon": ""}, "epsilon: Must be a finite number."),
+        ({"epsilon": "0"}, "“ε this job may spend”: Must be greater than 0."),
+        ({"epsilon": ""}, "“ε this job may spend”: Must be a finite number."),
         ({"preset": "wonderful"}, "There is no preset"),
         ({"method": "{"}, "not valid JSON"),
         ({"method": '{"name": "nothing"}'}, "The name must be one of"),
         ({"method": '{"name": "moments", "clip_norm": 7}'}, "Must be at most 1"),
-        ({"more": "1"}, "There is no member of this name"),
+        ({"more": "1"}, "more: There is no field of this name"),
     ],
 )
 def test_a_form_that_cannot_be_priced_says_why(

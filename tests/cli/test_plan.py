@@ -78,8 +78,8 @@ def test_every_preset_has_a_price(datalens_json: Json, npz: Path, preset: str) -
         (("--top-k", "200", "--delta", "1e-5"), "--noise-stddev"),
         (("--top-k", "200", "--noise-stddev", "5000"), "--delta"),
         (("--top-k", "200", "--noise-stddev", "5000", "--delta", "1e-5", "--method", "moments"), "need --data"),
-        (("--top-k", "200", "--noise-stddev", "50", "--delta", "1e-5"), "integer σ"),
-        (("--top-k", "200", "--noise-stddev", "5000", "--delta", "2"), "δ must lie"),
+        (("--top-k", "200", "--noise-stddev", "50", "--delta", "1e-5"), "σ of at least 100"),
+        (("--top-k", "200", "--noise-stddev", "5000", "--delta", "2"), "--delta must lie"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(datalens: Run, arguments: tuple[str, ...], part: str) -> None:
