@@ -44,7 +44,8 @@ def explain(request: Request, code: str) -> str:
         code: Of the error; one that is not known here says that the body is of another kind.
     """
     if current_voice() is not Voice.REST:
-        return speak("What was sent cannot be read: ⟦send_as_described⟧.")
+        anew = "⟦send_form⟧" if code in (MALFORMED_FORM, NO_FILE) else "⟦send_as_described⟧"
+        return speak(f"What was sent cannot be read: {anew}.")
     taken = [
         f"{_KINDS.get(media, 'bytes')} ({media}; curl: {_options(media, example)})"
         for media, example in bodies_of(request.scope["route"])

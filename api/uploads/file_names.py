@@ -53,4 +53,6 @@ def _decoded(value: list[str]) -> str:
         [encoded] = value
         return base64.b64decode(encoded, validate=True).decode()
     except (ValueError, binascii.Error):
-        raise InvalidInput("Upload-Metadata must be `filename`, a blank and the Base64 of the name in UTF-8.") from None
+        raise InvalidInput(
+            "⟦upload_metadata⟧ must be `filename`, a blank and the Base64 of the name in UTF-8."
+        ) from None

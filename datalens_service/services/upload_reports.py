@@ -45,5 +45,5 @@ class Reading(BaseModel):
 
 def invalid_report(error: DatalensError) -> dict[str, Any]:
     """Of an upload that cannot be used. Private."""
-    report: dict[str, Any] = {"code": error.slug, "detail": error.detail}
+    report: dict[str, Any] = {"code": error.slug, "detail": error.text}
     return report | error.validation_errors if isinstance(error, Refused) else report

@@ -91,7 +91,7 @@ def test_metadata_that_is_none_is_refused(header: str) -> None:
 
 
 def sent_whole(client: TestClient, file_name: str, **fields: str) -> dict[str, Any]:
-    form = {"epsilon": "10", **fields}
+    form = {"epsilon": "10", "confirm_classes": "true", **fields}
     reply = client.post("/v1/datasets", files={"file": (file_name, npz())}, data=form)
     assert reply.status_code == 201, reply.text
     return dict(reply.json())

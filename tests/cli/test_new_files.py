@@ -45,7 +45,7 @@ def writers() -> set[Writer]:
 
 
 REQUESTS: dict[Writer, tuple[str, ...]] = {
-    Writer("prepare", "--out"): ("prepare", "images", "--side", "8"),
+    Writer("prepare", "--out"): ("prepare", "images", "--size", "8"),
     Writer("audit", "--picture"): ("audit", "--data", "records.npz", "--epsilon", "1", "--attack", "inversion"),
     Writer("audits picture", "--out"): ("audits", "picture", "aud_1"),
     Writer("datasets preview", "--out"): ("datasets", "preview", "ds_1"),
@@ -130,14 +130,16 @@ def test_even_force_writes_over_nothing_but_files(datalens: Run, folder: Path, w
 
 def test_force_replaces_a_file_by_a_whole_one(datalens: Run, service: RunningService, folder: Path, npz: Path) -> None:
     (folder / "preview.png").write_bytes(MINE)
-    uploaded = json.loads(datalens("datasets", "upload", npz, "--epsilon", 4, *service.access, "--json").stdout)["id"]
+    uploaded = json.loads(
+        datalens("datasets", "upload", npz, "--epsilon", 4, "--confirm-classes", *service.access, "--json").stdout
+    )["id"]
     preview = ("datasets", "preview", uploaded, "--out", "preview.png", *service.access)
     assert_refused(datalens(*preview), "preview.png")
     assert datalens(*preview, "--force").exit_code == 0
     assert (folder / "preview.png").read_bytes().startswith(b"\x89PNG")
     assert (folder / "preview.png").stat().st_mode & 0o777 == 0o600
     (folder / "o.npz").write_bytes(MINE)
-    prepared = datalens("prepare", "images", "--side", 8, "--out", "o.npz", "--force")
+    prepared = datalens("prepare", "images", "--size", 8, "--out", "o.npz", "--force")
     assert prepared.exit_code == 0, prepared.output
     assert (folder / "o.npz").read_bytes().startswith(b"PK")
 

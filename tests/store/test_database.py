@@ -99,7 +99,7 @@ def test_the_check_refuses_sqlite_that_forgets_commits(sqlite_database: Database
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://localhost/x"])
 def test_databases_that_cannot_keep_a_ledger_are_refused(url: str) -> None:
-    with pytest.raises(InvalidInput, match="database_url"):
+    with pytest.raises(InvalidInput, match="DATALENS_DATABASE_URL"):
         Database(url)
 
 

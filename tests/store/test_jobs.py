@@ -66,7 +66,7 @@ def test_the_same_key_with_another_request_is_refused(database: Database, change
     dataset = new_dataset(database)
     new_job(database, dataset.id, 500, idempotency_key="k")
     other = new_dataset(database, images(seed=1)).id if changed == "dataset" else dataset.id
-    with pytest.raises(StateConflict, match="idempotency"):
+    with pytest.raises(StateConflict, match="Idempotency-Key"):
         jobs.create(
             database,
             dataset_id=other,
