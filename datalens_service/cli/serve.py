@@ -180,7 +180,8 @@ class _Start:
             return
 
         async def say(message: Any) -> None:
-            await send({**message, "message": ""} if message["type"].endswith(".failed") else message)
+            told: Any = {**message, "message": ""} if message["type"].endswith(".failed") else message
+            await send(told)
 
         try:
             await self._application(scope, receive, say)

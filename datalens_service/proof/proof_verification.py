@@ -96,7 +96,7 @@ def verify(content: bytes, key: PublicKey | None = None) -> Verdict:
     kind = _KINDS[file.format]
     lines = _checked(kind, file.content)
     if lines[-1].status == "holds":
-        lines.append(signature_line(file.content, key and ExpectedKey(key)))
+        lines.append(signature_line(file.content, None if key is None else ExpectedKey(key)))
     unreached = [_FORM, *kind.checks, SIGNATURE][len(lines) :]
     last = lines[-1]
     # A proof that nobody signed, given without a key, is as good as the way it came.

@@ -141,7 +141,7 @@ def _signer(content: bytes) -> ExpectedKey | None:
     """Who signed the proof has to have signed the archive as well."""
     try:
         key = signer(content)
-        return key and ExpectedKey(key, given=False)
+        return None if key is None else ExpectedKey(key, given=False)
     except SignatureInvalid:
         return None
 
