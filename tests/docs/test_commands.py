@@ -18,10 +18,19 @@ import huggingface_hub
 import pytest
 import yaml
 
-from deployments.postgresql import Cluster
+from deployments.postgresql import TEMPLATE, Cluster
 from deployments.redis import Redis, redis_is_installed
 from tests.cli.service import RunningService
-from tests.docs.commands import LANGUAGES, ROOT, Command, find_syntax_error, list_pages, read_blocks, read_commands
+from tests.docs.commands import (
+    LANGUAGES,
+    ROOT,
+    Command,
+    find_syntax_error,
+    list_pages,
+    read_blocks,
+    read_commands,
+    split_commands,
+)
 from tests.docs.known_words import find_unknown_words, lacks_arguments, list_benchmark_options, list_options
 from tests.docs.not_run import NOT_RUN, find_reason
 from tests.docs.rehearsal import SERVES, Access, Rehearsal
@@ -91,7 +100,7 @@ def settings(request: pytest.FixtureRequest, page: str, tmp_path: Path) -> Itera
     cluster: Cluster = request.getfixturevalue("postgresql")
     redis = Redis(tmp_path, "secret")
     redis.serve()
-    servers = {"DATABASE_URL": cluster.new_database(), "BROKER_URL": redis.url, "EXECUTOR": "celery"}
+    servers = {"DATABASE_URL": cluster.new_database(TEMPLATE), "BROKER_URL": redis.url, "EXECUTOR": "celery"}
     yield {f"DATALENS_{name}": value for name, value in servers.items()}
     redis.kill()
 
@@ -169,3 +178,33 @@ def test_options_that_sentences_name_exist(page: str):
 def test_no_reason_is_given_for_a_command_that_is_on_no_page():
     commands = [command.text for page in PAGES for command in read_commands(page)]
     assert [pattern for pattern in NOT_RUN if not any(re.match(pattern, text) for text in commands)] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "unknown"),
+    [
+        ("datalens jobs submit --dataset scans --epsilon 1 | cat --all", ["--dataset"]),
+        ("docker compose exec api datalens keys make", ["make"]),
+        ("torchrun -m datalens_service.cli train --eps 1", ["--eps"]),
+        ("python -m benchmarks.utility --rows auto", ["--rows"]),
+        ("scripts/nothing", ["scripts/nothing"]),
+        ("pip install 'datalens-service[worker,gpu]'", ["gpu"]),
+    ],
+)
+def test_a_word_that_nothing_knows_is_found(command: str, unknown: list[str]):
+    assert find_unknown_words(command) == unknown
+
+
+def test_a_command_that_fails_or_answers_otherwise_is_an_error(tmp_path: Path):
+    right = Command("README.md", 1, "bash", "read -p 'Sure? [y/N]: ' said; echo; echo $said", "Sure? [y/N]: \ny")
+    rehearsal = Rehearsal(tmp_path, [right], None, {})
+    rehearsal.type(right)
+    for wrong in (right._replace(answer="n"), right._replace(text="false"), right._replace(text="datalens verify no")):
+        with pytest.raises(AssertionError):
+            rehearsal.type(wrong)
+    rehearsal.close()
+
+
+def test_a_command_over_several_lines_is_one():
+    script = "# says\necho a \\\n    b\ncat > x <<END\nif\nEND\nfor i in 1; do\n  echo $i\ndone  # all\n"
+    assert [line for line, _ in split_commands(script)] == [1, 3, 6]
