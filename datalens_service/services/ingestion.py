@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -134,7 +134,8 @@ def remove(database: Database, artifacts: ArtifactStore, settings: Settings, dat
         StoreUnavailable: A file could not be removed.
     """
     folder = records_folder(settings.data_dir) / dataset_id
-    with _alone_with(folder):
+    opened = views.get(database, dataset_id).contents is not None
+    with nullcontext() if opened else _alone_with(folder):
         dataset = views.get(database, dataset_id).contents
         if dataset is not None:
             datasets.delete(database, dataset_id)
