@@ -168,7 +168,7 @@ def test_parts_that_were_uploaded_apart_are_refused_with_what_to_do(client: Test
     both = {name: np.concatenate([arrays()[name], arrays(1)[name]]) for name in ("images", "labels")}
     refused = client.post("/v1/datasets", files={"file": npz(**both)}, data=CONFIRMED)
     assert (refused.status_code, refused.json()["code"]) == (422, "dataset-invalid")
-    for word in ("upload the parts separately", "synthetic images together", "name account"):
+    for word in ("upload the parts separately", "synthetic images together", "use account"):
         assert word in refused.json()["detail"]
 
 
