@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Final
 
 from datalens_service import errors
 from datalens_service.voices import speak
+
+_LINE: Final = 120
 
 
 @dataclass(frozen=True)
@@ -168,5 +171,5 @@ def as_markdown() -> str:
     for problem in PROBLEM_TYPES.values():
         status = f"Status {problem.status}." if problem.status else "On a job only, as its `error`."
         lines += [f"## {problem.slug}", "", f"{problem.title}. {status}", ""]
-        lines += [problem.meaning, "", f"*What to do:* {problem.remedy}", ""]
+        lines += [problem.meaning, "", *wrap(f"*What to do:* {problem.remedy}", _LINE), ""]
     return "\n".join(lines)
