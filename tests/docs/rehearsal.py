@@ -151,7 +151,7 @@ class Rehearsal:
         if found is None:
             write_private(path, np.random.default_rng())
             classes = tuple(map(str, range(CLASSES)))
-            found = self.client.upload_dataset(path, epsilon=20, name=path.name, classes=classes)
+            found = self.client.upload_dataset(path, epsilon=20, name=path.name, class_names=classes)
         return found
 
     def _prepared_job(self) -> Job:
