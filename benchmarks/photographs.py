@@ -1,7 +1,7 @@
 """Colour images to try methods on: patches of the two photographs that scikit-learn brings along.
 
-    python -m benchmarks.photographs measure --size 32 --epsilon 10 --rows moments auto diffusion --grids FOLDER
-    python -m benchmarks.photographs write --size 32 --out photographs.npz
+    python -m benchmarks.photographs measure --side 32 --epsilon 10 --rows moments auto diffusion --grids FOLDER
+    python -m benchmarks.photographs write --side 32 --out photographs.npz
 
 `measure` trains each row and prints accuracy of the standard CNN, and FID, KID, precision and recall under the
 extractors that need no download, as a report has them. `write` makes a file for `datalens train`.

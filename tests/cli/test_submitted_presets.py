@@ -112,7 +112,7 @@ def test_what_cannot_be_right_is_refused_here(datalens: Run, listener: Listener,
 def test_a_service_resolves_the_preset_or_names_those_it_has(
     datalens: Run, datalens_json: Run, service: RunningService, npz: Path
 ) -> None:
-    dataset = datalens_json("datasets", "upload", npz, "--epsilon", 4, *service.access)["id"]
+    dataset = datalens_json("datasets", "upload", npz, "--epsilon", 4, "--confirm-classes", *service.access)["id"]
     submit = ("jobs", "submit", dataset, "--epsilon", 1, "--dry-run", *service.access)
     assert datalens_json(*submit, "--preset", "fast")["cost"]["method"] == "moments"
     unknown = datalens(*submit, "--preset", "fst")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-LANGUAGES = {"bash", "console", "python", "json", "toml", "yaml", "ini", "text"}
+LANGUAGES = {"bash", "console", "python", "json", "toml", "yaml", "ini", "nginx", "caddy", "text"}
 PROGRAMS = re.compile(
     r"(scripts/|\.venv/bin/|\.ci/)\S+|(datalens|python|docker|kubectl|pip|sqlite3|uvicorn|celery|torchrun|hf) \S"
 )

@@ -17,6 +17,7 @@ NOT_RUN = {
     r"scripts/(soak|chaos|schemathesis|operations|privacy-gate)\b": "looks for rare events for minutes to days",
     r"scripts/(openapi|unasync)$": "changes files of the repository; tests compare them with what it would write",
     r"(scripts/|datalens )demo\b": "trains for two minutes on two cores; tests/cli/test_demo.py, with fewer votes",
+    r"datalens serve --root-path ": "serves below a proxy; tests/cli/test_behind_a_proxy.py",
     r"datalens serve --data-dir /srv/": "writes outside of the folder; served without the option on the same page",
     r"datalens (COMMAND --help|--install-completion)$": "stands for all commands; changes the reader's shell",
     r"datalens audits submit$": "names the command, which then asks for a data set or a job",

@@ -129,6 +129,7 @@ STAND_INS: Final[dict[str, Callable[[Path, np.random.Generator], None]]] = {
     "scans.zip": _write_people,
     "photos.zip": _write_photographs,
     "photos": _write_photograph_folder,
+    "cheques": _write_photograph_folder,
     "scans": _write_patients,
     "images.zip": _write_pictures,
     "new-images": _write_picture_folder,
