@@ -205,6 +205,7 @@ def _upload_memory(ours: Ours, folder: Path, length: int) -> dict[str, Any]:
     content = folder / "upload.npz"
     write_dataset(content, length)
     head = b'--x\r\nContent-Disposition: form-data; name="epsilon"\r\n\r\n1\r\n'
+    head += b'--x\r\nContent-Disposition: form-data; name="confirm_classes"\r\n\r\ntrue\r\n'
     head += b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
     tail = b"\r\n--x--\r\n"
     total = len(head) + content.stat().st_size + len(tail)
