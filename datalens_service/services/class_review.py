@@ -11,7 +11,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
 from datalens_service.data.sandbox.decode import Counts
 
-_IGNORED: Final = (NoticeCode.IGNORED_FILES, NoticeCode.IGNORED_SPLIT)
+_IGNORED: Final = (NoticeCode.IGNORED_FILES, NoticeCode.IGNORED_SPLIT, NoticeCode.UNREADABLE_LEFT_OUT)
 MESSAGE: Final = (
     "Once confirmed, these class names are public for good: they stand in every card, generator and report that is "
     "passed on. None of them may name or number a person. Nothing is charged or published before."
@@ -46,6 +46,9 @@ class ClassReview(BaseModel):
     test_images: int = Field(description="0 without a test split.")
     test_is_public: bool = Field(description="Whether the test split was declared public.")
     records_are_public: bool = Field(description="Whether all images were declared public.")
+    groups_ignored: bool = Field(
+        default=False, description="Whether single images are protected although the upload groups them."
+    )
     ignored_files: int = Field(description="Files that were not read; `notices` name the first of them.")
     expires_at: datetime | None = Field(default=None, description="When the upload is removed unless it is confirmed.")
 
@@ -73,6 +76,7 @@ class ClassReview(BaseModel):
             test_images=counts.test,
             test_is_public=schema.test_is_public,
             records_are_public=schema.records_are_public,
+            groups_ignored=schema.groups_ignored,
             ignored_files=sum(count_notices(code, notices) for code in _IGNORED),
             expires_at=expires_at,
         )
