@@ -189,11 +189,12 @@ class Upload {
     review.focus();
   }
 
-  files({ bad_files, bad_count }) {
+  /** The files by name; what is said above of all of them is not repeated. */
+  files({ bad_files, bad_count, detail }) {
     const list = document.getElementById("upload-files");
     list.hidden = bad_files.length === 0;
     list.replaceChildren(
-      ...bad_files.slice(0, LISTED_FILES).map(({ name, reason }) => entry(name, reason)),
+      ...bad_files.slice(0, LISTED_FILES).map(({ name, reason }) => entry(name, reason === detail ? "" : reason)),
       ...(bad_count > LISTED_FILES ? [entry("…", `and ${bad_count - LISTED_FILES} more files`)] : []),
     );
   }
