@@ -149,7 +149,9 @@ def noted_creations(
     rotated = client.post(f"/v1/api-keys/{key['id']}:rotate").json()["key"]
     hook = client.post("/v1/webhooks", json={"url": "https://1.1.1.1/", "events": ["job.failed"]}).json()["webhook"]
     many = npz(images=np.arange(400 * 64).reshape(400, 8, 8).astype(np.uint8), labels=np.arange(400) % 4)
-    larger = client.post("/v1/datasets", files={"file": many}, data={"epsilon": "10"}).json()["id"]
+    larger = client.post(
+        "/v1/datasets", files={"file": many}, data={"epsilon": "10", "confirm_classes": "true"}
+    ).json()["id"]
     target = {"kind": "unprotected", "dataset_id": larger}
     audit = client.post("/v1/audits", json={"target": target, "attacks": ["loss_threshold"]})
     assert audit.status_code == 202, audit.text

@@ -52,7 +52,9 @@ def test_photographs_are_learned_at_a_working_size_that_is_said(datalens_json: J
     spec = ("--data", data, "--epsilon", 90, "--delta", 1e-3, "--method", "moments", *settings)
     (sentence,) = datalens_json("plan", *spec)["warnings"]
     assert re.search(rf"{FREQUENCIES} numbers instead of {3 * side**2:,}.* 10 by 10 pixels", sentence)
-    files = datalens_json("train", *spec, "--out", "out", "--images", 8, "--no-evaluation")["files"]
+    files = datalens_json("train", *spec, "--confirm-classes", "--out", "out", "--images", 8, "--no-evaluation")[
+        "files"
+    ]
     with np.load(tmp_path / files["synthetic.npz"], allow_pickle=False) as synthetic:
         images, labels = synthetic["train_images"], synthetic["train_labels"]
     assert images.shape == (8, side, side, 3)

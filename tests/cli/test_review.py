@@ -27,7 +27,7 @@ from datalens_service.store.datasets import datasets
 Run = Callable[..., Result]
 Json = Callable[..., Any]
 
-SECRET = "MRN-100"  # noqa: S105
+SECRET = "kind-of-mark-"
 QUESTION = "Publish these 3 class names and open the budget? [y/N]"
 FAST = ("--method", "moments", "--images", 20, "--no-evaluation")
 

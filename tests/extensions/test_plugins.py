@@ -82,7 +82,18 @@ def test_a_job_names_it_and_its_proof_names_the_package(installed: Installed, tm
     rng, labels = np.random.default_rng(3), np.arange(60) % 2
     np.savez(tmp_path / "a.npz", train_images=rng.integers(0, 256, (60, 8, 8), dtype=np.uint8), train_labels=labels)
     chosen = ("--method", "tilted", "--set", "subspace_dimensions=4", "--no-evaluation", "--images", "20")
-    train = ("-m", "datalens_service.cli", "train", "--data", "a.npz", "--epsilon", "1", "--out", "out")
+    train = (
+        "-m",
+        "datalens_service.cli",
+        "train",
+        "--data",
+        "a.npz",
+        "--epsilon",
+        "1",
+        "--out",
+        "out",
+        "--confirm-classes",
+    )
     done = installed.run(*train, *chosen)
     assert done.returncode == 0, done.stderr
     card = json.loads((tmp_path / "out" / "privacy.json").read_text())["card"]
