@@ -96,9 +96,7 @@ def test_the_process_that_reads_files_blames_the_disk_and_not_the_file(
     assert ended.value.code == decoding.os.EX_IOERR
 
 
-REQUEST = b"""{"path": "/x", "folder": "/x", "class_names": null, "units": null, "public_test": false,
-"leave_out_constant_images": false, "preparation": null,
-"memory_bytes": 1, "cpu_seconds": 1}"""
+REQUEST = b"""{"path": "/x", "folder": "/x", "choices": {}, "memory_bytes": 1, "cpu_seconds": 1}"""
 
 
 def test_a_piece_of_a_resumable_upload(client: TestClient, disk: SmallDisk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,8 +69,8 @@ def contents(data: bytes) -> Iterator[bytes]:
 
 
 def named(data: bytes) -> bool:
-    """Whether something in a file names a patient; all of them are called MRN, and their DICOM files Doe^Jane."""
-    return any(word in content for content in contents(data) for word in (b"MRN", b"Doe^Jane", b"scan_"))
+    """Whether something in a file names a patient; all of them are called MRN-, and their DICOM files Doe^Jane."""
+    return any(word in content for content in contents(data) for word in (b"MRN-", b"Doe^Jane", b"scan_"))
 
 
 def test_no_release_names_a_patient(
