@@ -234,7 +234,8 @@ def _kind(schema: Json) -> Kind:
         return (Part("array of "), *_kind(schema.get("items", {})))
     if isinstance(schema.get("additionalProperties"), Mapping):
         return (Part("object of "), *_kind(schema["additionalProperties"]))
-    plain: str = schema.get("type", "any value")
+    named = schema.get("type", "any value")
+    plain = named if isinstance(named, str) else " or ".join(named)
     return (Part(_FORMATS.get(schema.get("format", ""), plain)),)
 
 
