@@ -17,32 +17,37 @@ from tests.browser.visitor import Visitor
 
 pytestmark = pytest.mark.browser
 
-PATIENTS = 60
+WARDS = 60
 
 
-def by_patient(path: Path, seed: int) -> Path:
-    """Folders of persons, as a hospital keeps them: read as class folders."""
+def ward(number: int) -> str:
+    """A name that numbers nobody, so that it is a class name until somebody looks."""
+    return f"ward {chr(97 + number // 10)}{chr(97 + number % 10)}"
+
+
+def by_ward(path: Path, seed: int) -> Path:
+    """Folders of wards, as a hospital keeps them: read as class folders."""
     rng = np.random.default_rng(seed)
     with zipfile.ZipFile(path, "w") as archive:
-        for number in range(2 * PATIENTS):
+        for number in range(2 * WARDS):
             image = io.BytesIO()
             Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(image, "PNG")
-            archive.writestr(f"train/ward {number % PATIENTS:03}/{number}.png", image.getvalue())
-        archive.writestr("val/ward 000/unused.png", image.getvalue())
+            archive.writestr(f"train/{ward(number % WARDS)}/{number}.png", image.getvalue())
+        archive.writestr("val/ward aa/unused.png", image.getvalue())
     return path
 
 
 def test_class_names_are_seen_before_they_are_public_and_can_be_discarded(owner: Visitor, tmp_path: Path) -> None:
     page = owner.page
     page.goto("/datasets/new")
-    page.locator("#file").set_input_files(by_patient(tmp_path / "wards.zip", 31))
+    page.locator("#file").set_input_files(by_ward(tmp_path / "wards.zip", 31))
     page.get_by_role("button", name="Upload and check").click()
-    review = page.get_by_role("region", name=f"{PATIENTS} class names to publish")
+    review = page.get_by_role("region", name=f"{WARDS} class names to publish")
     expect(review).to_be_focused()
-    expect(review.get_by_role("row", name="ward 000 2 0")).to_be_visible()
+    expect(review.get_by_role("row", name="ward aa 2 0")).to_be_visible()
     expect(review).to_contain_text("public for good")
     expect(review).to_contain_text("120 images")
-    expect(review).to_contain_text("val/ward 000/unused.png")
+    expect(review).to_contain_text("val/ward aa/unused.png")
     owner.shows("review")
     page.set_viewport_size({"width": 390, "height": 844})
     page.screenshot(path=Path("build/screenshots/review-390.png"), full_page=True)
@@ -52,9 +57,9 @@ def test_class_names_are_seen_before_they_are_public_and_can_be_discarded(owner:
     page.goto("/")
     card = page.get_by_role("listitem").filter(has_text="wards")
     expect(card).to_contain_text("Waits for confirmation")
-    expect(card).not_to_contain_text("ward 000")
+    expect(card).not_to_contain_text("ward aa")
     card.get_by_role("link").click()
-    expect(page.get_by_role("region", name=f"{PATIENTS} class names to publish")).to_be_visible()
+    expect(page.get_by_role("region", name=f"{WARDS} class names to publish")).to_be_visible()
     owner.shows("review-again")
     dataset = page.url.split("/")[-1]
     page.get_by_role("button", name="Discard").click()
@@ -64,7 +69,7 @@ def test_class_names_are_seen_before_they_are_public_and_can_be_discarded(owner:
 
 
 def test_the_review_is_answered_by_the_keyboard_with_the_budget_that_is_known(owner: Visitor, tmp_path: Path) -> None:
-    page, path = owner.page, by_patient(tmp_path / "wards.zip", 32)
+    page, path = owner.page, by_ward(tmp_path / "wards.zip", 32)
     with Client(owner.service.url, owner.service.api_key) as client:
         known = client.upload_dataset(path, epsilon=3, confirm_classes=True)
         waiting = client.upload_dataset(path, epsilon=7)

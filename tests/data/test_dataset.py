@@ -64,7 +64,7 @@ def test_dataset_checks_both_splits_and_the_public_number(dataset: Dataset) -> N
         with pytest.raises(InvalidDataset, match=r"0\.\.2"):
             Dataset(dataset.schema, train, test, b"key")
     with pytest.raises(InvalidDataset, match="number of units"):
-        Dataset(dataset.schema.model_copy(update={"number of units": 11}), dataset.train, None, b"key")
+        Dataset(dataset.schema.model_copy(update={"num_units": 11}), dataset.train, None, b"key")
 
 
 def test_printing_a_split_shows_no_record() -> None:
