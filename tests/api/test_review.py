@@ -25,7 +25,7 @@ from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.tables import Base
 
-SECRET = "kind-of-mark-"
+SECRET = "kind-of-mark-"  # noqa: S105
 PATIENTS = 5
 WAITING: dict[str, Any] = {"confirm_classes": None}
 YES = {"confirm_classes": True}

@@ -27,7 +27,7 @@ from datalens_service.store.datasets import datasets
 Run = Callable[..., Result]
 Json = Callable[..., Any]
 
-SECRET = "kind-of-mark-"
+SECRET = "kind-of-mark-"  # noqa: S105
 QUESTION = "Publish these 3 class names and open the budget? [y/N]"
 FAST = ("--method", "moments", "--images", 20, "--no-evaluation")
 

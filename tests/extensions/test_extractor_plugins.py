@@ -86,7 +86,9 @@ def test_a_job_is_measured_with_it_for_its_owner_alone(installed: Installed, tmp
     settings = [part for setting in quick for part in ("--set", f"evaluation.{setting}")]
     # Even where the test split is public: a stranger who lacks the package cannot read the figure.
     train = ("train", "--data", "a.npz", "--epsilon", "1", "--out", "out", "--public-test", "--images", "100")
-    done = installed.run(*train, "--confirm-classes", "--method", "moments", "--set", "subspace_dimensions=4", *settings)
+    done = installed.run(
+        *train, "--confirm-classes", "--method", "moments", "--set", "subspace_dimensions=4", *settings
+    )
     assert done.returncode == 0, done.stderr
     measures = {one["name"]: one for one in json.loads((tmp_path / "out" / "report.json").read_text())["measures"]}
     figures = {f"{name}_brightness" for name in ("fid", "kid", "precision", "recall")}
