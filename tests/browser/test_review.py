@@ -17,7 +17,7 @@ from tests.browser.visitor import Visitor
 
 pytestmark = pytest.mark.browser
 
-WARDS = 60
+WARDS = 12
 
 
 def ward(number: int) -> str:
@@ -29,7 +29,7 @@ def by_ward(path: Path, seed: int) -> Path:
     """Folders of wards, as a hospital keeps them: read as class folders."""
     rng = np.random.default_rng(seed)
     with zipfile.ZipFile(path, "w") as archive:
-        for number in range(2 * WARDS):
+        for number in range(10 * WARDS):
             image = io.BytesIO()
             Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(image, "PNG")
             archive.writestr(f"train/{ward(number % WARDS)}/{number}.png", image.getvalue())
@@ -44,7 +44,7 @@ def test_class_names_are_seen_before_they_are_public_and_can_be_discarded(owner:
     page.get_by_role("button", name="Upload and check").click()
     review = page.get_by_role("region", name=f"{WARDS} class names to publish")
     expect(review).to_be_focused()
-    expect(review.get_by_role("row", name="ward aa 2 0")).to_be_visible()
+    expect(review.get_by_role("row", name="ward aa 10 0")).to_be_visible()
     expect(review).to_contain_text("public for good")
     expect(review).to_contain_text("120 images")
     expect(review).to_contain_text("val/ward aa/unused.png")
