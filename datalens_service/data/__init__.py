@@ -75,6 +75,8 @@ def read_source(source: Source, choices: ReadingChoices) -> tuple[str, Upload]:
         InvalidDataset: With a sentence that says what to change.
     """
     name = recognised(source, choices)
+    if choices.label_column is not None and not READERS[name].has_label_column:
+        raise InvalidDataset("⟦label_column⟧ was declared, but the upload has no table whose columns hold labels.")
     index = READERS[name].index(source, choices)
     upload = assemble(index, choices, source.notices)
     if choices.leave_out_constant_images:

@@ -41,15 +41,15 @@ def assemble(index: UploadIndex, choices: ReadingChoices, notices: Notices) -> U
     labels, names = number_labels({one.called: one.labels for one in splits}, choices.class_names, notices)
     check_class_names(names)
     groups = _publishable_groups(index, names, choices)
+    if choices.group_column is not None and groups == Groups():
+        raise InvalidDataset("⟦group_column⟧ was declared, but nothing of that name in the upload says who is who.")
     notices.add(NoticeCode.EMPTY_CLASSES, sorted(set(index.empty_classes) - set(names)))
     train = _read_split(index.train, labels[0], None, groups)
     test = None if index.test is None else _read_split(index.test, labels[1], train, Groups())
     units = _declare_units(groups, train, choices)
-    schema = _build_schema(train if units else replace(train, units=None), names, units)
-    if groups.ignored or (choices.ignore_groups and train.units is not None):
-        schema = schema.model_copy(update={"groups_ignored": True})
-    if units is None:
-        train = replace(train, units=None)
+    ignored = groups.ignored or (choices.ignore_groups and train.units is not None)
+    train = train if units else replace(train, units=None)
+    schema = _build_schema(train, names, units).model_copy(update={"groups_ignored": ignored})
     preparation = index.preparation if choices.preparation is None else None
     return _checked(Upload(schema, train, test), preparation)
 

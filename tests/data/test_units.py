@@ -76,7 +76,7 @@ def test_a_wrapped_folder_with_names_beyond_ascii(tmp_path: Path) -> None:
         (b"", "is empty"),
         (b"\xff\xfe\x00", "UTF-16"),
         (b"file_name,group\na/1.png,x,y\n", "3 values"),
-        (b"file_name,patient,subject\na/1.png,x,y\n", "several columns"),
+        (b"file_name,patient,subject\na/1.png,x,y\n", "Several columns"),
         (b"file_name,group\na/1.png," + b"x" * 200_000, "no row of a table"),
     ],
 )

@@ -89,7 +89,7 @@ def table(features: Mapping[str, Any] | None, **columns: Any) -> bytes:
 def hugging_face_table() -> bytes:
     features = {"picture": {"_type": "Image"}, "kind": {"_type": "ClassLabel", "names": ["0", "1", "2"]}}
     rows = [{"bytes": image, "path": None} for image in PNGS]
-    return table(features, picture=rows, kind=LABELS, note=["x"] * 12)
+    return table(features, picture=rows, kind=LABELS)
 
 
 def write_bytes(path: Path, content: bytes) -> Path:

@@ -33,6 +33,7 @@ class LabelKind(StrEnum):
     NUMBER = "integers"
     WORD = "words"
     FLAG = "true or false"
+    TEXT = "text"
 
 
 class LabelColumn(NamedTuple):
@@ -133,6 +134,7 @@ class Reader:
         suffixes: What such files are usually called, with the dot; contents decide, a browser's file dialog asks.
         recognises: Whether a file is of this format.
         index: Its reader.
+        has_label_column: Whether labels stand in a column that an owner can name.
     """
 
     name: str
@@ -141,6 +143,7 @@ class Reader:
     suffixes: tuple[str, ...]
     recognises: Recognise
     index: BuildIndex
+    has_label_column: bool = False
 
 
 def check_class_names(class_names: ClassNames) -> None:

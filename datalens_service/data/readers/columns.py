@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from datalens_service.data.reading_choices import ReadingChoices
-from datalens_service.errors import InvalidDataset
+from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles
 
 FILE: Final = ("file_name", "filename", "file", "image", "image_path", "image_name", "path", "filepath", "file_path")
 LABEL: Final = ("label", "labels", "class", "target", "class_name", "category", "diagnosis")
@@ -16,6 +16,8 @@ GROUP: Final = (
     "participant_id", "account", "account_id",
 )  # fmt: skip
 
+_SHOWN_COLUMNS: Final = 12
+_SHOWN_CHARACTERS: Final = 40
 _PERSON: Final = re.compile(
     r"(patient|person|subject|participant|proband|mrn|case|study|donor|volunteer|user|customer|client|member|account"
     r"|household|family|employee|student|owner|animal|name|surname|e?mail|group)s?"
@@ -54,16 +56,17 @@ def choose_columns(table: str, present: Sequence[str], choices: ReadingChoices) 
         choices: With the columns that the owner declares.
 
     Raises:
-        InvalidDataset: One is missing, or two could be meant.
+        UnusableFiles: One is missing, or two could be meant.
     """
     file = find_column(table, present, FILE, None, "files", "")
     label = find_column(table, present, LABEL, choices.label_column, "labels", "⟦label_column⟧")
     group = find_column(table, present, GROUP, choices.group_column, "groups", "⟦group_column⟧")
     if file is None or (label is None and group is None):
-        raise InvalidDataset(
-            f"{table} has the columns {', '.join(present)}. It needs file_name, and label or patient (or others that "
-            "are "
-            "named in ⟦label_column⟧ and ⟦group_column⟧). Rename columns, or remove the table if it is not needed."
+        raise refused_columns(
+            table,
+            present,
+            "The table needs a column file_name, and label or patient (or others that are named in ⟦label_column⟧ and "
+            "⟦group_column⟧). Rename columns, or remove the table if it is not needed.",
         )
     return Columns(file, label, group, tuple(name for name in present if name not in (file, label, group)))
 
@@ -74,17 +77,26 @@ def find_column(
     """One column of a table: the declared one, else the only one with a usual name, else the first usual name.
 
     Raises:
-        InvalidDataset: The declared column is not there, or several could be meant and none has the first name.
+        UnusableFiles: The declared column is not there, or several could be meant and none has the first name; of
+            groups, even if one has.
     """
     if declared is not None:
         if declared not in present:
-            raise InvalidDataset(f"{table} has no column {declared}; it has {', '.join(present)}.")
+            raise refused_columns(table, present, f"The table has no column for {what} that is called {declared}.")
         return declared
     found = {name.strip().casefold(): name for name in present if name.strip().casefold() in usual}
-    if len(found) > 1 and usual[0] not in found:
+    # Of groups, a first guess would decide who is protected.
+    if len(found) > 1 and (usual[0] not in found or usual is GROUP):
         named = f"Name the right one in {option}." if option else "Rename all but one."
-        raise InvalidDataset(f"{table} has several columns that may hold {what}: {', '.join(found.values())}. {named}")
+        raise refused_columns(table, list(found.values()), f"Several columns may hold {what}. {named}")
     return found.get(usual[0]) or next(iter(found.values()), None)
+
+
+def refused_columns(table: str, names: Sequence[str], reason: str) -> UnusableFiles:
+    """The refusal of a table by its columns. A table without a line of names has records in their place, so names
+    stand beside the name of the table, for its owner alone, and are cut off."""
+    shown = ", ".join(name[:_SHOWN_CHARACTERS] for name in names[:_SHOWN_COLUMNS])
+    return UnusableFiles([BadFile(name=f"{table}: {shown}", reason=reason)], 1)
 
 
 def group_word(column: str) -> str:

@@ -20,6 +20,7 @@ from datalens_service.data.dataset import Images
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.preparation.arrays import pixels_of
 from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
+from datalens_service.data.readers.image_entries import is_ignored
 from datalens_service.data.readers.labels import column_of_array
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.entries import DAMAGED, Entry, refusing
@@ -50,7 +51,7 @@ class _File(NamedTuple):
 
 def recognises(source: Source, choices: ReadingChoices) -> bool:
     """Whether the archive holds IDX files."""
-    return 0 < len(source.entries) <= _MOST_FILES and len(_files(source)) >= 2
+    return 0 < len(_candidates(source)) <= _MOST_FILES and len(_files(source)) >= 2
 
 
 def index(source: Source, choices: ReadingChoices) -> UploadIndex:
@@ -99,9 +100,13 @@ def _index(called: str, files: list[_File], source: Source, choices: ReadingChoi
     return RecordIndex(called, column_of_array(numbers), read)
 
 
+def _candidates(source: Source) -> list[Entry]:
+    return [entry for entry in source.entries if not is_ignored(entry.filename)]
+
+
 def _files(source: Source) -> list[_File]:
     files = []
-    for entry in source.entries:
+    for entry in _candidates(source):
         start = _start(source, entry)
         if start[:3] == _UNSIGNED_BYTES and len(start) == 4 and start[3] in (*_IMAGES, *_LABELS):
             name = entry.filename.rpartition("/")[2].casefold()

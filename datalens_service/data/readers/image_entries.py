@@ -73,7 +73,7 @@ def is_ignored(name: str) -> bool:
     return (
         any(component.startswith((".", "__MACOSX")) for component in components)
         or last in _LEFT_BEHIND
-        or _NOTES.fullmatch(last) is not None
+        or (_NOTES.fullmatch(last) is not None and not is_image_name(last, kinds.SUFFIXES))
     )
 
 

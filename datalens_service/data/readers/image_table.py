@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from datalens_service.data.identifying_names import identifying_names
 from datalens_service.data.notices import NoticeCode
 from datalens_service.data.readers.base import Reader, RecordIndex, UploadIndex
 from datalens_service.data.readers.groups import find_groups, read_patients
@@ -28,9 +29,13 @@ from datalens_service.data.readers.metadata import Metadata, note_metadata, read
 from datalens_service.data.readers.splits import by_split, without_wrapper
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.source import Source
-from datalens_service.data.untrusted.validation_errors import ValidationErrors
+from datalens_service.data.untrusted.validation_errors import BadFile, UnusableFiles, ValidationErrors
 from datalens_service.errors import InvalidDataset
 
+_PERSONS = (
+    "Folders look like persons, and no column of the table says who an image is of. Add a column patient, so that "
+    "persons are protected, or set ⟦ignore_groups⟧ to protect single images."
+)
 _CONTRADICTED = (
     "The folder says another class than the metadata: the upload has two sources of labels. Remove the column of "
     "labels from the table, or the class folders."
@@ -73,6 +78,7 @@ READER = Reader(
     suffixes=(".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz"),
     recognises=recognises,
     index=index,
+    has_label_column=True,
 )
 
 
@@ -84,6 +90,8 @@ def _index(
     if called != "the training split":
         return RecordIndex(called, labels, reading)
     patients = read_patients(source, files)
+    if metadata.group_name is None and not patients and not choices.ignore_groups:
+        _refuse_folders_of_persons(files)
     groups = partial(find_groups, files, None, metadata, patients, ignore=choices.ignore_groups)
     return RecordIndex(called, labels, reading, groups)
 
@@ -107,6 +115,14 @@ def _with_rows(
             )
     errors.raise_if_any()
     return found
+
+
+def _refuse_folders_of_persons(files: Sequence[ImageEntry]) -> None:
+    """Without a column of groups, folders that are called like persons would be taken for nothing."""
+    folders = dict.fromkeys(file.parts[-2] for file in files if len(file.parts) > 1)
+    persons = identifying_names(list(folders))
+    if persons:
+        raise UnusableFiles([BadFile(name=f"{name}/", reason=_PERSONS) for name in persons], len(folders))
 
 
 def _check_folders(files: Sequence[ImageEntry], metadata: Metadata) -> None:

@@ -44,10 +44,8 @@ def column_of_values(values: Sequence[object], names: ClassNames | None = None) 
 
 
 def column_of_texts(texts: Sequence[str]) -> LabelColumn:
-    """A column of text: whole numbers if all of them are, in digits or as `1.0`, else words."""
-    if texts and all(_WHOLE.fullmatch(text) for text in texts):
-        return LabelColumn(LabelKind.NUMBER, tuple(text.partition(".")[0] for text in texts))
-    return LabelColumn(LabelKind.WORD, tuple(texts))
+    """A column of text: whole numbers, in digits or as `1.0`, if the texts of all splits are; else words."""
+    return LabelColumn(LabelKind.TEXT, tuple(texts))
 
 
 def check_label_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -94,11 +92,15 @@ def number_labels(
     Raises:
         InvalidDataset: Columns differ in kind, a label is not among the names, or there are too many classes.
     """
-    _check_one_kind(columns)
-    declared = class_names or next((column.names for column in columns.values() if column.names), None)
+    columns = _settled(columns)
+    check_one_kind(columns)
     first = next(iter(columns.values()))
     words = _sorted_words({word for column in columns.values() for word in column.words}, first.kind)
-    names, position = _placed(words, first.kind, declared)
+    own = next((column.names for column in columns.values() if column.names), None)
+    if own is not None and first.kind is LabelKind.NUMBER and int(words[-1]) < len(own):
+        names, position = _numbered(words, own, class_names or own)
+    else:
+        names, position = _placed(words, first.kind, class_names or own)
     if len(names) > MAXIMUM_CLASSES:
         raise InvalidDataset(
             f"There may be at most {MAXIMUM_CLASSES} classes, and these labels have {len(names):,} different values. "
@@ -149,7 +151,39 @@ def _placed(words: list[str], kind: LabelKind, declared: ClassNames | None) -> t
     return declared, {word: place for place, word in enumerate(words)}
 
 
-def _check_one_kind(columns: Mapping[str, LabelColumn]) -> None:
+def _numbered(words: list[str], own: ClassNames, declared: ClassNames) -> tuple[ClassNames, dict[str, int]]:
+    """The same of numbers in a file that names its classes: they are places in these names, whatever the names are."""
+    names = {word: own[int(word)] for word in words}
+    if all(name in declared for name in names.values()):
+        return declared, {word: declared.index(name) for word, name in names.items()}
+    if len(declared) == len(own) and not set(own) & set(declared):
+        return declared, {word: int(word) for word in words}
+    return _placed(words, LabelKind.NUMBER, declared)
+
+
+def _settled(columns: Mapping[str, LabelColumn]) -> dict[str, LabelColumn]:
+    """Columns of text hold numbers if all texts of all splits are whole numbers; otherwise they hold words."""
+    texts = [word for column in columns.values() if column.kind is LabelKind.TEXT for word in column.words]
+    if not all(map(_WHOLE.fullmatch, texts)):
+        return {name: _of_kind(column, LabelKind.WORD) for name, column in columns.items()}
+    numbers = {name: column._replace(words=tuple(word.partition(".")[0] for word in column.words))
+               if column.kind is LabelKind.TEXT else column for name, column in columns.items()}  # fmt: skip
+    return {name: _of_kind(column, LabelKind.NUMBER) for name, column in numbers.items()}
+
+
+def _of_kind(column: LabelColumn, kind: LabelKind) -> LabelColumn:
+    return column._replace(kind=kind) if column.kind is LabelKind.TEXT else column
+
+
+def check_one_kind(columns: Mapping[str, LabelColumn]) -> None:
+    """Refuse columns that differ in kind.
+
+    Args:
+        columns: By what each is called in a refusal.
+
+    Raises:
+        InvalidDataset: They do.
+    """
     kinds = {column.kind: name for name, column in reversed(list(columns.items()))}
     if len(kinds) > 1:
         told = ", but ".join(f"those of {name} are {kind}" for kind, name in kinds.items())

@@ -12,6 +12,7 @@ import csv
 import io
 import json
 import posixpath
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -162,7 +163,7 @@ def _csv_records(text: str, name: str) -> list[tuple[int, dict[str, str]]]:
 
 
 def _json_records(text: str, name: str) -> list[tuple[int, dict[str, Any]]]:
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     records = []
     for number, line in lines:
         try:
@@ -201,6 +202,8 @@ def _row(place: str, folder: str, columns: Columns, record: Mapping[str, Any]) -
         raise InvalidDataset(f"The column {columns.file} is empty. Name the image, or remove the line.")
     label = _cell(record, columns.label)
     group = _cell(record, columns.group)
+    # Once a cell of a column of numbers is empty, pandas writes 1.0 for 1.
+    group = group if group is None else re.sub(r"^(\d+)\.0+$", r"\1", group)
     path = normal(posixpath.normpath(posixpath.join(folder, plain_name(name))))
     return path.casefold(), Row(place, label, group)
 

@@ -19,7 +19,8 @@ floats, (n,) or (n, 1), or one-hot rows, (n, classes).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -41,7 +42,8 @@ from datalens_service.data.readers.base import (
     RecordIndex,
     UploadIndex,
 )
-from datalens_service.data.readers.columns import GROUP, group_word
+from datalens_service.data.readers.columns import GROUP, group_word, is_person_column
+from datalens_service.data.readers.image_entries import is_ignored
 from datalens_service.data.readers.labels import check_label_header, column_of_array
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.entries import Archive, Entry, refusing
@@ -58,7 +60,7 @@ UNIT_IDS: Final = "unit_ids"
 """Identities of groups, of which nobody learns their names (`privacy_units.identities`)."""
 UNIT: Final = "unit"
 """Word for one group."""
-_GROUPS: Final = ("groups", "train_groups", *GROUP)
+_GROUPS: Final = (*GROUP, "groups", "patients", "subjects", "persons", "participants", "accounts")
 _NOT_PREPARED = "The array preparation is not what datalens prepare writes. Rename it, or leave it out."
 _DAMAGED = "An array in the NPZ is damaged or not in NumPy's format. Save it again with numpy.savez_compressed."
 
@@ -83,7 +85,7 @@ _TEST_LABELS: Final = ("test_labels", "y_test", "Y_test")
 
 def recognises(source: Source, choices: ReadingChoices) -> bool:
     """Whether the file is an archive with NumPy arrays in it, and no folder."""
-    arrays = [entry for entry in source.entries if entry.filename.endswith(_SUFFIX)]
+    arrays = _array_entries(source.entries)
     return bool(arrays) and source.head(arrays[0], len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX
 
 
@@ -94,7 +96,7 @@ def index(source: Source, choices: ReadingChoices) -> UploadIndex:
         InvalidDataset: With a sentence that says what to change.
     """
     archive = _opened(source)
-    arrays = {e.filename.removesuffix(_SUFFIX): e for e in archive.entries if e.filename.endswith(_SUFFIX)}
+    arrays = {entry.filename.removesuffix(_SUFFIX): entry for entry in _array_entries(archive.entries)}
     splits = _choose_splits(arrays)
     # All headers first: nothing is unpacked for an upload that is refused anyway.
     for split in splits.values():
@@ -105,8 +107,9 @@ def index(source: Source, choices: ReadingChoices) -> UploadIndex:
         RecordIndex(called, columns[called], _reading(source, archive, split, choices))
         for called, split in splits.items()
     ]
-    _note_ignored(source, arrays, splits)
-    groups = _read_groups(archive, arrays, len(columns["the training labels"].words))
+    group_arrays = _group_arrays(arrays, choices)
+    _note_ignored(source, arrays, splits, group_arrays)
+    groups = _read_groups(archive, arrays, group_arrays, len(columns["the training labels"].words))
     train = replace(records[0], read_groups=lambda: groups)
     test = records[1] if len(records) > 1 else None
     return UploadIndex(train, test, preparation=_read_preparation(archive, arrays))
@@ -136,6 +139,10 @@ def read_images_alone(source: Source) -> Images:
         raise InvalidDataset("The NPZ must hold one array of images, named images or x.")
     check_image_header(*_header(archive, arrays[0]), prepared=False)
     return _read_images(source, archive, arrays[0], None)
+
+
+def _array_entries(entries: Sequence[Entry]) -> list[Entry]:
+    return [one for one in entries if one.filename.endswith(_SUFFIX) and not is_ignored(one.filename)]
 
 
 def _opened(source: Source) -> Archive:
@@ -198,12 +205,16 @@ def _reading(source: Source, archive: Archive, split: _Split, choices: ReadingCh
     return read
 
 
-def _note_ignored(source: Source, arrays: Mapping[str, Entry], splits: Mapping[str, _Split]) -> None:
+def _note_ignored(
+    source: Source, arrays: Mapping[str, Entry], splits: Mapping[str, _Split], groups: Sequence[str]
+) -> None:
     used = {entry.filename for split in splits.values() for entry in split}
-    known = (_CLASS_NAMES, PREPARATION, UNIT_IDS, UNIT, *_GROUPS)
-    others = (name for name, entry in arrays.items() if entry.filename not in used and name not in known)
-    source.notices.add(NoticeCode.IGNORED_ARRAYS, others)
-    files = [entry.filename for entry in source.entries if not entry.filename.endswith(_SUFFIX)]
+    known = (_CLASS_NAMES, PREPARATION, UNIT, *groups)
+    others = [name for name, entry in arrays.items() if entry.filename not in used and name not in known]
+    source.notices.add(NoticeCode.PERSON_COLUMN, (name for name in others if is_person_column(name)))
+    source.notices.add(NoticeCode.IGNORED_ARRAYS, (name for name in others if not is_person_column(name)))
+    read = {entry.filename for entry in arrays.values()}
+    files = [entry.filename for entry in source.entries if entry.filename not in read]
     source.notices.add(NoticeCode.IGNORED_FILES, files)
 
 
@@ -237,9 +248,15 @@ def _read_images(source: Source, archive: Archive, entry: Entry, preparation: Pr
     return pixels_of(_read_array(archive, entry), entry.filename.removesuffix(_SUFFIX), preparation, source.notices)
 
 
-def _read_groups(archive: Archive, arrays: Mapping[str, Entry], count: int) -> Groups:
+def _group_arrays(arrays: Mapping[str, Entry], choices: ReadingChoices) -> list[str]:
+    """Arrays that say who belongs together: the declared one, else all with a usual name, spelt in any case."""
+    if choices.group_column is not None:
+        return [name for name in arrays if name == choices.group_column]
+    return [name for name in arrays if name == UNIT_IDS or name.casefold().removeprefix("train_") in _GROUPS]
+
+
+def _read_groups(archive: Archive, arrays: Mapping[str, Entry], present: Sequence[str], count: int) -> Groups:
     """The unit of every training image, by its name, or by its identity as `datalens prepare` writes it."""
-    present = [key for key in (*_GROUPS, UNIT_IDS) if key in arrays]
     if not present:
         return Groups()
     (key,) = present[:1]
@@ -253,30 +270,28 @@ def _read_groups(archive: Archive, arrays: Mapping[str, Entry], count: int) -> G
     values = _read_array(archive, arrays[key])
     if key == UNIT_IDS:
         return _from_identities(archive, arrays, values)
-    word = "group" if key == "train_groups" else group_word(key)
-    return Groups(tuple(map(str, values.tolist())), word)
+    return Groups(tuple(map(str, values.tolist())), group_word(re.sub("^train_", "", key, flags=re.IGNORECASE)))
 
 
 def _from_identities(archive: Archive, arrays: Mapping[str, Entry], values: NDArray[Any]) -> Groups:
     if values.dtype != np.int64 or (values.size and values.min() < 0):
         raise InvalidDataset(f"{UNIT_IDS} must be what `datalens prepare` writes. Name the groups in an array groups.")
-    word = "group"
-    if UNIT in arrays:
-        header = _header(archive, arrays[UNIT])
-        if header.dtype.kind != "U" or header.shape != () or header.dtype.itemsize > 4 * _PREPARATION_CHARACTERS:
-            raise InvalidDataset(_NOT_PREPARED)
-        word = group_word(str(_read_array(archive, arrays[UNIT])))
+    word = group_word(_read_text(archive, arrays[UNIT])) if UNIT in arrays else "group"
     return Groups(word=word, unit_ids=values)
+
+
+def _read_text(archive: Archive, entry: Entry) -> str:
+    header = _header(archive, entry)
+    if header.dtype.kind != "U" or header.shape != () or header.dtype.itemsize > 4 * _PREPARATION_CHARACTERS:
+        raise InvalidDataset(_NOT_PREPARED)
+    return str(_read_array(archive, entry))
 
 
 def _read_preparation(archive: Archive, arrays: Mapping[str, Entry]) -> PrepareSettings | None:
     if PREPARATION not in arrays:
         return None
-    header = _header(archive, arrays[PREPARATION])
-    if header.dtype.kind != "U" or header.shape != () or header.dtype.itemsize > 4 * _PREPARATION_CHARACTERS:
-        raise InvalidDataset(_NOT_PREPARED)
     try:
-        return PrepareSettings.model_validate_json(str(_read_array(archive, arrays[PREPARATION])))
+        return PrepareSettings.model_validate_json(_read_text(archive, arrays[PREPARATION]))
     except ValidationError:
         raise InvalidDataset(_NOT_PREPARED) from None
 

@@ -1,10 +1,11 @@
 """Parquet with a column of encoded images and a column of labels, as Hugging Face `datasets` writes it.
 
-One file, or a zip or tar of files: those with the word `test` in their names are the test split; those with `val`,
-`valid` or `validation` are left out and noted. The features in the schema's metadata say which columns are meant
-(Image, ClassLabel, and its names); without them they have the usual names, or those that the owner declares. Images
-are bytes, or a struct with `bytes`; labels are integers, words, true and false, or whole floats. A column `group` (or
-`patient`, `subject`, `account`, …) says which training images belong to one privacy unit.
+One file, or a zip or tar of files: those with the word `test` in their names, or else in the name of a folder around
+them, are the test split; those with `val`, `valid` or `validation` are left out and noted. The features in the schema's
+metadata say which columns are meant (Image, ClassLabel, and its names); without them they have the usual names, or
+those that the owner declares. Images are bytes, or a struct with `bytes`; labels are integers, words, true and false,
+or whole floats. A column `group` (or `patient`, `subject`, `account`, …) says which training images belong to one
+privacy unit.
 """
 
 from __future__ import annotations
@@ -20,21 +21,30 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from datalens_service.data.dataset import Images
 from datalens_service.data.notices import NoticeCode
+from datalens_service.data.preparation.kinds import is_dicom
 from datalens_service.data.readers.base import (
     ClassNames,
     Groups,
     LabelColumn,
-    LabelKind,
     Reader,
     ReadImages,
     RecordIndex,
     UploadIndex,
 )
-from datalens_service.data.readers.columns import GROUP, LABEL, find_column, group_word
-from datalens_service.data.readers.labels import column_of_values
+from datalens_service.data.readers.columns import (
+    GROUP,
+    LABEL,
+    find_column,
+    group_word,
+    is_person_column,
+    refused_columns,
+)
+from datalens_service.data.readers.image_entries import is_ignored
+from datalens_service.data.readers.labels import check_one_kind, column_of_values
+from datalens_service.data.readers.splits import TEST, TRAIN, UNUSED, split_named
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.entries import Entry, refusing
-from datalens_service.data.untrusted.images import DecodedImages, decode_all
+from datalens_service.data.untrusted.images import HEAD_BYTES, DecodedImages, decode_all
 from datalens_service.data.untrusted.source import Source, allowance
 from datalens_service.errors import InvalidDataset
 
@@ -52,7 +62,6 @@ _MOST_ROWS: Final = 10_000_000
 _DAMAGED: Final = "The Parquet file is damaged, cut off or of an unusual kind. Write it again with datasets or pyarrow."
 _IMAGE_COLUMNS: Final = ("image", "img", "images", "picture", "pixels")
 _WORD: Final = re.compile("[a-z]+")
-_UNUSED: Final = frozenset({"val", "valid", "validation"})
 
 
 class _Columns(NamedTuple):
@@ -123,11 +132,12 @@ READER = Reader(
     suffixes=(".parquet", ".zip"),
     recognises=recognises,
     index=index,
+    has_label_column=True,
 )
 
 
 def _entries(source: Source) -> list[Entry]:
-    return [entry for entry in source.entries if entry.filename.casefold().endswith(_SUFFIX)]
+    return [e for e in source.entries if e.filename.casefold().endswith(_SUFFIX) and not is_ignored(e.filename)]
 
 
 @contextmanager
@@ -139,30 +149,38 @@ def _files(source: Source) -> Iterator[list[tuple[bool, str, IO[bytes]]]]:
             return
         files: list[tuple[bool, str, IO[bytes]]] = []
         for entry in sorted(_entries(source), key=lambda entry: entry.filename):
-            words = set(_WORD.findall(entry.filename.rpartition("/")[2].casefold()))
-            if words & _UNUSED:
+            split = _split_of(entry.filename)
+            if split == UNUSED:
                 source.notices.add(NoticeCode.IGNORED_SPLIT, [entry.filename])
             else:
                 file = stack.enter_context(tempfile.TemporaryFile(prefix="datalens-"))
                 with refusing(_DAMAGED), source.archive.open(entry) as packed:
                     shutil.copyfileobj(packed, file)
-                files.append(("test" in words, entry.filename, file))
+                files.append((split == TEST, entry.filename, file))
         yield files
+
+
+def _split_of(name: str) -> str | None:
+    """The split that a file is of, by the words in its own name, else by the folders around it."""
+    for component in reversed(name.split("/")):
+        splits = {split_named(word) for word in _WORD.findall(component.casefold())} - {None}
+        if splits:
+            return UNUSED if UNUSED in splits else TEST if TEST in splits else TRAIN
+    return None
 
 
 def _read_table(name: str, file: IO[bytes], source: Source, choices: ReadingChoices) -> _Table:
     with refusing(_DAMAGED):
         table_file = _open(file)
         columns = _columns(name, table_file, choices)
+        _note_unused(table_file.schema_arrow.names, columns, source)
         return _rows(name, table_file, columns, source)
 
 
 def _index(called: str, tables: list[_Table], source: Source, choices: ReadingChoices) -> RecordIndex:
     """Records of all files of a split together."""
-    kinds = {table.labels.kind: table.name for table in reversed(tables) if table.images}
-    if len(kinds) > 1:
-        told = ", but ".join(f"those of {name} are {kind}" for kind, name in kinds.items())
-        raise InvalidDataset(f"Labels must be of one kind in all files: {told}.")
+    columns = {table.name: table.labels for table in tables if table.images}
+    check_one_kind(columns)
     names = next((table.columns.class_names for table in tables if table.columns.class_names), None)
     words = tuple(word for table in tables for word in table.labels.words)
     grouped = [table.groups for table in tables if table.groups is not None]
@@ -170,12 +188,24 @@ def _index(called: str, tables: list[_Table], source: Source, choices: ReadingCh
         raise InvalidDataset("Either all files have a column of groups, or none.")
     group = next((table.columns.group for table in tables if table.columns.group), None)
     groups = tuple(name for part in grouped for name in part) if grouped else None
+    images = [image for table in tables for image in table.images]
+    if groups is None and not choices.ignore_groups:
+        _refuse_dicom(images)
     return RecordIndex(
         called,
-        LabelColumn(next(iter(kinds), LabelKind.WORD), words, names),
-        _reading([image for table in tables for image in table.images], source, choices),
+        LabelColumn(next(iter(columns.values())).kind, words, names),
+        _reading(images, source, choices),
         partial(Groups, groups, "group" if group is None else group_word(group)),
     )
+
+
+def _refuse_dicom(images: list[bytes]) -> None:
+    """DICOM files know their patients; a table of them says so in a column."""
+    if any(is_dicom(image[:HEAD_BYTES]) for image in images):
+        raise InvalidDataset(
+            "The table holds DICOM files, and no column says which patient each is of. Add a column patient, or set "
+            "⟦ignore_groups⟧ to protect single images."
+        )
 
 
 def _reading(images: list[bytes], source: Source, choices: ReadingChoices) -> ReadImages:
@@ -217,13 +247,21 @@ def _columns(name: str, table_file: pq.ParquetFile, choices: ReadingChoices) -> 
         name, schema.names, LABEL, choices.label_column, "labels", "⟦label_column⟧"
     )
     if image is None or label is None:
-        raise InvalidDataset(
-            f"{name} has the columns {', '.join(schema.names)}. It must have one column of images and one of labels: "
-            "Image and ClassLabel of datasets, columns named image and label, or labels in ⟦label_column⟧."
+        raise refused_columns(
+            name,
+            schema.names,
+            "The table must have one column of images and one of labels: Image and ClassLabel of datasets, columns "
+            "named image and label, or labels in ⟦label_column⟧.",
         )
     names = features.get(label, {}).get("names") if kinds.get(label) == "ClassLabel" else None
     group = find_column(name, schema.names, GROUP, choices.group_column, "groups", "⟦group_column⟧")
     return _Columns(image, label, group, tuple(str(one) for one in names) if names else None)
+
+
+def _note_unused(present: list[str], columns: _Columns, source: Source) -> None:
+    unused = [name for name in present if name not in (columns.image, columns.label, columns.group)]
+    source.notices.add(NoticeCode.PERSON_COLUMN, (name for name in unused if is_person_column(name)))
+    source.notices.add(NoticeCode.UNUSED_COLUMNS, (name for name in unused if not is_person_column(name)))
 
 
 def _declared_as(present: list[str], kinds: Mapping[str, object], kind: str) -> str | None:

@@ -1,10 +1,10 @@
 """WebDataset: a tar in which the files of one record have one name and different endings.
 
     0001.png  0001.cls                  a label as text: a word, or a number from 0
-    0001.jpg  0001.json                 a label in the member "label" (or "cls"), a unit in "group"
+    0001.jpg  0001.json                 a label in the member "label" (or "cls"), a unit in "group" (or "patient", …)
     train/0001.png …, test/0001.png …   with a test split
 
-A `__classes.json__` or `classes.json` at the top with `class_names`, as our own export writes it, names the numbers.
+A `__classes.json__` or `classes.json` with `class_names`, as our own export writes it, names the numbers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from datalens_service.data.readers.base import ClassNames, Groups, Reader, RecordIndex, UploadIndex
+from datalens_service.data.readers.columns import GROUP, find_column, group_word
+from datalens_service.data.readers.groups import find_groups, read_patients
 from datalens_service.data.readers.image_entries import (
     ImageEntry,
     check_entry,
@@ -24,7 +26,7 @@ from datalens_service.data.readers.image_entries import (
     is_ignored,
 )
 from datalens_service.data.readers.labels import column_of_texts, column_of_values
-from datalens_service.data.readers.splits import by_split
+from datalens_service.data.readers.splits import by_split, without_wrapper
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.entries import Entry, refusing
 from datalens_service.data.untrusted.images import is_image_name
@@ -42,6 +44,7 @@ class _Record(NamedTuple):
     file: ImageEntry
     label: object
     group: str | None
+    group_column: str
 
 
 def recognises(source: Source, choices: ReadingChoices) -> bool:
@@ -56,8 +59,9 @@ def index(source: Source, choices: ReadingChoices) -> UploadIndex:
     Raises:
         InvalidDataset: With a sentence that says what to change.
     """
-    records = {record.file.entry.filename: record for record in _records(source)}
-    split = by_split([record.file for record in records.values()], None, source.notices, labelled=True)
+    records = {record.file.entry.filename: record for record in _records(source, choices)}
+    files = without_wrapper([record.file for record in records.values()], 0)
+    split = by_split(files, None, source.notices, labelled=True)
     names = _names_in(source)
     train = [records[file.entry.filename] for file in split.train]
     test = [records[file.entry.filename] for file in split.test]
@@ -85,15 +89,15 @@ def _index(
     texts = [record.label for record in records]
     column = column_of_texts([str(text) for text in texts]) if _all_texts(texts) else column_of_values(texts)
     reading = images_of(source, [record.file for record in records], choices)
-    groups = _groups(records) if called == "the training split" else None
-    return RecordIndex(called, column._replace(names=names), reading, partial(Groups, groups))
+    groups = partial(_groups, records, source, choices) if called == "the training split" else Groups
+    return RecordIndex(called, column._replace(names=names), reading, groups)
 
 
 def _all_texts(labels: list[object]) -> bool:
     return all(isinstance(label, str) for label in labels)
 
 
-def _records(source: Source) -> list[_Record]:
+def _records(source: Source, choices: ReadingChoices) -> list[_Record]:
     """One for each image, in stored order.
 
     Raises:
@@ -107,7 +111,7 @@ def _records(source: Source) -> list[_Record]:
         try:
             check_entry(entry, source.limits, source.decoder)
             _check_key(entry.filename, seen)
-            records.append(_record(source, entry, beside))
+            records.append(_record(source, entry, beside, choices))
             errors.good()
         except InvalidDataset as error:
             errors.bad(entry.filename, error.text)
@@ -123,20 +127,21 @@ def _check_key(name: str, seen: dict[str, str]) -> None:
         )
 
 
-def _record(source: Source, image: Entry, beside: Mapping[tuple[str, str], Entry]) -> _Record:
+def _record(source: Source, image: Entry, beside: Mapping[tuple[str, str], Entry], choices: ReadingChoices) -> _Record:
     key, _ = _key(image.filename)
     file = ImageEntry(tuple(image.filename.split("/")), image)
-    if (text := beside.get((key, "cls"))) is not None:
-        return _Record(file, _text(source, text).strip(), None)
-    if (entry := beside.get((key, "json"))) is None:
+    text, entry = beside.get((key, "cls")), beside.get((key, "json"))
+    if text is None and entry is None:
         raise InvalidDataset("The image has no label. Add <key>.cls or <key>.json beside it.")
     with refusing(_UNREADABLE):
-        content: dict[str, Any] = json.loads(_text(source, entry))
-        label = content["label"] if "label" in content else content["cls"]
-        group = content.get("group")
+        content = {} if entry is None else dict[str, Any](json.loads(_text(source, entry)))
+        found = find_column("The JSON beside an image", list(content), GROUP, None, "groups", "⟦group_column⟧")
+        chosen = choices.group_column or found
+        group = None if chosen is None else content.get(chosen)
+        label = content["label" if "label" in content else "cls"] if text is None else _text(source, text).strip()
         if not isinstance(label, str | int | float) or not isinstance(group, str | int | None):
             raise TypeError
-    return _Record(file, label, None if group is None else str(group))
+    return _Record(file, label, None if group is None else str(group), chosen or "group")
 
 
 def _text(source: Source, entry: Entry) -> str:
@@ -154,7 +159,7 @@ def _key(name: str) -> tuple[str, str]:
 
 
 def _is_public(name: str) -> bool:
-    return name in _CLASSES
+    return name.rpartition("/")[2] in _CLASSES
 
 
 def _names_in(source: Source) -> ClassNames | None:
@@ -165,8 +170,12 @@ def _names_in(source: Source) -> ClassNames | None:
         return tuple(str(name) for name in json.loads(_text(source, entries[0]))["class_names"])
 
 
-def _groups(records: list[_Record]) -> tuple[str, ...] | None:
+def _groups(records: list[_Record], source: Source, choices: ReadingChoices) -> Groups:
+    """By the JSON beside the images, else by the patients of DICOM files."""
     groups = tuple(record.group for record in records if record.group is not None)
-    if groups and len(groups) != len(records):
+    if not groups:
+        files = [record.file for record in records]
+        return find_groups(files, None, None, read_patients(source, files), ignore=choices.ignore_groups)
+    if len(groups) != len(records):
         raise InvalidDataset("Either all records have a group, or none.")
-    return groups or None
+    return Groups(groups, group_word(records[0].group_column))

@@ -159,9 +159,8 @@ def _stored_name(info: zipfile.ZipInfo, encoding: str | None) -> str:
     if info.flag_bits & _NAMES_ARE_UTF8 or info.orig_filename.isascii():
         return info.orig_filename
     stored = info.orig_filename.encode("cp437")
-    unicode_path = _unicode_path(info.extra, stored)
     try:
-        return unicode_path or stored.decode(encoding or "utf-8")
+        return _unicode_path(info.extra, stored) or stored.decode(encoding or "utf-8")
     except UnicodeDecodeError:
         raise unreadable_name(stored.decode("ascii", errors="replace")) from None
 
