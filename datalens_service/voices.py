@@ -230,15 +230,22 @@ def speak(text: str) -> str:
     return _TOKEN.sub(_spoken, text)
 
 
+_TEXTS: Final = frozenset({"detail", "message", "reason"})
+"""Members of documents that are sentences of ours."""
+
+
 def spoken(document: Any) -> Any:
-    """A JSON document that was kept for a later reader, with all of its texts written out for this one."""
-    if isinstance(document, str):
-        return speak(document)
+    """A JSON document that was kept for a later reader, with its sentences written out for this one."""
     if isinstance(document, Mapping):
-        return {name: spoken(value) for name, value in document.items()}
+        return {name: _spoken_member(name, value) for name, value in document.items()}
     if isinstance(document, list | tuple):
         return [spoken(item) for item in document]
     return document
+
+
+def _spoken_member(name: str, value: Any) -> Any:
+    """Names of files and classes are never rewritten: a class is confirmed as it would be published."""
+    return speak(value) if isinstance(value, str) and name in _TEXTS else spoken(value)
 
 
 def speak_of(path: Sequence[str | int]) -> str | None:
@@ -250,11 +257,6 @@ def speak_of(path: Sequence[str | int]) -> str | None:
     name = ".".join(map(str, path))
     term = _find(name)
     return None if term is None else _in_voice(term)
-
-
-def set_voice(voice: Voice) -> None:
-    """From now on, texts in this context are read through another interface."""
-    _voice.set(voice)
 
 
 def current_voice() -> Voice:

@@ -45,7 +45,7 @@ _KINDS: Final = {
     "privacy:raise": "raise",
     "/datasets/{dataset_id}": "labels",
     "/jobs/{job_id}": "labels",
-    "/keys": "key",
+    "/api-keys": "key",
     "/webhooks": "webhook",
     "/webhooks/{webhook_id}": "webhook",
     "/audits": "audit",

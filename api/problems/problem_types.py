@@ -171,5 +171,5 @@ def as_markdown() -> str:
     for problem in PROBLEM_TYPES.values():
         status = f"Status {problem.status}." if problem.status else "On a job only, as its `error`."
         lines += [f"## {problem.slug}", "", f"{problem.title}. {status}", ""]
-        lines += [problem.meaning, "", *wrap(f"*What to do:* {problem.remedy}", _LINE), ""]
+        lines += [problem.meaning, "", *wrap(f"*What to do:* {problem.remedy}", _LINE, break_on_hyphens=False), ""]
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from api.schemas.jobs import JobRead
 from datalens_service.store.jobs.job_records import JobRecord
 from datalens_service.store.jobs.jobs import JobState, read_record
 from datalens_service.store.paging import Page
+from datalens_service.voices import Voice, current_voice
 
 _KEPT: Final = 2048
 
@@ -18,7 +19,7 @@ _KEPT: Final = 2048
 def encode_job(record: JobRecord) -> bytes:
     """The JSON of `JobRead`."""
     # The estimates of a running job depend on the time, too.
-    return _encode(record) if record.state == JobState.RUNNING else _encode_once(record, address(""))
+    return _encode(record) if record.state == JobState.RUNNING else _encode_once(record, address(""), current_voice())
 
 
 def encode_page(page: Page[JobRecord]) -> bytes:
@@ -33,6 +34,6 @@ def _encode(record: JobRecord) -> bytes:
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _encode_once(record: JobRecord, _root_path: str) -> bytes:
-    """Links of the answer begin with the root path."""
+def _encode_once(record: JobRecord, _root_path: str, _voice: Voice) -> bytes:
+    """Links of the answer begin with the root path, and its texts use the words of the reader."""
     return _encode(record)

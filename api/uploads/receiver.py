@@ -1,4 +1,4 @@
-"""Receiving an upload: the file goes to the disk of ⟦DATALENS_DATA_DIR⟧ as it arrives and is gone after the request.
+"""Receiving an upload: the file goes to the disk of the data folder as it arrives and is gone after the request.
 
 The key is checked before the first byte is read, and no more than a chunk is in memory. The name of the file is used
 for the name of a data set alone.
@@ -190,7 +190,7 @@ async def _receive(request: Request, reader: FormReader) -> None:
             await anyio.to_thread.run_sync(reader.write, chunk)
         reader.finish()
     except OSError as error:
-        raise unavailable(error, "The upload could not be kept; free the disk of ⟦DATALENS_DATA_DIR⟧.") from error
+        raise unavailable(error, "The upload could not be kept; free the disk of the data folder.") from error
 
 
 async def _request(model: type[Form], request: Request) -> Form:

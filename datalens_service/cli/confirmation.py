@@ -20,13 +20,23 @@ def confirm(question: str, *, yes: bool) -> None:
     Raises:
         InvalidInput: The answer is no, or there is nobody to ask.
     """
-    if yes:
-        return
-    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+    said = True if yes else answer(question)
+    if said is None:
         raise InvalidInput(f"{question} Nobody can be asked here, so nothing was done: add --yes if you mean it.")
-    typer.echo(f"{question} [y/N] ", nl=False, err=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not said:
         raise InvalidInput("You did not say yes, so nothing was done.")
+
+
+def answer(question: str) -> bool | None:
+    """Whether the person at the terminal says yes; None if there is nobody to ask.
+
+    Args:
+        question: Asked on stderr, since a program may read stdout.
+    """
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+        return None
+    typer.echo(f"{question} [y/N] ", nl=False, err=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

@@ -35,7 +35,9 @@ def upload(
             "--delta", parser=parse_number, help="δ; left out, min(1e-5, n^-1.1). Known records need the δ they have."
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="For people; left out, the name of the file.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="All keys that list data sets see it; left out, the name of the file.")
+    ] = None,
     class_names: options.ClassNames = None,
     confirm_classes: options.ConfirmClasses = False,
     records_per_unit: options.RecordsPerUnit = None,

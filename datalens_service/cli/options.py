@@ -256,7 +256,7 @@ PrepareSize = Annotated[
         "--prepare-size",
         metavar="SIZE",
         parser=parse_image_size,
-        help="Bring every image of a zip to 64 by 64 pixels (64) or 96 wide and 48 high (96x48), whatever its size and "
+        help="Bring every image to 64 by 64 pixels (64) or 96 wide and 48 high (96x48), whatever its size and "
         "kind; says what it changed.",
         rich_help_panel=_PREPARE,
     ),

@@ -55,7 +55,9 @@ def _show_sentences(problem: Mapping[str, Any]) -> None:
     console.print(f"[bold red]{escape(str(problem['title']))}.[/] {escape(str(problem['detail']))}")
     listed = (problem.get("bad_files") or [])[:_MAX_LISTED_FILES]
     for file in listed:
-        console.print(escape(f"  {file['name']}: {file['reason']}"))
+        # One that is the whole detail was just said.
+        reason = "" if file["reason"] == problem["detail"] else f": {file['reason']}"
+        console.print(escape(f"  {file['name']}{reason}"))
     if (rest := (problem.get("bad_count") or 0) - len(listed)) > 0:
         console.print(f"  and {rest:,} more; --json names up to 1,000")
 

@@ -25,7 +25,7 @@ _SECONDS = 3600
 
 def prepare(
     source: Annotated[
-        Path, typer.Argument(metavar="IMAGES", help="Folder, zip or tar of labelled images.", exists=True)
+        Path, typer.Argument(metavar="IMAGES", help="Folder, zip, tar or NPZ of labelled images.", exists=True)
     ],
     out: Annotated[Path, typer.Option(help="NPZ file to write.", dir_okay=False)],
     size: Annotated[

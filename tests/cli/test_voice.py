@@ -39,7 +39,7 @@ def test_a_service_speaks_of_options_to_commands_and_of_members_to_python(
     datalens: Run, service: RunningService, npz: Path
 ) -> None:
     arguments = ("--epsilon", 1, *service.access)
-    uploaded = datalens("datasets", "upload", npz, "--name", "voices", *arguments)
+    uploaded = datalens("datasets", "upload", npz, "--name", "voices", "--confirm-classes", *arguments)
     assert uploaded.exit_code == 0, uploaded.output
     refused = datalens("jobs", "submit", "voices", "--priority", 9, *arguments)
     assert "lower --priority" in " ".join(refused.stderr.split())

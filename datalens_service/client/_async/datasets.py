@@ -61,7 +61,7 @@ class AsyncDatasetOperations:
             path: The file; its contents decide the format.
             epsilon: Lifetime budget of these records.
             delta: Of the budget; None takes min(1e-5, n^-1.1).
-            name: For people; None takes the name of the file.
+            name: All keys that list data sets see it; None takes the name of the file.
             class_names: Public class names, which confirms them; None leaves them to the format.
             confirm_classes: Whether the class names that the file brings along may become public unseen.
             records_per_unit: Most training images of one group, if the file groups its images.

@@ -13,7 +13,7 @@ class Scope(StrEnum):
     """One right."""
 
     DATASETS_READ = "datasets:read"
-    """What the owner declared public of data sets, and their budgets."""
+    """Names of data sets, what their owner declared public of them, and their budgets."""
     DATASETS_WRITE = "datasets:write"
     """Upload, look at and delete records."""
     JOBS_READ = "jobs:read"
