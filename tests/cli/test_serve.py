@@ -184,7 +184,7 @@ def test_a_refused_upload_says_which_files(service: RunningService, tmp_path: Pa
     assert (refused.exit_code, problem["bad_count"], problem["checked"]) == (2, 30, 60)
     assert len(problem["bad_files"]) == 30
     people = datalens("datasets", "upload", "--confirm-classes", "halves.zip", "--epsilon", 1, *service.access).stderr
-    assert people.count(".png: ") == 20
+    assert people.count(".png\n") == 20
     assert "and 10 more" in people
 
 

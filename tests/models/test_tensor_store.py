@@ -97,7 +97,7 @@ def test_the_file_outlives_its_owner_while_a_tensor_is_in_use(tmp_path: Path):
 
 
 def test_a_disk_that_is_too_small_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(InvalidSpec, match=r"need 4097\.0 GiB of disk .* are free: name fewer"):
+    with pytest.raises(InvalidSpec, match=r"need 4097\.0 GiB of disk .* are free: lower num_teachers"):
         tensor_store.TensorFile([(2**40,)], tmp_path)
 
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=2**30 + 2**20 - 1))

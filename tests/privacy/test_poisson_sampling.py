@@ -109,5 +109,5 @@ def test_a_slack_lowers_the_limit_by_what_it_takes_of_delta() -> None:
     assert 0 < held < limit_units(1.0, DELTA) // 50
     assert units_held_for_slack(0, 1.0, DELTA) == 0
     units_held_for_slack(slack_for(DELTA, 0.5), 1.0, DELTA)
-    with pytest.raises(BudgetExceeded, match="half of its delta"):
+    with pytest.raises(BudgetExceeded, match="half of its δ"):
         units_held_for_slack(slack_for(DELTA, 0.5) + 2, 1.0, DELTA)

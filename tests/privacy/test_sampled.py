@@ -61,22 +61,22 @@ def test_any_other_scheme_is_refused(scheme: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value", "words"),
     [
-        ("noise_multiplier", 0.0),
-        ("noise_multiplier", math.inf),
-        ("noise_multiplier", math.nan),
-        ("sampling_probability", 0.0),
-        ("sampling_probability", 1.01),
-        ("sampling_probability", math.nan),
-        ("steps", 0),
-        ("delta", 0.0),
-        ("delta", 1.0),
+        ("noise_multiplier", 0.0, "noise multiplier"),
+        ("noise_multiplier", math.inf, "noise multiplier"),
+        ("noise_multiplier", math.nan, "noise multiplier"),
+        ("sampling_probability", 0.0, "probability of sampling"),
+        ("sampling_probability", 1.01, "probability of sampling"),
+        ("sampling_probability", math.nan, "probability of sampling"),
+        ("steps", 0, "number of steps"),
+        ("delta", 0.0, "δ"),
+        ("delta", 1.0, "δ"),
     ],
 )
-def test_arguments_out_of_range(name: str, value: float) -> None:
+def test_arguments_out_of_range(name: str, value: float, words: str) -> None:
     arguments: dict[str, Any] = {"noise_multiplier": 1.0, "sampling_probability": 0.01, "steps": 100, "delta": 1e-5}
-    with pytest.raises(InvalidSpec, match=name):
+    with pytest.raises(InvalidSpec, match=words):
         poisson_sampled_epsilon(**{**arguments, name: value}, relation=ZERO_OUT)
 
 
