@@ -142,37 +142,38 @@ def test_every_command_of_a_page_runs_as_it_is_typed(
         rehearsal.close()
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_command_has_the_form_and_the_words_that_its_program_knows(page: str):
+def test_every_command_has_the_form_and_the_words_that_its_program_knows():
     wrong = {}
-    for command in read_commands(page):
-        if command.language == "python":
-            compile(command.text, page, "exec")
-        elif command.language == "bash" and (error := find_syntax_error(command.text)):
-            wrong[str(command)] = error
-        elif unknown := find_unknown_words(command.text):
-            wrong[str(command)] = str(unknown)
+    for page in PAGES:
+        for command in read_commands(page):
+            if command.language == "python":
+                compile(command.text, page, "exec")
+            elif command.language == "bash" and (error := find_syntax_error(command.text)):
+                wrong[str(command)] = error
+            elif unknown := find_unknown_words(command.text):
+                wrong[str(command)] = str(unknown)
     assert wrong == {}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_block_says_its_language_and_data_can_be_read(page: str):
+def test_every_block_says_its_language_and_data_can_be_read():
     readers = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}
-    for block in read_blocks(page):
-        assert block.language in LANGUAGES, f"{page}:{block.line}"
-        readers.get(block.language, str)(block.text)
+    for page in PAGES:
+        for block in read_blocks(page):
+            assert block.language in LANGUAGES, f"{page}:{block.line}"
+            readers.get(block.language, str)(block.text)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_options_that_sentences_name_exist(page: str):
-    """Of datalens, or of a benchmark that the page names; an option that ends with a dash stands for several."""
-    text = (ROOT / page).read_text()
+def test_options_that_sentences_name_exist():
+    assert {page: unknown for page in PAGES if (unknown := unknown_options((ROOT / page).read_text()))} == {}
+
+
+def unknown_options(text: str) -> set[str]:
+    """Neither of datalens nor of a benchmark that the text names; an option that ends with a dash stands for several."""
     known = list_options() | OTHER_OPTIONS
     for benchmark in re.findall(r"-m (benchmarks[\w.]*)", text):
         known |= list_benchmark_options(benchmark)
     named = set(re.findall(r"(?<!`)`(--[\w-]+)", text))
-    unknown = {name for name in named - known if name[-1] != "-" or not any(one.startswith(name) for one in known)}
-    assert unknown == set()
+    return {name for name in named - known if name[-1] != "-" or not any(one.startswith(name) for one in known)}
 
 
 def test_no_reason_is_given_for_a_command_that_is_on_no_page():
