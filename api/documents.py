@@ -1,34 +1,72 @@
-"""The files that describe the API, made from the code: `scripts/openapi` writes them, a test compares them."""
+"""The files that describe the API, made from the code. What is in git a test compares; `build/` is for releases."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from api.main import create_app
 from api.problems.problem_types import as_markdown
 from datalens_service.evaluation.report.document import SCHEMA_FILE, json_schema
 
+DESCRIPTION_FILE: Final = "build/openapi.json"
+SNAPSHOT_FILE: Final = "tests/api/openapi_snapshot.txt"
+_PROSE: Final = {"title", "summary", "description"}
+
+Json = dict[str, Any]
+
 
 def documents() -> dict[str, str]:
     """Contents by path below the root of the repository."""
+    described = create_app().openapi()
     return {
-        "openapi.json": _json(create_app().openapi()),
+        DESCRIPTION_FILE: _json(described),
+        SNAPSHOT_FILE: "".join(f"{line}\n" for line in _snapshot(described)),
         "docs/problems.md": as_markdown(),
         SCHEMA_FILE: _json(json_schema()),
     }
 
 
-def _json(content: dict[str, Any]) -> str:
+def _snapshot(described: Json) -> Iterator[str]:
+    """A line for each operation and each schema: what it is called, and a digest of what programs rely on."""
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            yield f"{operation['operationId']} {method.upper()} {path} {_digest(operation)}"
+    for name, schema in described["components"]["schemas"].items():
+        yield f"{name} {_digest(schema)}"
+
+
+def _digest(value: Json) -> str:
+    return hashlib.sha256(json.dumps(_without_prose(value), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _without_prose(value: Any) -> Any:
+    """What remains of a description without its texts and the values of its examples."""
+    if isinstance(value, list):
+        return [_without_prose(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    members = {name: one for name, one in value.items() if name != "example" and not _is_prose(name, one)}
+    return {name: list(one) if name == "examples" else _without_prose(one) for name, one in members.items()}
+
+
+def _is_prose(name: str, member: Any) -> bool:
+    """A property may have the name of a text, but is no text."""
+    return name in _PROSE and isinstance(member, str)
+
+
+def _json(content: Json) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def main() -> None:
-    """Write them into the folder named on the command line."""
+    """Write them below the current folder."""
     for path, text in documents().items():
-        Path(sys.argv[1], path).write_text(text)
+        Path(path).parent.mkdir(exist_ok=True)
+        Path(path).write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
 """Hooks of MkDocs: pages that are made when the site is built, and links that lead out of docs/.
 
 README, CONTRIBUTING, CHANGELOG and results become pages of the site. A source file that some page links to becomes a
-page with its text, so that the link works on GitHub and in a site without network. openapi.json becomes the API
-reference.
+page with its text, so that the link works on GitHub and in a site without network. The API description becomes
+the API reference.
 """
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 from api.dashboard.reference import Section, sections
+from api.main import create_app
+from datalens_service.settings import Settings
 
 ROOT: Final = Path(__file__).parent.parent
 PAGES: Final = {
@@ -116,8 +118,9 @@ def _entry(folder: str, name: str) -> str:
     return f"[{name}]({posixpath.relpath(_in_site(f'{folder}/{name}'), posixpath.dirname(_source_page(folder)))})"
 
 
+@cache
 def _reference() -> tuple[Section, ...]:
-    return sections(json.loads((ROOT / "openapi.json").read_text()))
+    return sections(create_app(Settings(data_dir=Path("never-opened"))).openapi())
 
 
 def _reference_page(section: Section) -> str:

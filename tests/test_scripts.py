@@ -70,7 +70,7 @@ def test_an_installation_that_failed_is_not_taken_for_done(checkout: Path) -> No
     assert not (checkout / ".venv" / "installed").exists()
 
 
-@pytest.mark.parametrize("name", ["demo", "test", "check", "soak", "privacy-gate", "openapi", "unasync"])
+@pytest.mark.parametrize("name", ["demo", "test", "check", "soak", "privacy-gate", "unasync"])
 def test_every_script_makes_the_environment_first(name: str) -> None:
     text = (SCRIPTS / name).read_text(encoding="utf-8")
     assert "source scripts/environment.sh" in text

@@ -165,7 +165,7 @@ def as_markdown() -> str:
         "",
         "Every error is `application/problem+json` (RFC 9457). `type` is one of the URIs below, relative to the",
         "service, which answers there with the same text; `code` is its last part; `instance` names the request in",
-        "the log. Types are stable: programs may branch on them. This page is written by `scripts/openapi`.",
+        "the log. Types are stable: programs may branch on them. This page is written by `python -m api.documents`.",
         "",
     ]
     for problem in PROBLEM_TYPES.values():

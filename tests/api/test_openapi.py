@@ -1,4 +1,4 @@
-"""The API description: valid, complete, committed."""
+"""The API description: valid, complete, and changed only on purpose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
-from api.documents import documents
+from api.documents import DESCRIPTION_FILE, documents
 from api.main import create_app
 from api.problems.problem_types import PROBLEM_TYPES
 from api.schemas.common import DATASET_STATES
@@ -46,9 +46,10 @@ def validator(document: dict[str, Any], schema: dict[str, Any]) -> Draft202012Va
     return Draft202012Validator({**schema, "components": document["components"]})
 
 
-@pytest.mark.parametrize("path", documents())
+@pytest.mark.parametrize("path", sorted({*documents()} - {DESCRIPTION_FILE}))
 def test_committed_copy_is_what_the_code_says(path: str) -> None:
-    assert (ROOT / path).read_text() == documents()[path], "run scripts/openapi and read the difference"
+    written = (ROOT / path).read_text().splitlines()
+    assert written == documents()[path].splitlines(), "run `python -m api.documents` and read the difference"
 
 
 def test_is_valid_openapi(document: dict[str, Any]) -> None:
