@@ -168,7 +168,7 @@ def test_options_that_sentences_name_exist():
 
 
 def unknown_options(text: str) -> set[str]:
-    """Neither of datalens nor of a benchmark that the text names; an option that ends with a dash stands for several."""
+    """Options that neither datalens nor a named benchmark has; one that ends with a dash stands for several."""
     known = list_options() | OTHER_OPTIONS
     for benchmark in re.findall(r"-m (benchmarks[\w.]*)", text):
         known |= list_benchmark_options(benchmark)
