@@ -28,7 +28,7 @@ intakes mirror patience replies calls upkeep redelivery attend measuring reporti
 findings STOCK everybodys
 """
 HOUSE_WORDS = frozenset(_WORDS.split())
-"""Of names in the code; what replaced them is in decisions 15 and 16."""
+"""Of names in the code; what replaced them is in docs/architecture.md."""
 
 Imports = dict[str, set[str]]
 

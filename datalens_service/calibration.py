@@ -20,7 +20,7 @@ def measure_machine() -> float:
 
 def _work(matrix: np.ndarray, images: np.ndarray) -> float:
     began = time.thread_time()
-    # Nothing that some processors do many times as fast as others, as sorting: decision 99.
+    # Nothing that some processors do many times as fast as others, as sorting with AVX-512.
     total = (matrix @ matrix).sum() + np.abs(np.fft.rfft2(images)).sum() + np.exp(matrix).sum()
     taken = time.thread_time() - began
     return taken if np.isfinite(total) else np.inf

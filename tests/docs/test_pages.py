@@ -29,6 +29,7 @@ CLIENT_VARIABLES = {"URL", "API_KEY", "TEST_DATA"}
 # Of these the generated copy is checked.
 TEMPLATES = {ROOT / "benchmarks" / name for name in ("ablations.md", "utility.md")}
 
+
 def prose(page: Path) -> str:
     """Without fenced code, in which brackets are no links."""
     return FENCE.sub("", page.read_text())
