@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hypothesis
 import numpy as np
@@ -26,6 +26,8 @@ from deployments.postgresql import TEMPLATE, Cluster, postgresql_binaries, roomy
 from disks import SmallDisk, small_disk
 
 PATIENCE = 240
+TESTS = Path(__file__).parent
+WAITING_FOLDERS = ("browser", "cli", "contract", "extensions", "privacy_gate", "workers")
 
 # How long an example takes says nothing on a busy machine. The same examples in every run; `scripts/soak` has others.
 hypothesis.settings.register_profile(
@@ -128,9 +130,23 @@ def postgresql_database(postgresql: Cluster, store_path: Path) -> Iterator[Datab
     postgresql.execute(f"DROP DATABASE {sqlalchemy.make_url(url).database} WITH (FORCE)")
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests wait for processes come first: at the end of a run, they would leave one core idle."""
+    items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] not in WAITING_FOLDERS)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests marked `both_databases` run on PostgreSQL as well: where its SQL, locks or triggers are others."""
+    if "database" in metafunc.fixturenames:
+        kinds: list[Any] = ["sqlite"]
+        if metafunc.definition.get_closest_marker("both_databases"):
+            kinds.append(pytest.param("postgresql", marks=pytest.mark.postgres))
+        metafunc.parametrize("database", kinds, indirect=True)
+
+
+@pytest.fixture
 def database(request: pytest.FixtureRequest) -> Database:
-    """The same test on both databases."""
+    """A database of the kind that `pytest_generate_tests` chose."""
     found: Database = request.getfixturevalue(f"{request.param}_database")
     return found
 

@@ -233,6 +233,7 @@ def test_iterates_are_kept_in_the_place_of_sums_until_the_job_has_ended(database
     assert account.iterates() == []
 
 
+@pytest.mark.both_databases
 def test_the_database_refuses_what_slack_does_not_leave(database: Database) -> None:
     dataset = new_dataset(database)
     account = account_of(database, claimed(database, sampled_job(database, dataset.id).id))

@@ -76,6 +76,7 @@ def test_no_raise_without_its_note(database: Database, monkeypatch: pytest.Monke
     verified(database, dataset.id)
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize(
     "statement",
     ["UPDATE accounts SET limit_units = limit_units - 1", "UPDATE accounts SET delta = delta * 2"],
@@ -86,6 +87,7 @@ def test_the_database_refuses_to_lower_a_limit(database: Database, statement: st
         by_hand(database, statement)
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("statement", ["UPDATE audit_entries SET detail = ''", "DELETE FROM audit_entries"])
 def test_the_database_refuses_to_change_the_audit_journal(database: Database, statement: str) -> None:
     raised(database, new_dataset(database).id)

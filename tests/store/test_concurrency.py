@@ -8,6 +8,7 @@ from threading import Barrier
 from typing import Any
 
 import numpy as np
+import pytest
 
 from datalens_service.errors import BudgetExceeded, DatalensError, StaleLease, StateConflict
 from datalens_service.store.database import Database
@@ -29,6 +30,8 @@ from .books import (
     state_of,
     verified,
 )
+
+pytestmark = pytest.mark.both_databases
 
 NOISY = np.arange(4, dtype=np.int64)
 

@@ -130,6 +130,7 @@ def test_sqlite_stays_locked_by_a_worker_stopped_before_its_commit_until_it_is_w
     assert _stored_steps(sqlite_database) == list(range(STEPS))
 
 
+@pytest.mark.both_databases
 def test_workers_killed_at_random_moments_never_leave_a_draw_uncharged(
     database: Database, record_property: Record
 ) -> None:

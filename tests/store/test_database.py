@@ -21,6 +21,8 @@ from datalens_service.store.tables import Base, InstallationRow
 
 from .books import by_hand, new_dataset, running_job, state_of, without_guards
 
+pytestmark = pytest.mark.both_databases
+
 
 def test_migrations_build_exactly_the_models(database: Database) -> None:
     assert {row.__tablename__ for row in service_tables.ROWS} <= Base.metadata.tables.keys()

@@ -99,6 +99,7 @@ REUPLOADS = {
 }
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("how", sorted(REUPLOADS))
 def test_a_second_upload_of_known_records_inherits_their_spend(database: Database, how: str) -> None:
     first = new_dataset(database)
@@ -361,6 +362,7 @@ def test_unknown_data_sets_are_not_found(database: Database) -> None:
             operation(database, "ds_of_nobody")
 
 
+@pytest.mark.both_databases
 def test_a_list_walks_through_all_data_sets_newest_first(database: Database) -> None:
     made = [new_dataset(database, images(seed=seed)).id for seed in range(3)]
     page = datasets.list_datasets(database, limit=2)

@@ -26,6 +26,7 @@ class Clock:
         return NOON + timedelta(seconds=self.seconds)
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize(
     ("steps", "told"),
     [

@@ -13,6 +13,7 @@ from datalens_service.store.database import Database
 from .test_concurrency import together
 
 
+@pytest.mark.both_databases
 def test_replicas_that_start_at_once_make_one_key(database: Database, reopen: Callable[[], Database]) -> None:
     kept: list[str] = []
     replicas = [database, reopen(), reopen()]

@@ -125,6 +125,7 @@ def test_unknown_jobs_are_not_found(database: Database) -> None:
             operation(database, "job_of_nobody")
 
 
+@pytest.mark.both_databases
 def test_a_list_walks_through_all_jobs_once_newest_first(database: Database) -> None:
     dataset = new_dataset(database)
     made = [new_job(database, dataset.id, 1).id for _ in range(7)]
@@ -141,6 +142,7 @@ def test_a_list_walks_through_all_jobs_once_newest_first(database: Database) -> 
     assert seen == made[::-1]
 
 
+@pytest.mark.both_databases
 def test_a_list_can_be_narrowed(database: Database) -> None:
     first, second = new_dataset(database), new_dataset(database, images(seed=1))
     job = new_job(database, first.id, 1)

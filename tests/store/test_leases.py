@@ -14,6 +14,8 @@ from datalens_service.store.jobs.leases import Lease
 
 from .books import LEASE_SECONDS, account_of, claimed, journal_of, later, new_dataset, new_job, running_job, state_of
 
+pytestmark = pytest.mark.both_databases
+
 NOISY = np.arange(3, dtype=np.int64)
 
 

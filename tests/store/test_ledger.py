@@ -52,6 +52,7 @@ def test_entries_tell_the_minute_and_nothing_finer(database: Database) -> None:
     assert {(entry.at.second, entry.at.microsecond) for entry in entries} == {(0, 0)}
 
 
+@pytest.mark.both_databases
 def test_the_whole_budget_can_be_reserved_and_not_one_unit_more(database: Database) -> None:
     dataset = new_dataset(database)
     limit = state_of(database, dataset.id).limit_units
@@ -112,6 +113,7 @@ def test_two_jobs_of_epsilon_one_spend_1_4652_not_2(database: Database) -> None:
     assert state_of(database, dataset.id).epsilon_spent == 1.4652
 
 
+@pytest.mark.both_databases
 def test_a_charge_moves_units_from_reserved_to_charged(database: Database) -> None:
     dataset, _, account = running_job(database, units=1000)
     account.charge(0, "votes", 300)
@@ -253,6 +255,7 @@ def test_only_int64_sums_are_kept(database: Database) -> None:
             account.store(0, NOISY.astype(dtype))
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (2, 3, 4)])
 def test_sums_of_any_shape_come_back_as_they_were(database: Database, shape: tuple[int, ...]) -> None:
     _, _, account = running_job(database)
@@ -300,6 +303,7 @@ def test_budgets_that_integers_cannot_hold_are_refused(database: Database, epsil
     assert new_dataset(database, epsilon=200.0)
 
 
+@pytest.mark.both_databases
 def test_another_connection_sees_a_charge_as_soon_as_it_returned(
     database: Database, reopen: Callable[[], Database]
 ) -> None:

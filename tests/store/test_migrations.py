@@ -29,6 +29,8 @@ from datalens_service.store.tables import Base, ReservationRow
 from .backups import remove
 from .books import account_of, claimed, images, new_dataset, new_job, state_of, verified
 
+pytestmark = pytest.mark.both_databases
+
 REVISIONS = sorted(path.stem.split("_")[1] for path in Path(migrations.__file__).parent.glob("versions/rev_*.py"))
 
 NewDatabase = Callable[[], Database]

@@ -19,6 +19,8 @@ from datalens_service.store.tables import JobRow
 from .books import LEASE_SECONDS, account_of, by_hand, claimed, images, later, new_dataset, new_job, running_job
 from .test_concurrency import together
 
+pytestmark = pytest.mark.both_databases
+
 
 def next_lease(database: Database, queue: str | None = None) -> Lease | None:
     return leases.claim_next(database, "worker", LEASE_SECONDS, queue=queue)

@@ -48,6 +48,7 @@ def test_a_database_without_a_log_is_only_verified(database: Database) -> None:
     verified(database, dataset.id)
 
 
+@pytest.mark.both_databases
 def test_a_restored_backup_knows_again_what_was_spent_since(database: Database) -> None:
     dataset, lease, account = running_job(database, units=1000)
     account.charge(0, "votes", 100)

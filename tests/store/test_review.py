@@ -240,6 +240,7 @@ def test_of_many_confirmations_one_opens_the_budget_and_all_succeed(house: House
     assert house.rows()[:2] == [1, 1]
 
 
+@pytest.mark.both_databases
 def test_confirmations_with_several_budgets_open_one_of_them(house: House) -> None:
     waiting = house.receive()
     budgets = [BudgetForm(epsilon=float(number), delta=DELTA) for number in range(1, 5)]
@@ -249,6 +250,7 @@ def test_confirmations_with_several_budgets_open_one_of_them(house: House) -> No
     assert house.rows()[:2] == [1, 1]
 
 
+@pytest.mark.both_databases
 def test_confirmations_on_several_machines_open_one_budget(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no lock on a folder reaches, the losers are told to look again."""
     monkeypatch.setattr(ingestion, "_alone_with", lambda _folder: nullcontext())
@@ -260,6 +262,7 @@ def test_confirmations_on_several_machines_open_one_budget(house: House, monkeyp
     assert house.rows()[:2] == [1, 1]
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("attempt", range(4))
 def test_it_is_deleted_while_it_is_confirmed(house: House, attempt: int) -> None:
     waiting = house.receive()
@@ -273,6 +276,7 @@ def test_it_is_deleted_while_it_is_confirmed(house: House, attempt: int) -> None
         assert datasets.get(house.database, waiting).partition_key is None
 
 
+@pytest.mark.both_databases
 def test_it_is_deleted_within_the_confirmation_on_another_machine(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def test_an_upload_without_a_data_set_has_a_state_and_no_contents(
     assert views.list_views(database, DEFAULT_TENANT).items == ()
 
 
+@pytest.mark.both_databases
 def test_both_kinds_are_one_list(database: Database, key_id: str) -> None:
     first = new_dataset(database)
     check(database, key_id, "ds_new", DatasetState.VALIDATING)
