@@ -7,6 +7,7 @@ the API reference.
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from functools import cache
@@ -20,6 +21,7 @@ from mkdocs.structure.pages import Page
 
 from api.dashboard.reference import Section, sections
 from api.main import create_app
+from datalens_service.evaluation.report import html
 from datalens_service.settings import Settings
 
 ROOT: Final = Path(__file__).parent.parent
@@ -50,6 +52,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that docs/ does not hold."""
     for origin, name in PAGES.items():
         files.append(File.generated(config, name, content=rebased((ROOT / origin).read_text(), origin, name)))
+    example = json.loads((ROOT / "docs" / "examples" / "privacy-report.json").read_text())
+    files.append(File.generated(config, "examples/privacy-report.html", content=html.page(example, None)))
     for section in _reference():
         files.append(File.generated(config, _reference_page(section), content=_rendered(section)))
     for path in sorted(_linked_sources(files)):
