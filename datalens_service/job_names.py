@@ -6,6 +6,7 @@ from typing import Final
 
 from datalens_service.presets import DEFAULT_PRESET
 from datalens_service.requested_spec import RequestedSpec
+from datalens_service.spec import TrainingSpec
 
 PRESET_TITLES: Final[dict[str, str]] = {
     "auto": "Best images",
@@ -48,13 +49,13 @@ METHOD_TITLES: Final[dict[str, str]] = {
 """By the name of a method; one that was installed beside them is called by its own."""
 
 
-def default_name(asked: RequestedSpec) -> str:
+def default_name(asked: RequestedSpec | TrainingSpec) -> str:
     """The name of a job that was given none, for example `Best images, ε 1`."""
     return f"{_title(asked)}, ε {asked.epsilon:g}"
 
 
-def _title(asked: RequestedSpec) -> str:
-    if asked.method is not None:
+def _title(asked: RequestedSpec | TrainingSpec) -> str:
+    if isinstance(asked, TrainingSpec) or asked.method is not None:
         name = asked.method.name
         return METHOD_TITLES.get(name, name.replace("_", " ").capitalize())
     return TEACHING_TITLE if asked.purpose == "teach" else PRESET_TITLES[asked.preset or DEFAULT_PRESET]

@@ -17,9 +17,9 @@ from api.schemas.encoded_jobs import encode_job, encode_page
 from api.schemas.jobs import CloneRequest, JobRead
 from api.schemas.labels import JobChanges
 from datalens_service.errors import InvalidInput
-from datalens_service.job_names import default_name
 from datalens_service.services import pricing
 from datalens_service.services.dataset_declaration import IDENTIFIER
+from datalens_service.services.submit_job import submit_job
 from datalens_service.store import labels
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.jobs import jobs, pausing
@@ -216,20 +216,14 @@ def _submitted(
 ) -> JobRead:
     _check_priority(request.priority, services.settings.highest_priority)
     quote = pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec)
-    job = jobs.create(
+    job = submit_job(
         services.database,
-        dataset_id=request.dataset_id,
-        spec=quote.spec.model_dump(mode="json"),
-        plan=quote.cost.model_dump(mode="json"),
-        release_plan=quote.plan,
-        units=quote.cost.units,
+        services.dispatcher,
+        quote,
         max_attempts=services.settings.max_attempts,
         idempotency_key=idempotency_key,
-        queue=services.dispatcher.queue(quote.spec.device),
         priority=request.priority,
-        name=default_name(request.spec),
     )
-    services.dispatcher.submitted(job.id, job.queue)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return JobRead.of(job)

@@ -31,8 +31,10 @@ from datalens_service.errors import InvalidInput, RankLost, StateConflict
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.run import Observer
 from datalens_service.sampling import write_prefix
+from datalens_service.services.dispatch import LocalDispatcher
 from datalens_service.services.pricing import quote
 from datalens_service.services.startup import start
+from datalens_service.services.submit_job import submit_job
 from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
@@ -134,15 +136,7 @@ class LocalRun:
             if job.spec == request and job.state not in (JobState.FAILED, JobState.CANCELLED):
                 return job
         self._cancel_unfinished([job for job in existing if not job.state.terminal], price.cost.units, dataset.id)
-        return jobs.create(
-            self.database,
-            dataset_id=dataset.id,
-            spec=request,
-            plan=price.cost.model_dump(mode="json"),
-            release_plan=price.plan,
-            units=price.cost.units,
-            max_attempts=_MAXIMUM_ATTEMPTS,
-        )
+        return submit_job(self.database, LocalDispatcher(), price, max_attempts=_MAXIMUM_ATTEMPTS)
 
     def run_job(self, job: Job, observe: Observer, process_group: ProcessGroup = SINGLE_PROCESS) -> Job:
         """Run or resume the job in this process and those it leads.

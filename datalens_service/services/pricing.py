@@ -24,13 +24,17 @@ class Quote:
     """A training request with its price.
 
     Attributes:
-        spec: With the δ of the account filled in.
+        dataset_id: What it would train on.
+        asked: As it came.
+        spec: With its method, and the δ of the account filled in.
         plan: What will be reserved, and run.
         cost: Of the whole plan.
         account: As it was when the price was found.
         schema: Of the data set.
     """
 
+    dataset_id: str
+    asked: TrainingSpec | RequestedSpec
     spec: TrainingSpec
     # Functions of the others; hashing them would take longer.
     plan: Plan = field(hash=False)
@@ -67,10 +71,10 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
             tenants.check_owned(connection, tenant_id, {"dataset_id": spec.evaluation.holdout})
         datasets.check_holdout(database, dataset_id, spec.evaluation.holdout)
     public = spec.public_data and public_data.check(database, tenant_id, spec.public_data, dataset)
-    asked, plan, cost = _price(spec, dataset.schema, dataset.account.delta)
+    resolved, plan, cost = _price(spec, dataset.schema, dataset.account.delta)
     if public:
         cost = cost.model_copy(update={"warnings": [*cost.warnings, public_data.sentence(public)]})
-    return Quote(asked, plan, cost, dataset.account, dataset.schema)
+    return Quote(dataset_id, spec, resolved, plan, cost, dataset.account, dataset.schema)
 
 
 @functools.lru_cache(maxsize=256)

@@ -21,8 +21,11 @@ from sqlalchemy import func, make_url, select, update
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.data.stored_dataset import save_dataset
 from datalens_service.proof.hash_chain import Balance, Entry, EntryKind
+from datalens_service.services.dispatch import LocalDispatcher
+from datalens_service.services.pricing import quote
+from datalens_service.services.submit_job import submit_job
 from datalens_service.settings import Settings
-from datalens_service.spec import TrainingSpec, summarize
+from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import StoredDataset
@@ -126,17 +129,8 @@ class Deployment:
 
     def submit(self, request: dict[str, Any], dataset: StoredDataset | None = None, **changes: Any) -> Job:
         stored = dataset or self.upload(lamps())
-        spec = TrainingSpec.model_validate(request)
-        plan = spec.plan(stored.schema)
-        return jobs.create(
-            self.database,
-            dataset_id=stored.id,
-            spec=spec.model_dump(mode="json"),
-            plan=summarize(plan, spec.epsilon, spec.delta_at(stored.schema)).model_dump(mode="json"),
-            release_plan=plan,
-            units=plan.units(),
-            **changes,
-        )
+        price = quote(self.database, stored.tenant_id, stored.id, TrainingSpec.model_validate(request))
+        return submit_job(self.database, LocalDispatcher(), price, **changes)
 
     def claim(self, job: Job) -> Lease:
         lease = leases.claim(self.database, job.id, "test", 600)

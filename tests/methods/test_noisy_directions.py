@@ -19,8 +19,8 @@ from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import jobs, leases
-from store.books import account_of, claimed, images, journal_of, new_dataset, verified
+from datalens_service.store.jobs import leases
+from store.books import account_of, claimed, images, journal_of, new_dataset, new_job, verified
 
 COUNT, SIDE, DELTA = 1000, 8, 1e-5
 
@@ -161,10 +161,7 @@ def test_a_killed_run_pays_once_and_takes_no_unit_twice_in_a_pass(
     spec = job(method, 3.0)
     plan = spec.plan(dataset.schema)
     stored = new_dataset(sqlite_database, images(0, 40), epsilon=5.0)
-    submitted = jobs.create(
-        sqlite_database, dataset_id=stored.id, spec=spec.model_dump(mode="json"), plan={}, release_plan=plan,
-        units=plan.units(),
-    )  # fmt: skip
+    submitted = new_job(sqlite_database, stored.id, plan.units(), spec=spec.model_dump(mode="json"), release_plan=plan)
     summed = np.zeros(40, dtype=int)
     noisy_sum, calls = VonMisesFisherSum.noisy_sum, [0]
 

@@ -28,7 +28,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import released_states
-from store.books import DELTA, EPSILON, account_of, claimed, new_dataset, state_of, verified
+from store.books import DELTA, EPSILON, account_of, claimed, new_dataset, new_job, state_of, verified
 
 from .alarm import expect, refused
 from .detect_ledger import _database
@@ -295,10 +295,7 @@ def _block(draws: int) -> PoissonSampling:
 
 
 def _job(database: Database, dataset_id: str, block: PoissonSampling) -> Job:
-    return jobs.create(
-        database, dataset_id=dataset_id, spec={"method": "dp_sgd"}, plan={}, release_plan=_plan_of(block),
-        units=block.units_zero_out,
-    )  # fmt: skip
+    return new_job(database, dataset_id, block.units_zero_out, release_plan=_plan_of(block))
 
 
 def _within(value: float, expected: float, deviation: float, guarantee: str) -> None:

@@ -59,14 +59,7 @@ def plan_of(block: PoissonSampling = BLOCK) -> Plan:
 
 
 def sampled_job(database: Database, dataset_id: str, block: PoissonSampling = BLOCK) -> Job:
-    return jobs.create(
-        database,
-        dataset_id=dataset_id,
-        spec={"method": "dp_sgd"},
-        plan={},
-        release_plan=plan_of(block),
-        units=block.units_zero_out,
-    )
+    return new_job(database, dataset_id, block.units_zero_out, release_plan=plan_of(block))
 
 
 def test_the_first_draw_carries_the_block_and_the_others_nothing(database: Database) -> None:

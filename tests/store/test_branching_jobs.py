@@ -24,7 +24,7 @@ from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger import ledger
 from tests.methods.test_rejection_or_diffusion import CONTENTS, DELTA, DRAWINGS, EPSILON, METHOD, OBJECTS
 
-from .books import account_of, claimed, journal_of, new_dataset, state_of, verified
+from .books import account_of, claimed, journal_of, new_dataset, new_job, state_of, verified
 from .test_sampled_jobs import seal
 
 SPEC = TrainingSpec(method=METHOD, epsilon=EPSILON, delta=DELTA)
@@ -38,10 +38,7 @@ def plan() -> Plan:
 
 def submitted(database: Database, dataset: Dataset, plan: Plan) -> Job:
     stored = new_dataset(database, dataset.train.images, epsilon=ACCOUNT_EPSILON, delta=DELTA)
-    return jobs.create(
-        database, dataset_id=stored.id, spec=SPEC.model_dump(mode="json"), plan={}, release_plan=plan,
-        units=plan.units(),
-    )  # fmt: skip
+    return new_job(database, stored.id, plan.units(), spec=SPEC.model_dump(mode="json"), release_plan=plan)
 
 
 def proof_of(database: Database, job: Job, result: Result) -> dict[str, Any]:

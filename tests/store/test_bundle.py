@@ -51,14 +51,8 @@ def real_proof(database: Database, seed: int, *, lost_releases: int = 0) -> Acco
     stored = new_dataset(database, records, epsilon=ACCOUNT_EPSILON)
     plan = SPEC.plan(public)
     first = plan.releases[0].mechanism
-    job = jobs.create(
-        database,
-        dataset_id=stored.id,
-        spec=SPEC.model_dump(mode="json"),
-        plan={},
-        release_plan=plan,
-        units=plan.units() + lost_releases * first.cost(),
-    )
+    cost = plan.units() + lost_releases * first.cost()
+    job = new_job(database, stored.id, cost, spec=SPEC.model_dump(mode="json"), release_plan=plan)
     account = account_of(database, claimed(database, job.id))
     for _ in range(lost_releases):
         account.charge(0, first.label(), first.cost())

@@ -9,7 +9,6 @@ from datalens_service.store.jobs import jobs, leases, pausing
 from datalens_service.store.jobs.jobs import JobState
 
 from .books import (
-    NO_RELEASES,
     claimed,
     images,
     journal_of,
@@ -66,16 +65,9 @@ def test_the_same_key_with_another_request_is_refused(database: Database, change
     dataset = new_dataset(database)
     new_job(database, dataset.id, 500, idempotency_key="k")
     other = new_dataset(database, images(seed=1)).id if changed == "dataset" else dataset.id
+    spec = {"method": "topagg" if changed == "spec" else "moments"}
     with pytest.raises(StateConflict, match="Idempotency-Key"):
-        jobs.create(
-            database,
-            dataset_id=other,
-            spec={"method": "topagg" if changed == "spec" else "moments"},
-            plan={},
-            release_plan=NO_RELEASES,
-            units=500,
-            idempotency_key="k",
-        )
+        new_job(database, other, 500, spec=spec, idempotency_key="k")
     assert len(jobs.list_jobs(database).items) == 1
 
 

@@ -28,7 +28,7 @@ from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.account import JobAccount
 
-from .books import account_of, claimed, images, journal_of, new_dataset, schema, state_of, verified
+from .books import account_of, claimed, images, journal_of, new_dataset, new_job, schema, state_of, verified
 
 STEPS, RECORDS = 6, 40
 METHOD = DpSgd(architecture="linear", steps=STEPS, sampling="poisson", batch=10, noise_multiplier=6.0)
@@ -49,10 +49,7 @@ def records() -> Dataset:
 
 def submitted(database: Database, plan: Plan) -> Job:
     dataset = new_dataset(database, images(0, RECORDS), epsilon=5.0)
-    return jobs.create(
-        database, dataset_id=dataset.id, spec=SPEC.model_dump(mode="json"), plan={}, release_plan=plan,
-        units=plan.units(),
-    )  # fmt: skip
+    return new_job(database, dataset.id, plan.units(), spec=SPEC.model_dump(mode="json"), release_plan=plan)
 
 
 class _Killed(BaseException):

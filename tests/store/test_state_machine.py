@@ -36,7 +36,7 @@ from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.recovery import check_against_log
 
 from .backups import Backup, back_up, remove
-from .books import DELTA, EPSILON, LEASE_SECONDS, NO_RELEASES, state_of, verified
+from .books import DELTA, EPSILON, LEASE_SECONDS, new_job, state_of, verified
 from .model import Books, Charge
 
 LIMIT = limit_units(EPSILON, DELTA)
@@ -121,16 +121,7 @@ class StoreMachine(RuleBasedStateMachine):
         made: list[str] = []
 
         def create() -> None:
-            job = jobs.create(
-                self.database,
-                dataset_id=dataset_id,
-                spec={},
-                plan={},
-                release_plan=NO_RELEASES,
-                units=units,
-                max_attempts=max_attempts,
-            )
-            made.append(job.id)
+            made.append(new_job(self.database, dataset_id, units, max_attempts=max_attempts).id)
 
         placeholder = f"refused_{uuid4().hex}"
         expected = self.books.submit(placeholder, dataset_id, units, max_attempts)

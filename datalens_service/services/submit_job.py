@@ -1,0 +1,52 @@
+"""Submitting a job, the main verb of the product: reserve what it costs, and tell workers of it."""
+
+from __future__ import annotations
+
+from datalens_service.job_names import default_name
+from datalens_service.services.dispatch import Dispatcher
+from datalens_service.services.pricing import Quote
+from datalens_service.store.database import Database
+from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.jobs import DEFAULT_MAX_ATTEMPTS, Job
+from datalens_service.store.tables import DEFAULT_PRIORITY
+
+
+def submit_job(
+    database: Database,
+    dispatcher: Dispatcher,
+    quote: Quote,
+    *,
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+    idempotency_key: str | None = None,
+    priority: int = DEFAULT_PRIORITY,
+) -> Job:
+    """Accept a job at its price. Its row and its reservation are written in one transaction.
+
+    Args:
+        database: Where.
+        dispatcher: Names the queue, and tells workers.
+        quote: What is asked, and what it costs.
+        max_attempts: Lost workers in a row without a stored step before it fails.
+        idempotency_key: Chosen by the client; the same key with the same request is the same job.
+        priority: From 0 to 9; of jobs that wait, one with a higher priority is taken first.
+
+    Raises:
+        BudgetExceeded: Less remains than it costs; nothing was kept.
+        StateConflict: The data set was deleted, or the key belongs to another request.
+        LedgerCorrupt: The account is frozen, or was now: the log has charges that it has forgotten.
+    """
+    job = jobs.create(
+        database,
+        dataset_id=quote.dataset_id,
+        spec=quote.spec.model_dump(mode="json"),
+        plan=quote.cost.model_dump(mode="json"),
+        release_plan=quote.plan,
+        units=quote.cost.units,
+        max_attempts=max_attempts,
+        idempotency_key=idempotency_key,
+        queue=dispatcher.queue(quote.spec.device),
+        priority=priority,
+        name=default_name(quote.asked),
+    )
+    dispatcher.submitted(job.id, job.queue)
+    return job
