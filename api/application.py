@@ -61,7 +61,7 @@ from api.routes import (
     webhooks,
 )
 from api.routes import problems as problem_types
-from api.security.access_logging import AuditTrail
+from api.security.access_logging import AccessLogging
 from api.security.note_writer import NoteWriter
 from api.security.rate_limits import RequestLimits
 from api.uploads import receiver
@@ -70,10 +70,10 @@ from datalens_service import logs
 from datalens_service.calibration import measure_machine
 from datalens_service.errors import InvalidInput
 from datalens_service.services import ingestion
-from datalens_service.services.background_audit import BackgroundAudit
 from datalens_service.services.claims import parse_grants
 from datalens_service.services.dispatch import dispatcher_for
 from datalens_service.services.individual_epsilons import IndividualEpsilons
+from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.openid_provider import OpenIdProvider
 from datalens_service.services.predictions import Predictions
 from datalens_service.services.startup import prepare, warn_of_unknown_variables
@@ -160,7 +160,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     unknown_pages.install(app)
     app.add_middleware(BodyLimit, upload_bytes=settings.max_upload_bytes)
     app.add_middleware(TusHeaders)
-    app.add_middleware(AuditTrail)
+    app.add_middleware(AccessLogging)
     app.add_middleware(RequestLog)
     app.add_middleware(ReaderVoice)
     app.add_middleware(ReverseProxy, settings=settings, own=_first_parts(app))
@@ -199,12 +199,12 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.services = services
     sender = WebhookSender(services.database, services.settings, services.stopping)
     sender.start()
-    services.audit.start()
+    services.ledger_check.start()
     try:
         yield
     finally:
         services.stopping.set()
-        await anyio.to_thread.run_sync(services.audit.stop)
+        await anyio.to_thread.run_sync(services.ledger_check.stop)
         await anyio.to_thread.run_sync(services.validator.stop)
         await anyio.to_thread.run_sync(sender.join)
         await anyio.to_thread.run_sync(services.dispatcher.stop)
@@ -212,11 +212,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _open(settings: Settings, stopping: threading.Event) -> Services:
-    """Migrate the database, begin its audit, remove what a crash left, and get everything else ready."""
+    """Migrate the database, begin its check, remove what a crash left, and get everything else ready."""
     warn_of_unknown_variables()
     parse_grants(settings.oidc_scopes)
     database = prepare(settings)
-    audit = BackgroundAudit(database)
+    ledger_check = LedgerCheck(database)
     artifacts = ArtifactStore(database, settings.data_dir, settings.artifact_url)
     key = signing_key(database)
     receiver.remove_leftovers(settings.data_dir)
@@ -234,7 +234,7 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         signing_key=key.public,
         limits=RequestLimits(settings),
         notes=NoteWriter(database),
-        audit=audit,
+        ledger_check=ledger_check,
         stopping=stopping,
         validator=Validator(database, settings),
         calibration_seconds=measure_machine(),

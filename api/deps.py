@@ -19,10 +19,10 @@ from api.security.browser_sessions import resume_session
 from api.security.note_writer import NoteWriter
 from api.security.permissions import check_allowed
 from api.security.rate_limits import RequestLimits
-from datalens_service.services.background_audit import BackgroundAudit
 from datalens_service.services.dataset_declaration import IDENTIFIER
 from datalens_service.services.dispatch import Dispatcher
 from datalens_service.services.individual_epsilons import IndividualEpsilons
+from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.services.openid_provider import OpenIdProvider
 from datalens_service.services.predictions import Predictions
 from datalens_service.services.synthetic_files import SyntheticFiles
@@ -51,7 +51,7 @@ class Services:
         individual_epsilons: Of records that somebody sends.
         limits: Of the requests of each key.
         notes: Into the audit journals.
-        audit: Of the accounts, since the start.
+        ledger_check: Of all accounts, since the start.
         stopping: Set when the service is about to end; streams end then.
         validator: Reads finished uploads.
         signing_key: Checks what this installation signed; public.
@@ -68,7 +68,7 @@ class Services:
     individual_epsilons: IndividualEpsilons
     limits: RequestLimits
     notes: NoteWriter
-    audit: BackgroundAudit
+    ledger_check: LedgerCheck
     stopping: threading.Event
     validator: Validator
     signing_key: PublicKey

@@ -26,4 +26,4 @@ def read_uploaded(services: Services, dataset_id: str) -> UploadedDataset:
     if upload.contents is None:
         return UploadedDataset.of_upload(upload, None, validation)
     with services.database.session() as session:
-        return UploadedDataset.of_upload(upload, account_summary.statement(session, dataset_id), validation)
+        return UploadedDataset.of_upload(upload, account_summary.summarize_account(session, dataset_id), validation)

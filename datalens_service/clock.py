@@ -21,7 +21,7 @@ def to_second(at: datetime) -> datetime:
 
 
 def entry_time() -> datetime:
-    """The present minute, for whatever is dated while private records are read; journals are ordered by `seq`.
+    """The present minute, for whatever is dated while private records are read; `LedgerEntryRow.seq` orders journals.
 
     Charges leave in the proof of a job (proof/job_charges.py). Finer times would tell how long each step on private
     records took (docs/privacy.md, "Times").

@@ -26,7 +26,7 @@ class PluginOrigin(BaseModel):
     """The package that brought a plug-in; public.
 
     Attributes:
-        distribution: As `pip` names it.
+        distribution: As pip names it.
         version: Of the distribution.
     """
 

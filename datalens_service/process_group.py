@@ -43,7 +43,7 @@ class Rendezvous(NamedTuple):
 
 
 def read_rendezvous() -> Rendezvous | None:
-    """What `torchrun`, or a batch system in its way, says in the environment; None: this process is alone."""
+    """What torchrun, or a batch system in its way, says in the environment; None: this process is alone."""
     if not all(os.environ.get(name) for name in _MEETING_POINT) or os.environ["WORLD_SIZE"] == "1":
         return None
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

@@ -34,7 +34,7 @@ PresetName = Annotated[str, AfterValidator(_check_preset), Field(json_schema_ext
 
 
 class RequestedSpec(BaseModel):
-    """A training job as it is asked for. With neither method nor preset it is the preset `auto`."""
+    """A training job as it is asked for. With neither method nor preset it is the preset auto."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -8,7 +8,7 @@
 A fresh process per job gives all memory back at its end, GPU memory too, and can be killed without harm: what it
 charged and drew is in the ledger, and the next process replays it.
 
-Where `torchrun` or a batch system started several of them that know of each other, they are the ranks of one job: the
+Where torchrun or a batch system started several of them that know of each other, they are the ranks of one job: the
 first does the job, the others compute teachers for it. Without an id the job is the next one of the queue.
 """
 

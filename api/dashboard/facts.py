@@ -18,7 +18,7 @@ from datalens_service.store.ledger import account_summary
 def dataset_facts(services: Services, dataset: StoredDataset) -> dict[str, Any]:
     """A dataset with its budget and gauge."""
     with services.database.session() as session:
-        account = account_summary.statement(session, dataset.id)
+        account = account_summary.summarize_account(session, dataset.id)
     return {
         "dataset": DatasetRead.of(DatasetView.from_dataset(dataset), account),
         "gauge": budget_breakdown.of_budget(BudgetRead.of(account)),

@@ -45,7 +45,7 @@ def between(start: datetime, end: datetime) -> str:
 
 
 def instant(at: datetime) -> Markup:
-    """A `time` element in UTC; a script of the page turns it into local time."""
+    """An element <time> in UTC; a script of the page turns it into local time."""
     utc = at.astimezone(UTC)
     return Markup('<time datetime="{}">{}</time>').format(utc.isoformat(), f"{utc:%Y-%m-%d %H:%M} UTC")
 

@@ -1,4 +1,4 @@
-"""The little Markdown that descriptions in our code have: `code`, lists, paragraphs."""
+"""The little Markdown that descriptions in our code have: code in backticks, lists, paragraphs."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class PlanForm(BaseModel):
     """What the form says; every value has what a first visitor wants.
 
     Attributes:
-        preset: Key of `PRESETS`, `teach` for `auto` with that purpose, or `own` for a job that repeats another one's
+        preset: Key of `PRESETS`, "teach" for "auto" with that purpose, or "own" for a job that repeats another one's
             parameters.
         method: Parameters of the method as JSON; they replace the preset's if they are there.
         public_data: Id of a public data set to start from; empty for none.

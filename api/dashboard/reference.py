@@ -216,7 +216,7 @@ def _problems(responses: Json) -> Iterator[ProblemLink]:
 
 
 def _title(name: str) -> str:
-    """`Page_JobRead_` is how a generic model is named in the document."""
+    """Page_JobRead_ is how a generic model is named in the document."""
     return re.sub(r"^(\w+?)_(\w+)_$", r"\1 of \2", name)
 
 

@@ -28,7 +28,7 @@ def file_response(
     """Send a file, or the part of it that the request names.
 
     Args:
-        request: Its `If-None-Match`, `Range` and `If-Range` are respected.
+        request: Its `If-None-Match`, Range and `If-Range` are respected.
         path: The file.
         sha256: Of its content, hexadecimal.
         media_type: Of its content.

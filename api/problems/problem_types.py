@@ -21,7 +21,7 @@ class ProblemType:
     """One type of problem.
 
     Attributes:
-        slug: Last part of the type URI, also the member `code`; never changes its meaning.
+        slug: Last part of the type URI, also the member "code"; never changes its meaning.
         title: The same for every occurrence.
         status: HTTP status; None for problems that only stand on a job.
         meaning: What happened.

@@ -55,7 +55,7 @@ def list_artifacts(job_id: ObjectId, services: ServicesDep, key: Caller) -> Arti
     response_class=Response,
 )
 def get_artifact(job_id: ObjectId, name: FileName, request: Request, services: ServicesDep, key: Caller) -> Response:
-    """Bytes as they were stored; the digest in the list, the `ETag` and `Repr-Digest` are the same."""
+    """Bytes as they were stored; the digest in the list, the ETag and `Repr-Digest` are the same."""
     return _sent(request, _visible(services, key, job_id, name))
 
 

@@ -39,5 +39,5 @@ def update_dataset(
     """Labels are for finding a dataset again. They change no price and no result."""
     changed = labels.label_dataset(services.database, dataset_id, changes.changed())
     with services.database.session() as session:
-        account = account_summary.statement(session, dataset_id)
+        account = account_summary.summarize_account(session, dataset_id)
     return DatasetRead.of(DatasetView.from_dataset(changed), account)

@@ -206,7 +206,7 @@ def get_dataset_privacy(dataset_id: ObjectId, services: ServicesDep) -> PrivacyR
     whoever has noted `head_hash` sees whether it was rewritten later.
     """
     with services.database.session() as session:
-        account = account_summary.statement(session, dataset_id)
+        account = account_summary.summarize_account(session, dataset_id)
     return PrivacyRead.with_head(account, dataset_id, list(datasets.linked(services.database, dataset_id)))
 
 
@@ -234,7 +234,7 @@ def _shown(database: Database, upload: DatasetView, key: ApiKey) -> DatasetRead:
         return DatasetRead.of(upload, None)
     joined = validations.joined(database, upload.id) if Scope.DATASETS_WRITE in key.scopes else None
     with database.session() as session:
-        return DatasetRead.of(upload, account_summary.statement(session, upload.id), joined)
+        return DatasetRead.of(upload, account_summary.summarize_account(session, upload.id), joined)
 
 
 def _deletion(database: Database, dataset_id: str) -> Entry | None:

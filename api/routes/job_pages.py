@@ -148,7 +148,7 @@ def _confusion(services: Services, visitor: Visitor, job: Job) -> Confusion | No
 def _job_facts(services: Services, job: Job) -> dict[str, Any]:
     dataset = datasets.get(services.database, job.dataset_id)
     with services.database.session() as session:
-        account = account_summary.statement(session, dataset.id)
+        account = account_summary.summarize_account(session, dataset.id)
     files = services.artifacts.list_artifacts(job.id)
     return {
         "job": JobRead.of(job),

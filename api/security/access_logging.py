@@ -17,7 +17,7 @@ from datalens_service.store.access.tenants import OWNED
 _ADDRESS: Final = re.compile(r"/v1/[a-z-]+/([A-Za-z0-9_-]{1,40})")
 
 
-class AuditTrail:
+class AccessLogging:
     """Writes the audit entry of a call between its handling and its answer, and adds the headers of its limits.
 
     A call is noted with the id of its key, its operation, the object its path names or that it created, and its status.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class RoleName(StrEnum):
-    """Roles of keys, as `store.roles.Role`, which would import the database at every start of a command."""
+    """Roles of keys, as `store.access.roles.Role`, which would import the database at every start of a command."""
 
     OWNER = "owner"
     OPERATOR = "operator"

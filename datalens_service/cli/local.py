@@ -230,7 +230,7 @@ class LocalRun:
     def _cancel_unfinished(self, unfinished: list[Job], units: int, dataset_id: str) -> None:
         """Cancel earlier runs with other settings, if their reservations are needed and suffice for the new one."""
         with self.database.session() as session:
-            account = account_summary.statement(session, dataset_id)
+            account = account_summary.summarize_account(session, dataset_id)
         if units <= account.remaining_units + account.reserved_units:
             for job in unfinished:
                 jobs.request_cancel(self.database, job.id)

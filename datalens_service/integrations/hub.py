@@ -88,7 +88,7 @@ def push_to_hub(
         endpoint: Of another hub than huggingface.co.
 
     Returns:
-        The address of the commit. The token is the one of `hf auth login` or `HF_TOKEN`.
+        The address of the commit. The token is the one of `hf auth login` or of the variable HF_TOKEN.
 
     Raises:
         WorkerUnavailable: huggingface_hub or dp_accounting is not installed.

@@ -18,7 +18,7 @@ class ReleasedFigures:
     """What is logged.
 
     Attributes:
-        params: The training request, flat: `method.name`, `epsilon`, ….
+        params: The training request, flat: "method.name", "epsilon", ….
         metrics: ε, δ, μ and measures by name.
         tags: Where the figures come from.
     """

@@ -76,7 +76,7 @@ class Example:
 
     Attributes:
         mechanism: With small public parameters.
-        contributions: What `exact_sum` takes.
+        contributions: What `Mechanism.exact_sum` takes.
         neighbor: The same with one unit emptied, so that the sums lie as far apart as any.
         not_finite: The first with more units, whose numbers are not finite; its sum must be the same.
         tightness: Part of the declared sensitivity that they reach at least; less than 1 where rounding is allowed for.
@@ -92,8 +92,9 @@ class Example:
 class Mechanism(BaseModel, ABC, Generic[Contributions, Released]):
     """A Gaussian release of an integer sum.
 
-    Subclasses prove two sentences: `total` of neighbouring data sets differs by at most `sensitivity_squared`
-    in squared L2 norm per query, and one unit influences at most `queries_per_unit` queries of a release.
+    Subclasses prove two sentences: `exact_sum` of neighbouring data sets differs by at most
+    `sensitivity_squared` in squared L2 norm per query, and one unit influences at most `queries_per_unit` queries of a
+    release.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -27,7 +27,7 @@ class ClippedRows(VoteMechanism):
 
     Formal guarantee: a row is a gradient of length at most `clip` on a grid of `grid` steps per `clip`, rounded towards
     zero, so its squared length is at most grid², and Δ² = 4·grid². A release is μ-GDP with
-    μ² = images_per_unit · 4·grid² / (σ² − 9).
+    μ² = `queries_per_unit` · 4·grid² / (σ² − 9).
     """
 
     # Rounding towards zero shortens the rows of an example by up to √dimensions steps.

@@ -35,7 +35,7 @@ class CountSketch(VoteMechanism):
     """Noisy sum of count sketches of top-k sign votes.
 
     Formal guarantee: a teacher's table has squared length at most rows·k, so Δ² = 4·rows·k, attained by a
-    table without collisions and its negative. A release is μ-GDP with μ² = images_per_unit · 4·rows·k / (σ² − 9).
+    table without collisions and its negative. A release is μ-GDP with μ² = `queries_per_unit` · 4·rows·k / (σ² − 9).
     """
 
     name: Literal["count_sketch"] = "count_sketch"

@@ -29,7 +29,7 @@ class Histogram(VoteMechanism):
 
     Formal guarantee: a row has `projections` = p entries equal to `weight` = w, the rest 0, so its squared length is
     at most p·w². No entry is negative, so Δ² = 2·p·w², attained when all p bins change. A release is μ-GDP with
-    μ² = images_per_unit · 2·p·w² / (σ² − 9).
+    μ² = `queries_per_unit` · 2·p·w² / (σ² − 9).
 
     The directions are orthonormal and made from `seed`, never from data.
     """

@@ -26,7 +26,7 @@ class KLevel(VoteMechanism):
     """Noisy sum of rotated gradients on K integer levels −(K−1), −(K−3), …, K−1.
 
     Formal guarantee: a row has squared length at most B = min(row_norm_squared, d·(K−1)²), so Δ² = 4·B,
-    attained when all d levels change their sign. A release is μ-GDP with μ² = images_per_unit · 4B / (σ² − 9).
+    attained when all d levels change their sign. A release is μ-GDP with μ² = `queries_per_unit` · 4B / (σ² − 9).
 
     The rotation (random signs, then an orthonormal cosine transform) is the same for all teachers and made
     from `seed`, never from data.

@@ -27,7 +27,7 @@ class LabelScores(VoteMechanism):
 
     Formal guarantee: scores `bit` and `share` lie in {0, …, w}, w = `weight`: a teacher moves the sum of an image by at
     most w, Δ² = w². Scores `relative` lie in {−w, …, w}: Δ² = 4·w². A release is μ-GDP with
-    μ² = images_per_unit · Δ² / (σ² − 9).
+    μ² = `queries_per_unit` · Δ² / (σ² − 9).
     """
 
     reads_scores: ClassVar[bool] = True

@@ -32,7 +32,7 @@ class TopAgg(VoteMechanism):
     """Noisy sum of top-k sign votes.
 
     Formal guarantee: a row has at most k entries ±1, so Δ² = 4k, attained when all k flip their sign. A release
-    is μ-GDP with μ² = images_per_unit · 4k / (σ² − 9) under zero-out (see `VoteMechanism`).
+    is μ-GDP with μ² = `queries_per_unit` · 4k / (σ² − 9) under zero-out (see `VoteMechanism`).
     """
 
     name: Literal["topagg"] = "topagg"

@@ -76,7 +76,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
     the unit, so the sum for one image moves by at most Δ = 2·√row_bound_squared, under zero-out and under
     replace-one. Rows v, v' without negative entries have v·v' ≥ 0, so Δ² = ‖v‖² + ‖v'‖² = 2·row_bound_squared; and
     Δ² = row_bound_squared where a row is one number.
-    A release is μ-GDP with μ² = queries_per_unit · Δ² / (σ² − 9).
+    A release is μ-GDP with μ² = `queries_per_unit` · Δ² / (σ² − 9).
     """
 
     reads_scores: ClassVar[bool] = False
@@ -194,7 +194,7 @@ class VoteMechanism(Mechanism["GradientBlocks | DistributedGradients", Direction
         """Sum of all teachers' rows.
 
         Args:
-            contributions: GradientBlocks of gradients, each (teachers, images, dimensions) or a part of the images, any
+            contributions: Blocks of gradients, each (teachers, images, dimensions) or a part of the images, any
                 float dtype; a teacher belongs to one block. When distributed, every rank calls this with its own.
 
         Returns:

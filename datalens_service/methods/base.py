@@ -189,7 +189,7 @@ class Method(BaseModel, ABC):
 
     Attributes:
         result: Kind of released model that it makes: "generator" or "classifier".
-        starts_from_public_data: Whether its runs have `start_from`, for images that were declared public.
+        starts_from_public_data: Whether its runs have `StartsFromPublic.start_from`, for images declared public.
     """
 
     result: ClassVar[str] = "generator"

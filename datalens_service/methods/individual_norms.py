@@ -64,7 +64,7 @@ def epsilons_of_units(
 
     Args:
         descent: Its weights are replaced.
-        iterates: Every `histogram.every`-th that was released, the first one included.
+        iterates: Every `IndividualHistogram.every`-th that was released, the first one included.
         count: Of all iterates.
         histogram: What the numbers are for.
     """

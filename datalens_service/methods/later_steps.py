@@ -1,4 +1,4 @@
-"""The books as a run sees them that begins after other releases of its job: its step 0 is a later one of the job."""
+"""An `Account` whose step 0 is a later step of the job, for a run that begins after other releases."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Whether products of matrices round a row the same way wherever it lies.
 
 Some kernels read the numbers of a row up to the next aligned address by themselves, and so add in another order where
-the row starts elsewhere. MKL does this on AMD EPYC, unless its mode for reproducible results is on (`MKL_CBWR`, set
+the row starts elsewhere. MKL does this on AMD EPYC, unless its mode for reproducible results is on (MKL_CBWR, set
 when the package is imported; Intel oneMKL developer guide, "Obtaining Numerically Reproducible Results"). It is off in
 a process that multiplied matrices before the import.
 """

@@ -17,7 +17,7 @@ class MemoryAccount:
     """Account of one run without a database.
 
     The filter refuses a charge that would pass the limit, before anything is drawn. Nothing survives the
-    process: a service uses `store.account.JobAccount`.
+    process: a service uses `store.ledger.account.JobAccount`.
 
     Args:
         limit_units: Ledger units that may be charged.

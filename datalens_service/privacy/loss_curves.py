@@ -24,7 +24,7 @@ def deltas_at_multiples(distribution: Any, interval: float, count: int) -> Float
     """(count,) δ(ε) at ε = 0, interval, 2·interval, …: the larger of both orders of two neighbours.
 
     Args:
-        distribution: `PrivacyLossDistribution` of dp_accounting, with losses at multiples of `interval`.
+        distribution: A PrivacyLossDistribution of dp_accounting, with losses at multiples of `interval`.
         interval: Its discretisation.
         count: At least 1.
 

@@ -73,7 +73,7 @@ def poisson_sampled_losses(
         relation: Which data sets are neighbours.
 
     Returns:
-        `PrivacyLossDistribution` with losses at multiples of `LOSS_INTERVAL`.
+        A PrivacyLossDistribution with losses at multiples of `LOSS_INTERVAL`.
 
     Raises:
         InvalidSpec: An argument is out of its range.

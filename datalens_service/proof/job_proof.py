@@ -4,7 +4,7 @@
     account-proof.json   card, plan and the whole journal of the account that paid: for the owner alone, because it
                          tells what other jobs spent, and whether another upload shares a record with this one.
 
-No database here: the journal is handed in, and `bundle_verification.py` reads nothing but a file.
+No database here: the journal is handed in, and `proof_verification.py` reads nothing but a file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Does a proof hold together? Checked from the file alone, one line per claim.
 
 ε is recomputed by dp_accounting from the parameters of the mechanisms (privacy/recomputation.py), not by the
-accountant that charged them. A proof may come from anybody: nothing in it is trusted. Both files of `bundle.py` are
-read; what is about the job is checked by the same lines in either.
+accountant that charged them. A proof may come from anybody: nothing in it is trusted. Both files of `job_proof.py`
+are read; what is about the job is checked by the same lines in either.
 """
 
 from __future__ import annotations

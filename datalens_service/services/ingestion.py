@@ -3,7 +3,7 @@
     receive   the file is read by a confined process; its records lie decoded in a folder of their own
     confirm   the class names become public, and the data set is created with the account that pays for it
 
-What was confirmed beforehand goes both steps at once. In between, an upload has a row in `intakes` and its folder, and
+What was confirmed beforehand goes both steps at once. In between, an upload has an `IntakeRow` and its folder, and
 nothing else: no account, no fingerprints, no objects in a store.
 """
 

@@ -93,7 +93,7 @@ def _send(mail: EmailMessage, settings: Settings) -> None:
 
 
 def _connected(server: SplitResult) -> smtplib.SMTP:
-    """An encrypted connection: TLS from the start (`smtps`) or STARTTLS, without which nothing is sent (`smtp`)."""
+    """An encrypted connection: TLS from the start (smtps) or STARTTLS, without which nothing is sent (smtp)."""
     context, host = ssl.create_default_context(), server.hostname or ""
     if server.scheme == "smtps":
         return smtplib.SMTP_SSL(host, server.port or 465, timeout=_TIMEOUT_SECONDS, context=context)

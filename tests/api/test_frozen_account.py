@@ -11,7 +11,7 @@ from api.deps import Services
 from datalens_service.store.access import keys
 from datalens_service.store.charge_log import LogLine
 from datalens_service.store.datasets import datasets
-from datalens_service.store.ledger.account_summary import statement
+from datalens_service.store.ledger.account_summary import summarize_account
 from datalens_service.store.ledger.recovery import check_against_log
 
 
@@ -19,7 +19,7 @@ from datalens_service.store.ledger.recovery import check_against_log
 def spent(services: Services, dataset_id: str) -> float:
     """ε of twice the budget, which the log knows as charged and the database does not."""
     with services.database.session() as session:
-        account = statement(session, dataset_id)
+        account = summarize_account(session, dataset_id)
     line = LogLine(
         account_id=account.account_id, dataset_id=dataset_id, job_id="job_lost", step=0, label="votes",
         units=2 * account.limit_units, lease_token=1, seq=9, hash="0" * 64,

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from api.main import create_app
 from api.uploads.receiver import incoming_folder
-from datalens_service.services import background_audit
+from datalens_service.services import ledger_check
 from datalens_service.services.ingestion import records_folder
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
@@ -53,7 +53,7 @@ def test_requests_are_answered_while_accounts_are_audited(
         audit_may_begin.wait(60)
         return finish_audit(*arguments)
 
-    monkeypatch.setattr(background_audit, "finish_audit", later)
+    monkeypatch.setattr(ledger_check, "finish_audit", later)
     with TestClient(create_app(settings), base_url="http://service", headers=client.headers) as again:
         services: Services = again.app.state.services
         assert len(services.database.unaudited) == 1

@@ -32,7 +32,7 @@ from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
-from datalens_service.store.ledger.account_summary import AccountSummary, entries, statement
+from datalens_service.store.ledger.account_summary import AccountSummary, entries, summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.tables import AggregateRow, JobRow, ReleasedStateRow
 from deployments.hold import Hold
@@ -170,7 +170,7 @@ class Deployment:
 
     def statement(self, job: Job) -> AccountSummary:
         with self.database.session() as session:
-            return statement(session, job.dataset_id)
+            return summarize_account(session, job.dataset_id)
 
     def worker_pid(self, job: Job) -> int:
         """Of the process that holds the job's lease, as it named itself."""

@@ -21,7 +21,7 @@ from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
-from datalens_service.store.ledger.account_summary import AccountSummary, entries, statement
+from datalens_service.store.ledger.account_summary import AccountSummary, entries, summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
 
 Images = NDArray[np.uint8]
@@ -99,7 +99,7 @@ def later() -> datetime:
 
 def state_of(database: Database, dataset_id: str) -> AccountSummary:
     with database.session() as session:
-        return statement(session, dataset_id)
+        return summarize_account(session, dataset_id)
 
 
 def journal_of(database: Database, dataset_id: str) -> list[Entry]:

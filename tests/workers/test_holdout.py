@@ -16,7 +16,7 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import jobs, leases, measurements, released_models
 from datalens_service.store.jobs.jobs import Job, JobState
-from datalens_service.store.ledger.account_summary import statement
+from datalens_service.store.ledger.account_summary import summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.tables import DEFAULT_TENANT, JobRow
 from deployments.deployment import QUICK, Deployment, lamps
@@ -45,7 +45,7 @@ def run(local: Deployment, job: Job) -> dict[str, Any]:
 def charged(local: Deployment, dataset_id: str) -> int:
     with local.database.session() as session:
         verify_chain(session, dataset_id)
-        return statement(session, dataset_id).charged_units
+        return summarize_account(session, dataset_id).charged_units
 
 
 def figures(report: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_a_worker_that_dies_after_the_draw_leaves_no_job_behind(local: Deploymen
 def test_without_budget_there_is_a_reason_and_the_job_succeeds(local: Deployment, aside: str) -> None:
     limit = 10**15
     with local.database.session() as session:
-        limit = statement(session, aside).remaining_units
+        limit = summarize_account(session, aside).remaining_units
     other = local.submit(QUICK, datasets.get(local.database, aside))
     with local.database.transaction() as session:
         row = session.get_one(JobRow, other.id)

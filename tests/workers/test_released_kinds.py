@@ -136,9 +136,9 @@ def test_a_classifier_is_counted_on_a_set_that_was_set_aside(
     assert (measure.name, measure.status, measure.audience) == ("classifier_accuracy_holdout", "covered", "public")
     assert "synthetic" not in measure.protocol
     with local.database.session() as session:
-        from datalens_service.store.ledger.account_summary import statement
+        from datalens_service.store.ledger.account_summary import summarize_account
 
-        assert statement(session, aside.id).charged_units > 0
+        assert summarize_account(session, aside.id).charged_units > 0
 
 
 def front_matter(local: Deployment, job: Job) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
-from datalens_service.store.ledger.account_summary import entries, statement
+from datalens_service.store.ledger.account_summary import entries, summarize_account
 from workers.job.attack_findings import asks_for_members, findings_of
 
 # A stated ε is rounded up to four digits and comes from charges rounded up to whole units.
@@ -81,7 +81,7 @@ def proof_for(database: Database, job_id: str, report: Report) -> AccountProof:
     """What it takes to recompute the cost of a job whose releases are all made, and of its account."""
     dataset_id = jobs.get(database, job_id).dataset_id
     with database.session() as session:
-        account = statement(session, dataset_id)
+        account = summarize_account(session, dataset_id)
         return account_proof_of(job_id, report, entries(session, dataset_id), account.epsilon, account.delta)
 
 
@@ -119,7 +119,7 @@ def _gaussian(release: Release, times: int) -> GaussianReleases:
 
 def _account(database: Database, dataset_id: str) -> AccountFacts:
     with database.session() as session:
-        now = statement(session, dataset_id)
+        now = summarize_account(session, dataset_id)
         first = entries(session, dataset_id)[0]
     return AccountFacts(
         opened_on=first.at.date(),
@@ -156,7 +156,7 @@ def _privacy(
 def _lifetime(database: Database, job: Job) -> Lifetime:
     """The account as it will be when the job has ended and returned what it did not spend."""
     with database.session() as session:
-        now = statement(session, job.dataset_id)
+        now = summarize_account(session, job.dataset_id)
     settled = replace(now, reserved_units=now.reserved_units - job.reserved_units)
     return Lifetime(
         limit=settled.epsilon,

@@ -32,7 +32,7 @@ from datalens_service.store.jobs import jobs, leases, measurements
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
-from datalens_service.store.ledger.account_summary import statement
+from datalens_service.store.ledger.account_summary import summarize_account
 
 
 def open_holdout(database: Database, settings: Settings, job_id: str, dataset_id: str, folder: Path) -> Dataset:
@@ -137,7 +137,7 @@ def _released(database: Database, lease: Lease, dataset_id: str, mechanism: Accu
 
 def _protocol(database: Database, labelled_by: str, settings: EvaluationSettings, mechanism: AccuracyCount) -> str:
     with database.session() as session:
-        delta = statement(session, settings.holdout or "").delta
+        delta = summarize_account(session, settings.holdout or "").delta
     epsilon = round_up(epsilon_of_units(mechanism.cost(), delta))
     return (
         f"{labelled_by}; "

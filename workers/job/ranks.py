@@ -58,7 +58,7 @@ class ReadRecords(NamedTuple):
 
 @final
 class MetRanks:
-    """Processes that `torchrun` or a batch system started on any machines with the same settings."""
+    """Processes that torchrun or a batch system started on any machines with the same settings."""
 
     def __init__(self, group: ProcessGroup) -> None:
         self._group = group

@@ -196,9 +196,9 @@ class AsyncJobOperations:
         """Synthetic images as a file; more images cost no privacy.
 
         Args:
-            job_id: A job whose images are ready (`released_at`); they may still be measured.
+            job_id: A job whose images are ready (`Job.released_at`); they may still be measured.
             path: Where to write; replaced once the download is complete.
-            format: `npz`, `parquet`, `imagefolder` (a zip) or `webdataset` (a tar).
+            format: "npz", "parquet", "imagefolder" (a zip) or "webdataset" (a tar).
             n: How many; None takes what the job packed.
             seed: Repeats a draw; None takes from what the job packed as far as that goes.
         """

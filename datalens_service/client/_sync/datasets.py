@@ -164,7 +164,7 @@ class DatasetOperations:
         """Wait until an upload has been read: it is "ready", or in "review".
 
         Raises:
-            ClientError: The upload cannot be used; `problem` has `bad_files`.
+            ClientError: The upload cannot be used; `ClientError.problem` has "bad_files".
         """
         while dataset.state == "validating":
             time.sleep(interval)

@@ -1,7 +1,7 @@
 """WebDataset: one tar, `<number>.png` beside `<number>.cls`. For images above about 64 by 64: tar pads each file.
 
 Card and class names lie under names that the libraries `webdataset` and `datasets` do not take for records:
-https://github.com/webdataset/webdataset (`meta_prefix`, `meta_suffix`).
+https://github.com/webdataset/webdataset ("meta_prefix", "meta_suffix").
 """
 
 from __future__ import annotations

@@ -20,5 +20,5 @@ def is_dicom(data: bytes) -> bool:
 
 
 def is_preparable(head: bytes) -> bool:
-    """Whether the first `HEAD_BYTES` bytes are those of an image that can be prepared."""
+    """Whether the first `images.HEAD_BYTES` bytes are those of an image that can be prepared."""
     return head.startswith((*MAGIC, *_OTHER_MAGIC)) or is_dicom(head)

@@ -132,5 +132,5 @@ def _check_whole(files: Sequence[ImageEntry], names: Sequence[str], patients: Ma
 
 
 def _plain(name: str) -> tuple[str, ...]:
-    """Letters and digits of a name in any order of its words, so that `Smith^John` is `john_smith`."""
+    """Letters and digits of a name in any order of its words, so that "Smith^John" is "john_smith"."""
     return tuple(sorted(re.findall(r"[^\W_]+", name.casefold()))) or ("",)

@@ -8,7 +8,7 @@
 A `metadata.csv` or `metadata.jsonl` with a column of groups says which training images belong to one privacy unit, for
 example to one person (`metadata.py`); with a column of labels as well, folders do not count (`image_table.py`).
 
-Folders around all of this are allowed. Notes and hidden files are ignored and noted; so is a `val` folder (see `npz`).
+Folders around all of this are allowed. Notes and hidden files are ignored and noted; so is a folder "val" (see `npz`).
 Anything else that is not an image is refused. Records are ordered by name, classes by the names of their folders. All
 images have the size and mode (8-bit grey or RGB) of the first; an EXIF orientation is applied, other metadata dropped.
 """

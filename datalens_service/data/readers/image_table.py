@@ -1,10 +1,10 @@
-"""Zip, tar or folder of images with `metadata.csv` or `metadata.jsonl`, as Hugging Face's `imagefolder` reads it.
+"""Zip, tar or folder of images with `metadata.csv` or `metadata.jsonl`, as Hugging Face's imagefolder reads it.
 
     metadata.csv, 0001.png, …                   everything is for training
     train/metadata.csv, train/0001.png, …       with a test split in test/
 
-The columns are `file_name` (relative to the table), `label` (a word or a whole number) and, if one person may have
-several images, `group` or `patient` (`columns.py` has all names). Labels in the table count, folders do not; folders
+The columns are "file_name" (relative to the table), "label" (a word or a whole number) and, if one person may have
+several images, "group" or "patient" (`columns.py` has all names). Labels in the table count, folders do not; folders
 that contradict the table are refused.
 """
 

@@ -4,7 +4,7 @@ Training images and labels are called `images` and `labels`, `x` and `y`, `X` an
 `labels`, `x_train` and `y_train` (Keras), or `train_images` and `train_labels` (MedMNIST); those of a test split
 `test_images` and `test_labels`, or `x_test` and `y_test`.
 
-An array `groups` (or `patient`, `subject`, `account`, …) of integers or strings says which training images belong to
+An array "groups" (or "patient", "subject", "account", …) of integers or strings says which training images belong to
 one privacy unit, for example to one person. An array `class_names` of strings is read if it is there, and so is
 `preparation`, in which `datalens prepare` says what it did. Everything else is ignored and noted, `val_*` too: a
 validation split would change the public number of records if it silently joined the training records. Whoever wants it

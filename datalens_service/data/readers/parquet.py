@@ -1,10 +1,10 @@
 """Parquet with a column of encoded images and a column of labels, as Hugging Face `datasets` writes it.
 
 One file, or a zip or tar of files: those with the word `test` in their names, or else in the name of a folder around
-them, are the test split; those with `val`, `valid` or `validation` are left out and noted. The features in the schema's
+them, are the test split; those with "val", "valid" or "validation" are left out and noted. The features in the schema's
 metadata say which columns are meant (Image, ClassLabel, and its names); without them they have the usual names, or
 those that the owner declares. Images are bytes, or a struct with `bytes`; labels are integers, words, true and false,
-or whole floats. A column `group` (or `patient`, `subject`, `account`, …) says which training images belong to one
+or whole floats. A column "group" (or "patient", "subject", "account", …) says which training images belong to one
 privacy unit.
 """
 

@@ -1,6 +1,6 @@
 """Which split an image belongs to: the folder `train`, `test` or `val` that it lies in, spelt in any case.
 
-A folder of such a name beside other folders may be a class as well (a `train` beside a `bus`): then the upload is
+A folder of such a name beside other folders may be a class as well (a "train" beside a "bus"): then the upload is
 refused, unless its owner names the classes.
 """
 

@@ -4,7 +4,7 @@
     0001.jpg  0001.json                 a label in the member "label" (or "cls"), a unit in "group" (or "patient", …)
     train/0001.png …, test/0001.png …   with a test split
 
-A `__classes.json__` or `classes.json` with `class_names`, as our own export writes it, names the numbers.
+A file "__classes.json__" or "classes.json" with "class_names", as our own export writes it, names the numbers.
 """
 
 from __future__ import annotations

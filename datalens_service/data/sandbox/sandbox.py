@@ -76,7 +76,7 @@ class Decoded:
 
     Attributes:
         format: Name of the reader.
-        records: Folder as `data.stored` writes it.
+        records: Folder as `data.stored_dataset` writes it.
         dataset: The same, opened, without its partition key.
         counts: Private.
         notices: What its owner should know of how it was read. Private.

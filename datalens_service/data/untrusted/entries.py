@@ -48,7 +48,7 @@ class Archive(Protocol):
         """Names of entries that are stored with backslashes between folders."""
 
     def open(self, entry: Entry) -> IO[bytes]:
-        """Stream of an entry. Give `read` a size."""
+        """Stream of an entry. Give its method read a size."""
 
     def head(self, entry: Entry, size: int) -> bytes:
         """First `size` bytes of an entry."""

@@ -151,7 +151,7 @@ def _check_kinds(members: Sequence[Member]) -> None:
 
 
 def _stored_name(info: zipfile.ZipInfo, encoding: str | None) -> str:
-    """As it stands in the file: `filename` is cut at a NUL.
+    """As it stands in the file: `zipfile.ZipInfo.filename` is cut at a NUL.
 
     Without the flag that says UTF-8, the standard means code page 437 and programs write whatever they use. Bytes that
     are UTF-8 are read as such; others only in the encoding that the owner declares.

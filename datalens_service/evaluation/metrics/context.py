@@ -27,7 +27,7 @@ _PERMITTED: Final[dict[Reads, frozenset[Reads]]] = {
 
 
 class UndeclaredRead(TypeError):
-    """A metric looks at images that its `reads` does not name."""
+    """A metric looks at images that its `Metric.reads` does not name."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Metric:
         applies: Whether a job has it, beside that what it reads is there.
         steps: Steps of progress that it takes.
         group: Shared title of metrics that come from one computation and fail together.
-        family: The metric without its variant: `accuracy`, `fid`.
+        family: The metric without its variant: "accuracy", "fid".
         variant: The extractor or classifier of this variant.
     """
 

@@ -1,6 +1,6 @@
 """Pieces of SVG without a library. Elements are built as a tree, which escapes every text.
 
-Colours and fonts come from the page (classes `bar`, `axis`, `curve`, …), so that drawings follow light, dark and
+Colours and fonts come from the page (classes bar, axis, curve, …), so that drawings follow light, dark and
 print.
 """
 

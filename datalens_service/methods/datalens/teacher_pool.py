@@ -99,7 +99,7 @@ class TeacherPool:
         return DistributedGradients(self.gradients(proposal), self._teachers.local.start, self._group.all_reduce)
 
     def gradients(self, proposal: Proposal) -> Iterator[torch.Tensor | PartialGradients]:
-        """GradientBlocks (teachers, images, coordinates); with class-pure shards on the images of one class.
+        """Blocks of gradients (teachers, images, coordinates); with class-pure shards on the images of one class.
 
         Scores instead, (teachers, images, 1), where the mechanism reads scores.
         """

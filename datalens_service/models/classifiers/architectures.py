@@ -30,7 +30,7 @@ class Centered(nn.Module):
 class ScatteringFeatures(nn.Module):
     """Scattering of an image, normalised in groups of channels, in the coordinates of a released basis, of length 1.
 
-    Every step looks at one image alone. The basis is a part of the released weights; `fit_basis` makes it.
+    Every step looks at one image alone. The basis is a part of the released weights; `Scattering` fits it.
 
     Args:
         schema: Of the images.

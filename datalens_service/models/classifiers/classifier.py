@@ -32,7 +32,7 @@ class Classifier:
 
     Attributes:
         schema: Public schema of the data set that it learned from.
-        settings: JSON-compatible; `architecture` is a key of `architectures.ARCHITECTURES`.
+        settings: JSON-compatible; "architecture" is a key of `architectures.ARCHITECTURES`.
         tensors: Its weights, float32.
     """
 

@@ -49,7 +49,7 @@ class Graph:
 
 
 def export(network: nn.Sequential, schema: Schema) -> bytes:
-    """The file of a network from `build_network`.
+    """The file of a network from `architectures.build_network`.
 
     Raises:
         TypeError: It has a layer that is not known here.

@@ -54,7 +54,7 @@ class LowFrequencies:
         self._channels, self._count = schema.channels, count
 
     def coordinates(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Private vectors (n, d) from `on_grid` as (n, count); each row is a function of its own vector."""
+        """Private vectors (n, d) on the grid as (n, count); each row is a function of its own vector."""
         coordinates = np.empty((len(vectors), self._count))
         for channel, values in enumerate(np.split(vectors, self._channels, axis=1)):
             columns = coordinates[:, channel :: self._channels]

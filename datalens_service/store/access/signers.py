@@ -25,7 +25,7 @@ class Purpose(StrEnum):
 
 
 def create_signer(session: Session, purpose: Purpose) -> Signer:
-    """A signer whose tokens are `VALUE.SIGNATURE`, the second in URL-safe base64.
+    """A signer whose tokens are VALUE.SIGNATURE, the second in URL-safe base64.
 
     Signatures carry no time: ends are compared on the server, and clocks of API hosts may differ.
     """

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.datasets import datasets
-from datalens_service.store.ledger.account_summary import statement
+from datalens_service.store.ledger.account_summary import summarize_account
 from datalens_service.store.tables import LedgerEntryRow
 
 
@@ -44,7 +44,7 @@ def joined(session: Session, dataset_id: str, known_records: int | None) -> Join
     of_it = (LedgerEntryRow.kind == EntryKind.JOIN, LedgerEntryRow.dataset_id == dataset_id)
     if not session.scalar(select(exists().where(*of_it))):
         return None
-    account = statement(session, dataset_id)
+    account = summarize_account(session, dataset_id)
     return Joined(
         known_records=known_records,
         dataset_ids=datasets.read_linked(session, dataset_id),

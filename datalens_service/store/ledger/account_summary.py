@@ -101,7 +101,7 @@ class AccountSummary:
         }
 
 
-def statement(session: Session, dataset_id: str) -> AccountSummary:
+def summarize_account(session: Session, dataset_id: str) -> AccountSummary:
     """Limit, reserved, charged and remaining of the account that pays for a data set.
 
     Raises:

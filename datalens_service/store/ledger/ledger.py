@@ -158,7 +158,7 @@ def new_reservation(job_id: str, account_id: str, owner_kind: str) -> Reservatio
     Args:
         job_id: The row, and the name of the reservation in the journal.
         account_id: Who pays.
-        owner_kind: `job` or `measurement`.
+        owner_kind: "job" or "measurement".
     """
     return ReservationRow(
         id=job_id,

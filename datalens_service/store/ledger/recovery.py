@@ -5,7 +5,7 @@ what the log has gained since the account was last checked (`in_step_with_log`),
 running service is noticed before anything is spent from it.
 
 A restored backup of the database has forgotten what was spent since; the log has not. Each charge that only the
-log knows is booked again as `recovered`: out of its job's reservation as far as that goes, the rest out of what
+log knows is booked again as "recovered": out of its job's reservation as far as that goes, the rest out of what
 is free. The same happens to a charge whose commit failed after its log line was written; that counts too much,
 which is the safe side. An account that does not add up, or has no room for a lost charge, is frozen: nothing is
 reserved or charged on it until a later start finds it in order. It states what the log knows as spent

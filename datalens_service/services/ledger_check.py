@@ -1,4 +1,4 @@
-"""The audit of all accounts, beside the requests: the API answers at once, and an account waits for its own audit only.
+"""A check of all accounts, beside the requests: the API answers at once, and an account waits for its own check only.
 
 Before the API starts, `begin_audit` has refused a database that does not belong to its log.
 """
@@ -19,8 +19,8 @@ _RETRY_SECONDS: Final = 5.0
 _log = structlog.get_logger("datalens.audit")
 
 
-class BackgroundAudit:
-    """A thread that audits the accounts that no request has had audited.
+class LedgerCheck:
+    """A thread that checks the accounts that no request has had checked.
 
     Args:
         database: Of the service.
@@ -40,12 +40,12 @@ class BackgroundAudit:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the account that is being audited; the next start audits all of them again."""
+        """End after the account that is being checked; the next start checks all of them again."""
         self._stopping.set()
         self._thread.join()
 
     def wait(self) -> None:
-        """Until all accounts were audited."""
+        """Until all accounts were checked."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -54,7 +54,7 @@ class BackgroundAudit:
                 frozen = finish_audit(self._database, self._log, self._stopping.is_set)
             except StoreUnavailable as error:
                 _log.error("accounts not audited yet", detail=error.detail)
-            except Exception as error:  # noqa: BLE001 - what was not audited stays closed, and is tried again
+            except Exception as error:  # noqa: BLE001 - what was not checked stays closed, and is tried again
                 _log.error("unexpected", **logs.outline(error))
             else:
                 _log.info("accounts audited", frozen=len(frozen))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from datalens_service.errors import BudgetExceeded, LedgerCorrupt, StoreUnavailable
-from datalens_service.services import background_audit
-from datalens_service.services.background_audit import BackgroundAudit
+from datalens_service.services import ledger_check
 from datalens_service.services.budgets import raise_budget
+from datalens_service.services.ledger_check import LedgerCheck
 from datalens_service.store.database import Database
 from datalens_service.store.ledger.recovery import begin_audit, finish_audit
 
@@ -62,9 +62,9 @@ def test_the_background_tries_again_when_the_database_was_away(
             raise StoreUnavailable("away")
         return finish_audit(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(background_audit, "finish_audit", away_at_first)
-    monkeypatch.setattr(background_audit, "_RETRY_SECONDS", 0)
-    audit = BackgroundAudit(sqlite_database)
+    monkeypatch.setattr(ledger_check, "finish_audit", away_at_first)
+    monkeypatch.setattr(ledger_check, "_RETRY_SECONDS", 0)
+    audit = LedgerCheck(sqlite_database)
     audit.start()
     audit.wait()
     assert tries == [1, 1]

@@ -1,0 +1,145 @@
+"""Names in backticks in docstrings exist, so that no rename leaves the old name behind.
+
+A plain word is looked up where it stands: in its function with the classes that this names, in its class with its
+bases, at the top of its module, among the texts in it. Any other (`SigningKey`, `PRESETS`, `dp_gan_paper`) may stand
+elsewhere in the product. Values, columns and other programs are written without backticks.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import pkgutil
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+ROOMS: Final = ("datalens_service", "api", "workers")
+PRODUCT: Final = {
+    path.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__"): ast.parse(path.read_text())
+    for room in ROOMS
+    for path in sorted((ROOT / room).rglob("*.py"))
+}
+FILES: Final = [path.as_posix() for room in (*ROOMS, "tests", "benchmarks") for path in (ROOT / room).rglob("*.py")]
+SPAN: Final = re.compile(r"`([^`\n(]+)(?:\([^`\n]*\))?`")
+NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+DATA_FILE: Final = re.compile(r"\w+\.(json|jsonl|npy|npz|csv)")
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def words(node: ast.AST) -> set[str]:
+    """All that a piece of source names: what it defines, takes, uses and imports, and its texts."""
+    found: set[str] = set()
+    for part in ast.walk(node):
+        match part:
+            case ast.arg(arg=name) | ast.keyword(arg=str(name)) | ast.Name(id=name) | ast.Attribute(attr=name):
+                found.add(name)
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found.add(name)
+            case ast.alias(name=name, asname=other):
+                found |= set((other or name).split("."))
+            case ast.Constant(value=str(text)):
+                found.add(text)
+    return found
+
+
+def texts(node: ast.AST) -> set[str]:
+    """Its texts alone."""
+    return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+
+
+WORDS: Final = {path: words(tree) for path, tree in PRODUCT.items()}
+ANYWHERE: Final = set[str]().union(*WORDS.values())
+CLASSES: Final = defaultdict[str, list[ast.ClassDef]](list)
+for tree in PRODUCT.values():
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            CLASSES[node.name].append(node)
+
+
+@cache
+def members(name: str) -> set[str]:
+    """What the classes of that name and their bases name; nothing for any other word."""
+    found: set[str] = set()
+    for node in CLASSES.get(name, ()):
+        found |= words(node) | members_of_all(set[str]().union(*map(words, node.bases)) - {name})
+    return found
+
+
+def members_of_all(names: set[str]) -> set[str]:
+    """The same for several names."""
+    return set[str]().union(*map(members, names & CLASSES.keys()))
+
+
+@cache
+def modules(name: str) -> list[str]:
+    """Modules and packages that may be meant by a dotted name, which may begin at any package."""
+    return [path for path in PRODUCT if f"/{path}".endswith(f"/{name.replace('.', '/')}")]
+
+
+def exists(name: str, seen: set[str]) -> bool:
+    """Whether a name stands for something, where `seen` are the words around it."""
+    if name in seen or name in dir(builtins) or members(name) or modules(name):
+        return True
+    owner, _, last = name.rpartition(".")
+    if not owner:
+        return name in ANYWHERE and not (name.isalpha() and name.islower())
+    if attributes := members(owner.rpartition(".")[2]):
+        return last in attributes
+    if found := modules(owner):
+        return any(last in WORDS[path] for path in found)
+    return installed(name) or (owner in seen and last in ANYWHERE)
+
+
+def installed(name: str) -> bool:
+    """Whether a dotted name is one of another package."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def stale(node: ast.Module | Definition, seen: set[str]) -> Iterator[str]:
+    """Names in the docstring of a module, class or function that stand for nothing."""
+    for name in SPAN.findall(ast.get_docstring(node) or ""):
+        if name.endswith(".py"):
+            if not any(path.endswith(f"/{name}") for path in FILES):
+                yield name
+        elif NAME.fullmatch(name) and not DATA_FILE.fullmatch(name) and not exists(name, seen):
+            yield name
+
+
+def stale_within(node: ast.AST, seen: set[str]) -> Iterator[str]:
+    """The same for all that a module or class defines."""
+    if isinstance(node, Definition):
+        seen = seen | words(node) | (members(node.name) or members_of_all(words(node)))
+        yield from stale(node, seen)
+    for child in ast.iter_child_nodes(node):
+        yield from stale_within(child, seen)
+
+
+def stale_names(tree: ast.Module) -> list[str]:
+    """The same for a module and all that it defines."""
+    top = (node for node in tree.body if not isinstance(node, Definition))
+    bound = {node.name for node in tree.body if isinstance(node, Definition)}.union(*map(words, top))
+    named = words(tree)
+    return [*stale(tree, named | members_of_all(named)), *stale_within(tree, bound | texts(tree))]
+
+
+def test_names_in_docstrings_exist() -> None:
+    found = {path: stale_names(tree) for path, tree in PRODUCT.items()}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize("name", ["total", "images_per_unit", "Mechanism.total", "mechanisms.base.total", "base_2.py"])
+def test_a_name_that_is_gone_is_seen(name: str) -> None:
+    tree = ast.parse(f'class Sum(Mechanism):\n    """Noise on `{name}` and `exact_sum`."""')
+    assert stale_names(tree) == [name]
