@@ -55,7 +55,9 @@ def default_name(asked: RequestedSpec | TrainingSpec) -> str:
 
 
 def _title(asked: RequestedSpec | TrainingSpec) -> str:
-    if isinstance(asked, TrainingSpec) or asked.method is not None:
-        name = asked.method.name
-        return METHOD_TITLES.get(name, name.replace("_", " ").capitalize())
-    return TEACHING_TITLE if asked.purpose == "teach" else PRESET_TITLES[asked.preset or DEFAULT_PRESET]
+    if isinstance(asked, RequestedSpec) and asked.purpose == "teach":
+        return TEACHING_TITLE
+    if asked.method is None:
+        return PRESET_TITLES[asked.preset or DEFAULT_PRESET]
+    name = asked.method.name
+    return METHOD_TITLES.get(name, name.replace("_", " ").capitalize())
