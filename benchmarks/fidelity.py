@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.fixed_extractor import fixed_extractor
-from benchmarks.image_trials.metrics import Metrics, train_extractor
+from benchmarks.fixed_extractor import fixed_extractor, train_extractor
+from benchmarks.metrics import Metrics
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.metrics.fidelity import compare
 from datalens_service.evaluation.metrics.reference import Reference

@@ -13,15 +13,19 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load, save
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from benchmarks.environment import ROOT, dataset
-from benchmarks.image_trials.metrics import build_network, train_extractor
+from datalens_service.data.dataset import Dataset
 
 FOLDER: Final = ROOT / "benchmarks" / "results"
 _DIGITS: Final = 16
+_SEED, _EPOCHS, _BATCH = 123, 4, 256
 
 
 def path_of(name: str) -> Path:
@@ -39,6 +43,35 @@ def fixed_extractor(name: str) -> tuple[nn.Sequential, str]:
     network = build_network()
     network.load_state_dict({key: value.to(torch.float32) for key, value in load(content).items()})
     return network.eval(), hashlib.sha256(content).hexdigest()[:_DIGITS]
+
+
+def pixels(images: NDArray[np.uint8]) -> Tensor:
+    """(n, channels, height, width) in [0, 1]."""
+    return torch.from_numpy(images.transpose(0, 3, 1, 2).astype(np.float32) / 255)
+
+
+def build_network() -> nn.Sequential:
+    """A small convolutional classifier of 28×28 grey images; its last hidden layer has 128 numbers."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * 49, 128), nn.ReLU(), nn.Linear(128, 10),
+    )  # fmt: skip
+
+
+def train_extractor(data: Dataset) -> nn.Sequential:
+    """The network after four epochs on the training images."""
+    images, labels = pixels(data.train.images), torch.from_numpy(data.train.labels)
+    torch.manual_seed(_SEED)
+    network = build_network()
+    optimizer = torch.optim.Adam(network.parameters(), 1e-3)
+    for _ in range(_EPOCHS):
+        for rows in torch.randperm(len(images)).split(_BATCH):
+            loss = functional.cross_entropy(network(images[rows]), labels[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return network
 
 
 def main() -> None:

@@ -85,7 +85,7 @@ jobs](../../docs/engine.md#whole-jobs) are timed by the clock.
 
 Fidelity is of the same samples, those of seed 0, against the real test images. *Fidelity of* names the commit of
 another run of the row where it is not: one seed, with its own accuracy, in `fidelity-*.json`. Features are the 128 of a
-[small CNN](../../docs/image-trials.md#measurement). Rows that name an extractor in their JSON have it from
+[small CNN](../../docs/findings.md). Rows that name an extractor in their JSON have it from
 `extractor-*.safetensors`; older ones trained it anew by the same recipe. Class averages are those without noise, and
 the upper bound is that of the training images. *FID, random* is that under the random convolutions of
 [reports](../../docs/report.md#fidelity), of 2,000 images, and has another scale.

@@ -35,7 +35,7 @@ _LONGEST_SECONDS: Final = 2 * 3600
 
 
 class Diffusion(DiffusionParameters):
-    """A denoiser trained on records; constants were chosen on MNIST and Fashion-MNIST (docs/image-trials.md)."""
+    """A denoiser trained on records; constants were chosen on MNIST and Fashion-MNIST (docs/findings.md)."""
 
     def plan(self, schema: Schema, units: int) -> Plan:
         """Sampled gradients are not planned by μ² alone.

@@ -19,7 +19,7 @@ _GUIDANCE_SCALE: Final = 1.5
 
 
 class DiffusionParameters(Method):
-    """Parameters of a denoiser; constants were chosen on MNIST and Fashion-MNIST (docs/image-trials.md)."""
+    """Parameters of a denoiser; constants were chosen on MNIST and Fashion-MNIST (docs/findings.md)."""
 
     starts_from_public_data: ClassVar[bool] = True
 

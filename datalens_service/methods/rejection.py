@@ -42,7 +42,7 @@ _LEAST_PROPOSALS: Final = 20
 
 
 class Rejection(ScatteringGradients):
-    """Parameters of the rejection method (docs/methods.md); constants were chosen on MNIST (docs/image-trials.md)."""
+    """Parameters of the rejection method (docs/methods.md); constants were chosen on MNIST (docs/findings.md)."""
 
     instead: ClassVar[str] = "guided"
 

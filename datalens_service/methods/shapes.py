@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 # Largest distance of a vector from the codec's origin, and from the mean of its class: constants of MNIST and of
-# Fashion-MNIST (docs/image-trials.md), which do not depend on the resolution.
+# Fashion-MNIST (docs/findings.md), which do not depend on the resolution.
 _VECTOR_NORMS: Final[dict[str, float]] = {"drawings": 28.0, "objects": 104.0}
 _RESIDUAL_NORMS: Final[dict[str, float]] = {"drawings": 18.0, "objects": 61.0}
 

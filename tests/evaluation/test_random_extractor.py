@@ -14,13 +14,13 @@ import torch
 from scipy.ndimage import gaussian_filter
 from sklearn.datasets import load_digits
 
-from benchmarks.photographs import photographs
 from datalens_service.data.dataset import Images, Split
 from datalens_service.errors import WorkerUnavailable
 from datalens_service.evaluation.metrics.fidelity import Comparisons, compare
 from datalens_service.evaluation.metrics.random_extractor import RandomExtractor, write
 from datalens_service.evaluation.metrics.reference import Reference
 from datalens_service.evaluation.metrics.reference_checks import spoiled
+from tests.photographs import photographs
 
 EACH = 100
 

@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-from benchmarks.photographs import PARTS, photographs
 from datalens_service.data.dataset import Dataset, Images
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
 from datalens_service.spec import TrainingSpec
+from tests.photographs import PARTS, photographs
 
 EPSILON, DELTA, EACH = 50.0, 1e-4, 10
 MOMENTS: dict[str, Any] = {"name": "moments", "subspace_dimensions": 20, "center": 0.5}

@@ -1,39 +1,28 @@
-"""Figures of trials: by a small classifier trained on the real training images, and by one trained on samples."""
+"""Figures of samples by the features of a small classifier that learned from real images."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor, nn
-from torch.nn import functional
 from torch_fidelity.metric_isc import KEY_METRIC_ISC_MEAN, isc_features_to_metric
 from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, kid_features_to_metric
 
-from datalens_service.data.dataset import Dataset, Split
+from benchmarks.fixed_extractor import pixels
+from datalens_service.data.dataset import Dataset
 
 Floats = NDArray[np.float32]
 
-_SEED: Final = 123
-_BATCH, _ROWS = 256, 2000
+_ROWS: Final = 2000
 _NEIGHBOURS, _COMPARED = 5, 4000
 _KID_SUBSETS, _KID_SUBSET_SIZE = 20, 1000
-_SIDE_OF_GRID = 10
-
-
-def pixels(images: NDArray[np.uint8]) -> Tensor:
-    """(n, channels, height, width) in [0, 1]."""
-    return torch.from_numpy(images.transpose(0, 3, 1, 2).astype(np.float32) / 255)
 
 
 class Metrics:
     """Compares samples with the real test images of a set of 28×28 grey images.
-
-    The classifier of the samples has the same layers as the extractor.
 
     Args:
         dataset: With test images.
@@ -41,10 +30,10 @@ class Metrics:
     """
 
     def __init__(self, dataset: Dataset, extractor: nn.Sequential) -> None:
-        self._test = _held_out(dataset)
-        self._real = pixels(self._test.images)
+        if dataset.test is None:
+            raise SystemExit("the data set has no test split")
         self._network = extractor
-        self._reference = self._features(self._real)
+        self._reference = self._features(pixels(dataset.test.images))
 
     def fidelity(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> dict[str, float]:
         """FID, KID and the Inception score of the extractor; in percent agreement with labels, precision and recall."""
@@ -60,37 +49,9 @@ class Metrics:
             "recall": recall,
         }
 
-    def of(self, images: NDArray[np.uint8], labels: NDArray[np.int64], epochs: int = 4) -> dict[str, Any]:
-        """What `fidelity` says, and accuracy in percent."""
-        samples = pixels(images)
-        learnt = _fit(samples, torch.from_numpy(labels), epochs, 64, 0)
-        with torch.no_grad():
-            right = torch.cat([learnt(part).argmax(1) for part in self._real.split(_ROWS)]).numpy() == self._test.labels
-        return {
-            **self.fidelity(images, labels),
-            "accuracy": round(100 * float(right.mean()), 1),
-            "images": len(images),
-            "epochs": epochs,
-        }
-
     def _features(self, images: Tensor) -> Floats:
         with torch.no_grad():
             return torch.cat([self._network[:-1](part) for part in images.split(_ROWS)]).numpy()
-
-
-def train_extractor(dataset: Dataset) -> nn.Sequential:
-    """A small convolutional classifier, four epochs on real training images; its last hidden layer has 128 numbers."""
-    train = dataset.train
-    return _fit(pixels(train.images), torch.from_numpy(train.labels), 4, _BATCH, _SEED)
-
-
-def build_network() -> nn.Sequential:
-    """The layers of the extractor."""
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(32 * 49, 128), nn.ReLU(), nn.Linear(128, 10),
-    )  # fmt: skip
 
 
 def frechet_distance(first: Floats, second: Floats) -> float:
@@ -122,34 +83,7 @@ def precision_recall(samples: Floats, real: Floats) -> tuple[float, float]:
     return precision, recall
 
 
-def save_grid(images: NDArray[np.uint8], path: Path) -> None:
-    """The first hundred images, ten in a row, three times as large."""
-    rows = images[: _SIDE_OF_GRID**2, ..., 0].reshape(_SIDE_OF_GRID, _SIDE_OF_GRID, *images.shape[1:3])
-    sheet = rows.transpose(1, 2, 0, 3).reshape(_SIDE_OF_GRID * images.shape[1], -1)
-    size = (3 * sheet.shape[1], 3 * sheet.shape[0])
-    Image.fromarray(sheet).resize(size, Image.Resampling.NEAREST).save(path)
-
-
-def _held_out(dataset: Dataset) -> Split:
-    if dataset.test is None:
-        raise SystemExit("The trials need a set with test images.")
-    return dataset.test
-
-
 def _reach(features: Tensor) -> Tensor:
     """Distance of each row to its fifth neighbour."""
     parts = [torch.cdist(part, features).kthvalue(_NEIGHBOURS + 1, dim=1).values for part in features.split(500)]
     return torch.cat(parts)
-
-
-def _fit(images: Tensor, labels: Tensor, epochs: int, batch: int, seed: int) -> nn.Sequential:
-    torch.manual_seed(seed)
-    network = build_network()
-    optimizer = torch.optim.Adam(network.parameters(), 1e-3)
-    for _ in range(epochs):
-        for rows in torch.randperm(len(images)).split(batch):
-            loss = functional.cross_entropy(network(images[rows]), labels[rows])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    return network
