@@ -7,14 +7,14 @@ from unittest import mock
 
 import numpy as np
 import pytest
-
-from datalens_service.audits.one_run import (
+from one_run import (
     count_right_guesses,
     epsilon_lower_bound,
     mu_lower_bound,
     mu_tail,
     p_value,
 )
+
 from datalens_service.data import dataset as datasets
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidInput
