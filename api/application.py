@@ -67,7 +67,6 @@ from api.security.rate_limits import RequestLimits
 from api.uploads import receiver
 from api.uploads.tus import TusHeaders
 from datalens_service import logs
-from datalens_service.calibration import measure_machine
 from datalens_service.errors import InvalidInput
 from datalens_service.services import ingestion
 from datalens_service.services.claims import parse_grants
@@ -237,6 +236,5 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         ledger_check=ledger_check,
         stopping=stopping,
         validator=Validator(database, settings),
-        calibration_seconds=measure_machine(),
         openid_provider=OpenIdProvider(settings) if settings.oidc_issuer else None,
     )

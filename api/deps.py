@@ -55,7 +55,6 @@ class Services:
         stopping: Set when the service is about to end; streams end then.
         validator: Reads finished uploads.
         signing_key: Checks what this installation signed; public.
-        calibration_seconds: How fast this machine is (`datalens_service.calibration`).
         openid_provider: For single sign-on; None without it.
     """
 
@@ -72,7 +71,6 @@ class Services:
     stopping: threading.Event
     validator: Validator
     signing_key: PublicKey
-    calibration_seconds: float
     openid_provider: OpenIdProvider | None = None
 
     @property

@@ -166,8 +166,8 @@ def test_it_covers_usual_sizes_and_budgets(name: str) -> None:
             assert expect(planned(schema, epsilon, preset=name), schema) is not None
 
 
-def test_the_machine_is_measured_quickly() -> None:
-    assert 0 < measure_machine() < 1
+def test_the_machine_is_measured_once() -> None:
+    assert 0 < measure_machine() == measure_machine()
 
 
 @pytest.mark.usefixtures("table")

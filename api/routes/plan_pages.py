@@ -14,6 +14,7 @@ from api.dashboard.rendering import PageRoute
 from api.dashboard.visitor import Visitor, VisitorDep
 from api.deps import ObjectId, Services, ServicesDep
 from api.schemas.common import PlanRead
+from datalens_service.calibration import measure_machine
 from datalens_service.errors import DatalensError, StateConflict
 from datalens_service.services import pricing
 from datalens_service.spec import TrainingSpec
@@ -42,7 +43,7 @@ def plan_page(
             tenants.check_owned(connection, visitor.tenant_id, {"job_id": like})
         form = PlanForm.repeating(TrainingSpec.model_validate(jobs.get(services.database, like).spec))
     public = _public_sets(services, visitor, dataset_id)
-    choices = timed_choices(shown["dataset"].schema_, form.epsilon, services.calibration_seconds)
+    choices = timed_choices(shown["dataset"].schema_, form.epsilon, measure_machine())
     return visitor.page("plan", **shown, form=form, like=like, choices=choices, public_sets=public)
 
 
@@ -57,7 +58,7 @@ def plan_part(
         quote = pricing.quote(services.database, visitor.tenant_id, dataset_id, training_request.spec)
     except DatalensError as error:
         return visitor.page("parts/plan_refused", detail=error.detail)
-    plan = PlanRead.from_quote(quote, services.calibration_seconds)
+    plan = PlanRead.from_quote(quote)
     return visitor.page(
         "parts/plan_cost",
         plan=plan,

@@ -43,10 +43,10 @@ def create_plan(
 ) -> Response:
     """Every release of the run with its noise, and what all of it costs the account of the dataset."""
     quote = pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec)
-    return Response(_encode(quote, services.calibration_seconds), media_type="application/json")
+    return Response(_encode(quote), media_type="application/json")
 
 
 @functools.lru_cache(maxsize=256)
-def _encode(quote: Quote, calibration_seconds: float) -> bytes:
+def _encode(quote: Quote) -> bytes:
     """The same until the account changes."""
-    return PlanRead.from_quote(quote, calibration_seconds).model_dump_json(by_alias=True).encode()
+    return PlanRead.from_quote(quote).model_dump_json(by_alias=True).encode()

@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.addresses import Link
+from datalens_service.calibration import measure_machine
 from datalens_service.data.dataset import Schema
 from datalens_service.expectations import Expectation, expect
 from datalens_service.privacy.accounting import mu_of_units, round_up
@@ -192,15 +193,15 @@ class PlanRead(BaseModel):
     )
 
     @classmethod
-    def from_quote(cls, quote: Quote, calibration_seconds: float) -> Self:
-        """The answer to a dry run, with times for a machine as fast as the calibration says."""
+    def from_quote(cls, quote: Quote) -> Self:
+        """The answer to a dry run, with times for a machine as fast as this one."""
         return cls(
             spec=quote.spec,
             cost=quote.cost.spoken(),
             fits=quote.fits,
             budget=BudgetRead.of(quote.account),
             budget_after=BudgetRead.of(quote.account_after) if quote.fits else None,
-            expectation=expect(quote.spec, quote.schema, calibration_seconds),
+            expectation=expect(quote.spec, quote.schema, measure_machine()),
         )
 
 
