@@ -1,8 +1,9 @@
 """Synthetic images as a file: drawn from a released generator, or taken from what a job has drawn already.
 
-Both are post-processing: free, however often. Drawing may need torch, so the API does it in a process of its own:
+Both are post-processing: free, however often. Drawing may need torch, and many images take time, so the API
+does it in a process of its own:
 
-    python -m datalens_service.sampling GENERATOR CARD N FORMAT SEED OUT
+    python -m datalens_service.sampling GENERATOR CARD N FORMAT SEED OUT [PACKED]
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from datalens_service.data.export import WRITERS
 from datalens_service.data.export.writer import Write
 from datalens_service.errors import InvalidInput, WorkerUnavailable
 from datalens_service.models.generators.generator import Generator
+
+PACKED_IMAGES: Final = "synthetic.npz"
+"""File of a job with the images that it has drawn already."""
 
 EXIT_UNAVAILABLE: Final = os.EX_UNAVAILABLE
 """Status of the process if this machine lacks what the generator needs."""
@@ -53,11 +57,11 @@ def write_synthetic(generator_path: Path, card: dict[str, Any], n: int, format: 
     write(out_path, images, labels, generator.schema, card)
 
 
-def write_prefix(stock_path: Path, schema: Schema, card: dict[str, Any], n: int, format: str, out_path: Path) -> None:
+def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int, format: str, out_path: Path) -> None:
     """Write the first images of an NPZ that a job has packed.
 
     Args:
-        stock_path: What the NPZ writer wrote.
+        packed_path: What the NPZ writer wrote.
         schema: Public schema of its images.
         card: Public; goes into the file.
         n: How many; classes take turns, so a part of them is balanced, too.
@@ -65,11 +69,11 @@ def write_prefix(stock_path: Path, schema: Schema, card: dict[str, Any], n: int,
         out_path: Created or replaced.
 
     Raises:
-        InvalidInput: The stock holds fewer, or there is no such format.
+        InvalidInput: Fewer are packed, or there is no such format.
     """
     write = _writer(format)
-    with np.load(stock_path, allow_pickle=False) as stock:
-        images, labels = stock["train_images"], stock["train_labels"]
+    with np.load(packed_path, allow_pickle=False) as packed:
+        images, labels = packed["train_images"], packed["train_labels"]
     if not 1 <= n <= len(labels):
         raise InvalidInput(f"⟦download.n⟧ must lie between 1 and {len(labels)}.")
     shape = (-1, schema.height, schema.width, schema.channels)
@@ -77,7 +81,7 @@ def write_prefix(stock_path: Path, schema: Schema, card: dict[str, Any], n: int,
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw as the command line says; the status is 0, or `EXIT_UNAVAILABLE`."""
+    """Draw or take images as the command line says; the status is 0, or `EXIT_UNAVAILABLE`."""
     parser = argparse.ArgumentParser(prog="python -m datalens_service.sampling", description=__doc__)
     parser.add_argument("generator", type=Path)
     parser.add_argument("card", type=Path)
@@ -85,10 +89,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("format", choices=sorted(WRITERS))
     parser.add_argument("seed", type=int)
     parser.add_argument("out", type=Path)
+    parser.add_argument("packed", type=Path, nargs="?", help="images to take instead of drawing")
     given = parser.parse_args(arguments)
     try:
         card = json.loads(given.card.read_text())
-        write_synthetic(given.generator, card, given.n, given.format, given.seed, given.out)
+        if given.packed is None:
+            write_synthetic(given.generator, card, given.n, given.format, given.seed, given.out)
+        else:
+            schema = Generator.load(given.generator).schema
+            write_prefix(given.packed, schema, card, given.n, given.format, given.out)
     except WorkerUnavailable as error:
         sys.stderr.write(error.text + "\n")
         return EXIT_UNAVAILABLE

@@ -13,7 +13,7 @@ from api.deps import ObjectId, Services, ServicesDep
 from api.schemas.jobs import JobRead
 from api.security.permissions import check_scope
 from datalens_service.errors import InvalidInput, StateConflict
-from datalens_service.services.synthetic_files import PREGENERATED
+from datalens_service.sampling import PACKED_IMAGES
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets
@@ -71,7 +71,7 @@ def images_picture(
     check_scope(visitor.key, Scope.RELEASES_READ)
     job, dataset, _ = _released(services, job_id)
     if seed is None:
-        path = services.artifacts.releasable(job.id, PREGENERATED).path
+        path = services.artifacts.releasable(job.id, PACKED_IMAGES).path
     else:
         count = image_viewer.IMAGES_PER_PAGE * dataset.schema.num_classes
         path = services.synthetic.get(job, dataset.schema, "npz", count, seed).path

@@ -30,7 +30,7 @@ from datalens_service.data.stored_dataset import load_dataset, save_dataset
 from datalens_service.errors import InvalidInput, RankLost, StateConflict
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.run import Observer
-from datalens_service.sampling import write_prefix
+from datalens_service.sampling import PACKED_IMAGES, write_prefix
 from datalens_service.services.dispatch import LocalDispatcher
 from datalens_service.services.pricing import quote
 from datalens_service.services.startup import start
@@ -53,7 +53,6 @@ from workers.process.heartbeat import Heartbeat
 
 PRIVATE: Final = "private"
 _PUBLIC: Final = "public"
-_SYNTHETIC_ARCHIVE: Final = "synthetic.npz"
 _SIGNING_KEY: Final = "signing-key.pem"
 _PARQUET: Final = "synthetic.parquet"
 _PLAIN_FILE: Final = 0o666
@@ -166,7 +165,7 @@ class LocalRun:
             Path of each file by its name.
         """
         paths = {artifact.name: self._copy(artifact) for artifact in self.artifacts.list_artifacts(job.id)}
-        if _SYNTHETIC_ARCHIVE in paths:
+        if PACKED_IMAGES in paths:
             paths[_PARQUET] = self._write_parquet(job, dataset, paths)
         key = self.out / _SIGNING_KEY
         key.write_text(signing_key(self.database).public.pem, encoding="ascii")
@@ -177,14 +176,14 @@ class LocalRun:
         """Audience of each delivered file, by its name."""
         audiences: dict[str, Audience] = {file.name: file.audience for file in self.artifacts.list_artifacts(job.id)}
         releasable = audiences["card.json"]
-        parquet = {_PARQUET: releasable} if _SYNTHETIC_ARCHIVE in audiences else {}
+        parquet = {_PARQUET: releasable} if PACKED_IMAGES in audiences else {}
         return {**audiences, **parquet, _SIGNING_KEY: releasable}
 
     def _write_parquet(self, job: Job, dataset: StoredDataset, paths: dict[str, Path]) -> Path:
         parquet = self.out / _PARQUET
         count = TrainingSpec.model_validate(job.spec).synthetic_images
         card = json.loads(paths["card.json"].read_text(encoding="utf-8"))
-        write_prefix(paths[_SYNTHETIC_ARCHIVE], dataset.schema, card, count, "parquet", parquet)
+        write_prefix(paths[PACKED_IMAGES], dataset.schema, card, count, "parquet", parquet)
         parquet.chmod(self.released_mode)
         return parquet
 

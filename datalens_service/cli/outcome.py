@@ -13,6 +13,7 @@ from datalens_service.cli import output
 from datalens_service.cli.local import LocalRun
 from datalens_service.evaluation import METRICS
 from datalens_service.evaluation.measures import STATUS_LABELS, written
+from datalens_service.sampling import PACKED_IMAGES
 from datalens_service.services.job_privacy import JobPrivacy
 from datalens_service.spec import PlanSummary
 from datalens_service.store.datasets.artifacts import Audience
@@ -63,7 +64,7 @@ def render_outcome(outcome: Outcome) -> RenderableType:
 
 def _describe_files(outcome: Outcome) -> dict[str, object]:
     names = {
-        "synthetic data set": ("synthetic.npz", "synthetic.parquet"),
+        "synthetic data set": (PACKED_IMAGES, "synthetic.parquet"),
         "sample grid": ("samples.png",),
         "report (for you)": ("report.html", "report.json"),
         "report (to share)": ("report-releasable.html", "report-releasable.json"),

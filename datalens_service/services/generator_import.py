@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 
 from datalens_service.errors import InvalidInput
 from datalens_service.models.generators.generator import Generator
-from datalens_service.services.synthetic_files import draw
+from datalens_service.services.synthetic_files import ImageRequest, make_file
 from datalens_service.store.database import Database
 from datalens_service.store.disk import translated
 from datalens_service.store.jobs import released_models
@@ -109,7 +109,7 @@ def _try(path: Path, card: dict[str, Any]) -> None:
         card_path = Path(folder) / "card.json"
         card_path.write_text(json.dumps(card))
         try:
-            draw(path, card_path, 1, "npz", 0, Path(folder) / "one.npz")
+            make_file(ImageRequest(path, card_path, 1, "npz", 0), Path(folder) / "one.npz")
         except ChildProcessError as error:
             raise InvalidInput(
                 "No image can be drawn from this generator; its numbers do not fit its description."

@@ -1,7 +1,7 @@
 """Synthetic images in the number and format asked for, made at the first request and kept as files.
 
-What a job has packed is sliced; more than that, or another seed, is drawn by a process of its own, because
-drawing may need torch and the API runs without it.
+What a job has packed is sliced; more than that, or another seed, is drawn. A process of its own does both: drawing may
+need torch, which the API runs without, and up to a million images take minutes.
 """
 
 from __future__ import annotations
@@ -23,23 +23,22 @@ from datalens_service.data.export.release_archive import write_bundle
 from datalens_service.errors import InvalidInput, NotFound, WorkerUnavailable
 from datalens_service.methods.iterates import ITERATES_FILE
 from datalens_service.proof.job_proof import PROOF_FILE
-from datalens_service.sampling import EXIT_UNAVAILABLE, write_prefix
+from datalens_service.sampling import EXIT_UNAVAILABLE, PACKED_IMAGES
 from datalens_service.signatures import SigningKey
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job
 
-PREGENERATED: Final = "synthetic.npz"
 GENERATOR: Final = "generator.safetensors"
 CARD: Final = "card.json"
 MAXIMUM_IMAGES: Final = 1_000_000
 _MAXIMUM_BYTES: Final = 2**31
 _KEPT_FILES: Final = 64
-_DRAWS_AT_ONCE: Final = 2
+_AT_ONCE: Final = 2
 _WAIT_SECONDS: Final = 60
-_DRAW_SECONDS: Final = 1800
+_SECONDS: Final = 1800
 
 
-_PARTS: Final = (PREGENERATED, GENERATOR, CARD)
+_PARTS: Final = (PACKED_IMAGES, GENERATOR, CARD)
 _KEY_LENGTH: Final = 16
 
 
@@ -60,6 +59,27 @@ class BundleRequest:
     seed: int | None
     title: str | None
     licence: str
+
+
+@dataclass(frozen=True)
+class ImageRequest:
+    """What the process that makes a file of images is told.
+
+    Attributes:
+        generator: Draws them.
+        card: Goes into the file.
+        n: How many images.
+        format: Key of `data.export.WRITERS`.
+        seed: Repeats the draw.
+        packed: NPZ to take them from instead.
+    """
+
+    generator: Path
+    card: Path
+    n: int
+    format: str
+    seed: int
+    packed: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +108,7 @@ class SyntheticFiles:
         self._artifacts = artifacts
         self._key = key
         self._folder = data_dir.absolute() / "cache"
-        self._slots = threading.BoundedSemaphore(_DRAWS_AT_ONCE)
+        self._slots = threading.BoundedSemaphore(_AT_ONCE)
 
     def get(self, job: Job, schema: Schema, format: str, n: int | None, seed: int | None) -> SyntheticFile:
         """The file for a request.
@@ -109,13 +129,11 @@ class SyntheticFiles:
         _check_size(n, schema)
         from_stock = seed is None and n <= packed
         if from_stock and n == packed and format == "npz":
-            pregenerated = self._artifacts.releasable(job.id, PREGENERATED)
-            return SyntheticFile(pregenerated.path, pregenerated.sha256)
+            whole = self._artifacts.releasable(job.id, PACKED_IMAGES)
+            return SyntheticFile(whole.path, whole.sha256)
         card = self._artifacts.releasable(job.id, CARD).sha256[:_KEY_LENGTH]
         key = f"{job.id}-{n}-{'packed' if from_stock else seed or 0}-{card}"
-        if from_stock:
-            return self._kept(key, format, lambda out: self._slice(job.id, schema, n, format, out))
-        return self._kept(key, format, lambda out: self._draw(job.id, n, format, seed or 0, out))
+        return self._kept(key, format, lambda out: self._make(job.id, n, format, seed or 0, out, packed=from_stock))
 
     def drawn(
         self, generator_id: str, file: Path, card: Path, schema: Schema, format: str, n: int, seed: int
@@ -136,9 +154,8 @@ class SyntheticFiles:
             WorkerUnavailable: This machine cannot draw, or is busy drawing.
         """
         _check_size(n, schema)
-        return self._kept(
-            f"{generator_id}-{n}-{seed}", format, lambda out: self._in_turn(file, card, n, format, seed, out)
-        )
+        request = ImageRequest(file, card, n, format, seed)
+        return self._kept(f"{generator_id}-{n}-{seed}", format, lambda out: self._in_turn(request, out))
 
     def bundle(self, job: Job, schema: Schema, request: BundleRequest) -> SyntheticFile:
         """The same with everything a data set needs to be published, as a zip.
@@ -220,20 +237,16 @@ class SyntheticFiles:
         self._remove_oldest()
         return SyntheticFile(path, digest)
 
-    def _slice(self, job_id: str, schema: Schema, n: int, format: str, out: Path) -> None:
-        card = json.loads(self._artifacts.releasable(job_id, CARD).path.read_text())
-        write_prefix(self._artifacts.releasable(job_id, PREGENERATED).path, schema, card, n, format, out)
+    def _make(self, job_id: str, n: int, format: str, seed: int, out: Path, *, packed: bool) -> None:
+        generator, card = (self._artifacts.releasable(job_id, name).path for name in (GENERATOR, CARD))
+        stock = self._artifacts.releasable(job_id, PACKED_IMAGES).path if packed else None
+        self._in_turn(ImageRequest(generator, card, n, format, seed, stock), out)
 
-    def _draw(self, job_id: str, n: int, format: str, seed: int, out: Path) -> None:
-        generator = self._artifacts.releasable(job_id, GENERATOR).path
-        card = self._artifacts.releasable(job_id, CARD).path
-        self._in_turn(generator, card, n, format, seed, out)
-
-    def _in_turn(self, generator: Path, card: Path, n: int, format: str, seed: int, out: Path) -> None:
+    def _in_turn(self, request: ImageRequest, out: Path) -> None:
         if not self._slots.acquire(timeout=_WAIT_SECONDS):
-            raise WorkerUnavailable("Other images are being drawn; repeat the request later.")
+            raise WorkerUnavailable("Other images are being made; repeat the request later.")
         try:
-            draw(generator, card, n, format, seed, out)
+            make_file(request, out)
         finally:
             self._slots.release()
 
@@ -243,14 +256,14 @@ class SyntheticFiles:
             path.unlink(missing_ok=True)
 
 
-def draw(generator: Path, card: Path, n: int, format: str, seed: int, out: Path) -> None:
-    """Draw images in a process of its own.
+def make_file(request: ImageRequest, out: Path) -> None:
+    """Draw or take images in a process of its own.
 
     Raises:
         WorkerUnavailable: It lacks something, was killed or took too long.
         ChildProcessError: It broke.
     """
-    _run(_command(generator, card, n, format, seed, out))
+    _run(_command(request, out))
 
 
 def _check_size(n: int, schema: Schema) -> None:
@@ -259,26 +272,27 @@ def _check_size(n: int, schema: Schema) -> None:
         raise InvalidInput(f"Ask for at most {most} images of this size at once; another ⟦download.seed⟧ gives others.")
 
 
-def _command(generator: Path, card: Path, n: int, format: str, seed: int, out: Path) -> list[str]:
-    module = [sys.executable, "-P", "-m", "datalens_service.sampling"]
-    return [*module, str(generator), str(card), str(n), format, str(seed), str(out)]
+def _command(request: ImageRequest, out: Path) -> list[str]:
+    drawn = (request.generator, request.card, request.n, request.format, request.seed, out)
+    packed = [] if request.packed is None else [request.packed]
+    return [sys.executable, "-P", "-m", "datalens_service.sampling", *map(str, (*drawn, *packed))]
 
 
 def _run(command: list[str]) -> None:
-    """Run a drawing process.
+    """Run a process that makes a file.
 
     Raises:
         WorkerUnavailable: It lacks something, was killed or took too long.
     """
     try:
         done = subprocess.run(  # noqa: S603 (our own interpreter and module; numbers and ids were checked)
-            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_DRAW_SECONDS, check=False
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise WorkerUnavailable("Drawing took too long; ask for fewer images at once.") from None
+        raise WorkerUnavailable("Making the file took too long; ask for fewer images at once.") from None
     if done.returncode == EXIT_UNAVAILABLE:
         raise WorkerUnavailable(done.stderr.decode(errors="replace").strip())
     if done.returncode < 0:
-        raise WorkerUnavailable("Drawing was ended by the machine, likely for lack of memory; ask for fewer images.")
+        raise WorkerUnavailable("The machine ended this, likely for lack of memory; ask for fewer images at once.")
     if done.returncode != 0:
-        raise ChildProcessError(f"Drawing ended with status {done.returncode}.")
+        raise ChildProcessError(f"Making a file ended with status {done.returncode}.")

@@ -217,13 +217,14 @@ def test_too_many_pixels(client: TestClient, job_id: str, monkeypatch: pytest.Mo
     assert (reply.status_code, "at most 100 images" in reply.json()["detail"]) == (422, True)
 
 
-def test_machine_that_cannot_draw(
-    client: TestClient, services: Services, job_id: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("n", [PACKED + 1, 5])
+def test_machine_that_cannot_make_a_file(
+    client: TestClient, services: Services, job_id: str, monkeypatch: pytest.MonkeyPatch, n: int
 ) -> None:
-    """The drawing process says what is missing; nothing of a failed draw is kept."""
+    """The process that draws or slices says what is missing; nothing of what it began is kept."""
     program = "import sys; sys.stderr.write('Install torch.'); sys.exit(69)"
     monkeypatch.setattr(synthetic_files, "_command", lambda *_: [sys.executable, "-c", program])
-    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": PACKED + 1})
+    reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": n})
     assert (reply.status_code, reply.json()["code"]) == (503, "worker-unavailable")
     assert reply.json()["detail"] == "Install torch."
     assert list((services.settings.data_dir / "cache").iterdir()) == []

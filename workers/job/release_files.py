@@ -21,6 +21,7 @@ from datalens_service.evaluation.report.pictures import Pictures, draw_pictures
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedFile, ReleasedModel
 from datalens_service.proof.job_proof import AccountProof
+from datalens_service.sampling import PACKED_IMAGES
 from datalens_service.signatures import SigningKey
 
 SAMPLES: Final = "samples.png"
@@ -107,12 +108,12 @@ def _written(folder: Path, file: ReleasedFile) -> JobFile:
 
 
 def _packed(contents: ReleaseContents, generator: Generator) -> JobFile:
-    return JobFile("synthetic.npz", "application/octet-stream", True, lambda: _pack_images(contents, generator))
+    return JobFile(PACKED_IMAGES, "application/octet-stream", True, lambda: _pack_images(contents, generator))
 
 
 def _pack_images(contents: ReleaseContents, generator: Generator) -> Path:
     """Images that can be handed out without drawing; every class in turn."""
-    path = contents.folder / "synthetic.npz"
+    path = contents.folder / PACKED_IMAGES
     images, labels = generator.sample(contents.num_images)
     WRITERS["npz"].write(path, images, labels, generator.schema, card(contents.report))
     return path
