@@ -36,7 +36,12 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 @pytest.mark.parametrize(
     "before",
-    ["", "import datalens_service.run", "from datalens_service.run import Result", "from workers.job import execute"],
+    [
+        "",
+        "import datalens_service.run",
+        "from datalens_service.run import Result",
+        "from datalens_service.jobs import execute",
+    ],
 )
 def test_run_is_the_function_whatever_was_imported_before(before: str) -> None:
     code = f"{before}\nimport datalens_service, inspect\nprint(inspect.isfunction(datalens_service.run))"

@@ -1,1 +1,1 @@
-"""Running jobs: one process per job, started by the local supervisor or by a Celery worker."""
+"""Processes that run jobs: one per job, started by the local supervisor or by a Celery worker."""

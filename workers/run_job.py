@@ -30,6 +30,12 @@ import structlog
 
 from datalens_service import logs
 from datalens_service.errors import DatalensError, NotFound, RankLost, StaleLease, StoreUnavailable
+from datalens_service.jobs.execute import execute
+from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.heartbeat import Heartbeat
+from datalens_service.jobs.observer import ShutdownRequested
+from datalens_service.jobs.ranks import MetRanks, Ranks
+from datalens_service.jobs.request_watch import RequestWatch
 from datalens_service.process_group import Rendezvous, join_process_group, read_rendezvous
 from datalens_service.services.startup import check_disks, connect
 from datalens_service.settings import Settings
@@ -39,13 +45,8 @@ from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
 from workers.follow_rank import follow
-from workers.job.execute import execute
-from workers.job.observer import ShutdownRequested
-from workers.job.ranks import MetRanks, Ranks
-from workers.process.heartbeat import Heartbeat
-from workers.process.job_process import Exit, announce
+from workers.process.job_process import announce
 from workers.process.recover_jobs import run_maintenance
-from workers.process.request_watch import RequestWatch
 from workers.process.started_ranks import StartedRanks
 
 log = structlog.get_logger()

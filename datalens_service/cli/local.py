@@ -28,6 +28,10 @@ from datalens_service.data.dataset import Dataset, Split
 from datalens_service.data.readers.base import Upload
 from datalens_service.data.stored_dataset import load_dataset, save_dataset
 from datalens_service.errors import InvalidInput, RankLost, StateConflict
+from datalens_service.jobs.execute import execute
+from datalens_service.jobs.heartbeat import Heartbeat
+from datalens_service.jobs.observer import ShutdownRequested
+from datalens_service.jobs.ranks import ReadyRanks
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.run import Observer
 from datalens_service.sampling import PACKED_IMAGES, write_prefix
@@ -46,10 +50,6 @@ from datalens_service.store.datasets.signing_key import signing_key
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.ledger import account_summary
-from workers.job.execute import execute
-from workers.job.observer import ShutdownRequested
-from workers.job.ranks import ReadyRanks
-from workers.process.heartbeat import Heartbeat
 
 PRIVATE: Final = "private"
 _PUBLIC: Final = "public"

@@ -248,7 +248,7 @@ def _ask(upload: Upload, upload_notices: Sequence[Notice], out: Path) -> None:
 def _run_job(local_run: LocalRun, dataset: StoredDataset, job: Job, process_group: ProcessGroup) -> Job:
     from datalens_service.cli.interruption import Interruption
     from datalens_service.cli.progress import PhaseBars
-    from workers.job.observer import ShutdownRequested
+    from datalens_service.jobs.observer import ShutdownRequested
 
     bars, interruption = PhaseBars(), Interruption()
     delivery = _EarlyDelivery(local_run, dataset, job, bars)
@@ -277,7 +277,7 @@ class _EarlyDelivery:
         self._delivered = False
 
     def observe(self, phase: str) -> None:
-        from workers.job.run_evaluation import PHASE
+        from datalens_service.jobs.run_evaluation import PHASE
 
         if phase == PHASE and not self._delivered:
             self._local_run.deliver(self._job, self._dataset)

@@ -16,6 +16,8 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from datalens_service.errors import BudgetExceeded
+from datalens_service.jobs.execute import execute
+from datalens_service.jobs.observer import ShutdownRequested
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.store.access import keys, tenants, webhooks
 from datalens_service.store.access.keys import KeyRequest
@@ -25,8 +27,6 @@ from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
-from workers.job.execute import execute
-from workers.job.observer import ShutdownRequested
 
 CANARY = 918_273_645
 PICTURE = b"\x89PNG kestrel"

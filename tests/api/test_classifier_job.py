@@ -15,14 +15,14 @@ import pytest
 from starlette.testclient import TestClient
 
 import datalens_service as datalens
-import workers.job.execute
+import datalens_service.jobs.execute
 from api.deps import Services
 from datalens_service.data.digits import digits
 from datalens_service.data.readers.base import Upload
+from datalens_service.jobs.execute import execute
 from datalens_service.proof import release_verification
 from datalens_service.store.jobs import leases
 from tests.models.toy_models import MeanImage
-from workers.job.execute import execute
 
 METHOD = {"name": "dp_sgd", "architecture": "linear", "steps": 12, "learning_rate": 2.0, "momentum": 0.5}
 SPEC = {"method": METHOD, "epsilon": 4.0}
@@ -147,7 +147,7 @@ def test_files_of_a_new_kind_of_model_are_downloadable(
         result = datalens.run(*arguments, **named)
         return replace(result, model=MeanImage(result.model.schema))
 
-    monkeypatch.setattr(workers.job.execute, "run", run)
+    monkeypatch.setattr(datalens_service.jobs.execute, "run", run)
     spec = {"method": "moments", "epsilon": 1.0, "evaluation": {"enabled": False}}
     job = done(client, services, uploaded(client, data), spec)
     files = {one["name"]: one for one in client.get(job["links"]["files"]).json()["items"]}

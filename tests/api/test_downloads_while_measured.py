@@ -16,11 +16,11 @@ from api_builders import CONFIRMED, npz, training
 from starlette.testclient import TestClient
 
 from api.deps import Services
+from datalens_service.jobs.execute import execute
 from datalens_service.store.access import keys
 from datalens_service.store.access.keys import KeyRequest
 from datalens_service.store.access.roles import Role
 from datalens_service.store.jobs import leases
-from workers.job.execute import execute
 
 MOMENTS = {
     "method": {"name": "moments", "subspace_dimensions": 8},

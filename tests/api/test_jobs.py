@@ -247,7 +247,7 @@ def test_refusal_of_the_library_is_passed_on(client: TestClient, dataset_id: str
 
 def test_problems_that_workers_leave_have_a_type() -> None:
     from api.problems.problem_types import PROBLEM_TYPES
-    from workers.job import failures
+    from datalens_service.jobs import failures
 
     for left in (failures.OUT_OF_MEMORY, failures.INTERNAL, leases.WORKER_LOST):
         assert PROBLEM_TYPES[left["type"]].title == left["title"]

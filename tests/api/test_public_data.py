@@ -13,13 +13,13 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from datalens_service.data.digits import digits
+from datalens_service.jobs.execute import execute
 from datalens_service.proof import release_verification
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.tables import DatasetRow
 from tests.api.test_classifier_job import done, saved
-from workers.job.execute import execute
 
 METHOD = {"name": "dp_sgd", "architecture": "mlp", "steps": 2, "learning_rate": 0.01}
 

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from api.deps import Services
 from datalens_service.cli.app import app
+from datalens_service.jobs.execute import execute
 from datalens_service.methods import DpGan, GPate, GsWgan, PateGan
 from datalens_service.store.jobs import leases
-from workers.job.execute import execute
 
 VOTES: Final = {"num_teachers": 8, "images_per_step": 4, "steps": 2, "teacher_batch": 4, "z_dim": 4}
 JOBS: Final[dict[str, dict[str, Any]]] = {

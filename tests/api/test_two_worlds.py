@@ -33,6 +33,7 @@ from api.security.permissions import RULES
 from datalens_service import clock
 from datalens_service.data.export import WRITERS
 from datalens_service.evaluation.report import build
+from datalens_service.jobs.execute import execute
 from datalens_service.models.generators import generator
 from datalens_service.privacy import randomness
 from datalens_service.proof.proof_verification import verify
@@ -43,7 +44,6 @@ from datalens_service.store.access.roles import SCOPES, Role
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger import ledger
-from workers.job.execute import execute
 
 NOW = calendar.datetime(2026, 3, 4, 5, 6, 7, tzinfo=calendar.UTC)
 IMAGES = 40

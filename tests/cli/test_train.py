@@ -165,7 +165,7 @@ def test_images_are_in_the_folder_before_they_are_measured(
         early.update(path.name for path in (tmp_path / "out").iterdir())
         return Evaluation()
 
-    monkeypatch.setattr("workers.job.run_evaluation.evaluate", look)
+    monkeypatch.setattr("datalens_service.jobs.run_evaluation.evaluate", look)
     measured = [option for option in FAST if option != "--no-evaluation"]
     result = datalens("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", *measured)
     assert result.exit_code == 0, result.output

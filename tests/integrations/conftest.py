@@ -16,10 +16,10 @@ import uvicorn
 from api.deps import Services
 from api.main import create_app
 from datalens_service.client import Client, Job
+from datalens_service.jobs.execute import execute
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 from datalens_service.store.jobs import leases
-from workers.job.execute import execute
 
 NUM_RECORDS = 80
 SPEC = {"method": "moments", "epsilon": 1.0, "synthetic_images": 50, "evaluation": {"enabled": False}}

@@ -14,13 +14,13 @@ import torch
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation import EvaluationSettings
 from datalens_service.evaluation.metrics import downstream
+from datalens_service.jobs.holdout import _answers
 from datalens_service.mechanisms import VoteMechanism
 from datalens_service.methods import DpSgd
 from datalens_service.privacy import randomness
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import run
-from workers.job.holdout import _answers
 
 from .alarm import expect
 from .cases import MECHANISMS

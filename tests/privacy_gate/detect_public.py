@@ -6,12 +6,12 @@ import numpy as np
 
 from datalens_service.data.dataset import Images
 from datalens_service.errors import DatalensError, InvalidDataset, InvalidSpec
+from datalens_service.jobs import execute
 from datalens_service.services import public_data
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import StoredDataset
 from store.books import DELTA, EPSILON, images, new_dataset, new_job, schema
-from workers.job import execute
 
 from .alarm import expect, refused
 from .detect_ledger import _database

@@ -8,7 +8,7 @@ import pytest
 from datalens_service.audits import rehearsal, released_model
 from datalens_service.audits.audit import take_units
 from datalens_service.data.dataset import Dataset
-from workers.job import packaging
+from datalens_service.jobs import packaging
 
 from .plant import Plant
 

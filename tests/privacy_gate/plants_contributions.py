@@ -14,6 +14,7 @@ import torch
 
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.metrics import downstream
+from datalens_service.jobs import execute
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
 from datalens_service.methods import guided, mixture, moments, record_noise, record_sums, rejection, shapes
@@ -22,7 +23,6 @@ from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.kernel import KernelTeachers
 from datalens_service.privacy import randomness
 from datalens_service.privacy.randomness import NoiseSource
-from workers.job import execute
 
 from .plant import Plant
 

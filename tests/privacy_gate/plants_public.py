@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from datalens_service.jobs import execute
 from datalens_service.services import public_data
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import StoredDataset
-from workers.job import execute
 
 from .plant import Plant
 

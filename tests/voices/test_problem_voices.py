@@ -23,11 +23,11 @@ from datalens_service.data.sandbox.decode import Outcome
 from datalens_service.data.sandbox.sandbox import Refused
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.errors import DatalensError, InvalidInput, InvalidSpec, RateLimited, WorkerUnavailable
+from datalens_service.jobs.failures import problem_of
 from datalens_service.services.validation_queue import invalid_report
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.voices import HEADER, TERMS, Voice, speak, spoken, spoken_to
 from tests.voices.texts import all_errors, texts
-from workers.job.failures import problem_of
 
 _OPTION: Final = r"(?<![\w-])--[a-z]"
 _HEADER: Final = r"\b(?:Upload-\w+|Tus-\w+|Retry-After|Content-Range|Idempotency-Key|Authorization)\b"

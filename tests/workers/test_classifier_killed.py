@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from datalens_service.jobs.exit_codes import Exit
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import Deployment
-from workers.process.job_process import Exit
 
 GRADIENTS: dict[str, Any] = {
     "method": {"name": "dp_sgd", "architecture": "mlp", "steps": 150},

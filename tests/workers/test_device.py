@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from datalens_service.errors import WorkerUnavailable
+from datalens_service.jobs.device import device_for, training_device
 from datalens_service.settings import Settings
 from datalens_service.spec import Device
-from workers.job.device import device_for, training_device
 
 
 @pytest.mark.parametrize("device", ["tpu", "cuda:", "cpu; rm"])

@@ -13,10 +13,13 @@ import structlog
 from safetensors.numpy import save_file
 from sqlalchemy import update
 
-import workers.job.execute
-import workers.job.run_evaluation
+import datalens_service.jobs.execute
+import datalens_service.jobs.run_evaluation
 from datalens_service import logs
 from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
+from datalens_service.jobs import observer
+from datalens_service.jobs.execute import execute
+from datalens_service.jobs.observer import PauseRequested, ShutdownRequested
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.proof.proof_verification import verify
@@ -27,9 +30,6 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account_summary import account_of, journal
 from datalens_service.store.tables import JobRow
 from deployments.deployment import MOMENTS, QUICK, VOTES, Deployment, lamps
-from workers.job import observer
-from workers.job.execute import execute
-from workers.job.observer import PauseRequested, ShutdownRequested
 
 RELEASABLE = {
     "generator.safetensors",
@@ -63,7 +63,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(workers.job.execute, "run", fail)
+    monkeypatch.setattr(datalens_service.jobs.execute, "run", fail)
 
 
 @pytest.fixture(autouse=True)
@@ -244,7 +244,7 @@ def test_measuring_that_fails_does_not_cost_the_generator(local: Deployment, mon
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("no convolution on this machine")
 
-    monkeypatch.setattr(workers.job.run_evaluation, "evaluate", fail)
+    monkeypatch.setattr(datalens_service.jobs.run_evaluation, "evaluate", fail)
     job = local.submit(MOMENTS)
 
     assert run(local, local.claim(job)).state == JobState.SUCCEEDED

@@ -9,11 +9,11 @@ from datetime import timedelta
 import pytest
 
 from datalens_service.clock import utc_now
+from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.heartbeat import Heartbeat
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import MOMENTS, PATIENCE, Deployment
-from workers.process.heartbeat import Heartbeat
-from workers.process.job_process import Exit
 
 SECONDS = 0.6
 
@@ -44,7 +44,7 @@ def test_process_dies_with_its_lease_whatever_it_is_doing(local: Deployment) -> 
         "from datetime import UTC, datetime\n"
         "from datalens_service.store.database import Database\n"
         "from datalens_service.store.jobs.leases import Lease\n"
-        "from workers.process.heartbeat import Heartbeat\n"
+        "from datalens_service.jobs.heartbeat import Heartbeat\n"
         f"lease = Lease({job.id!r}, {lease.token}, 'test', {SECONDS}, datetime.now(UTC))\n"
         f"with Heartbeat(Database({local.database.url!r}), lease):\n"
         "    time.sleep(600)\n"

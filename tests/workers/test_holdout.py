@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from datalens_service.errors import InvalidSpec, NotFound, StateConflict
+from datalens_service.jobs.execute import execute
 from datalens_service.mechanisms import AccuracyCount, Mechanism
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.artifacts import ArtifactStore
@@ -20,7 +21,6 @@ from datalens_service.store.ledger.account_summary import summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.tables import DEFAULT_TENANT, JobRow
 from deployments.deployment import QUICK, Deployment, lamps
-from workers.job.execute import execute
 
 COST = AccuracyCount(num_units=400, noise_stddev=100).cost()
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from datalens_service.evaluation.report import document
+from datalens_service.jobs.exit_codes import Exit
 from datalens_service.methods.iterates import read_iterates
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
@@ -17,7 +18,6 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger import released_iterates
 from deployments.deployment import Deployment
-from workers.process.job_process import Exit
 
 STEPS = 120
 REQUEST: dict[str, Any] = {

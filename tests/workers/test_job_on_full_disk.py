@@ -12,15 +12,15 @@ from safetensors import SafetensorError
 
 from datalens_service.checkpoint import Checkpoints
 from datalens_service.errors import InsufficientStorage, StoreUnavailable
+from datalens_service.jobs.execute import execute
+from datalens_service.jobs.failures import check_disk
+from datalens_service.jobs.packaging import PHASE
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import QUICK, Deployment
 from disks import LIMIT_BYTES, SmallDisk
-from workers.job.execute import execute
-from workers.job.failures import check_disk
-from workers.job.packaging import PHASE
 from workers.run_job import run_job
 
 

@@ -15,6 +15,8 @@ import pytest
 from safetensors.numpy import load_file
 from structlog.testing import capture_logs
 
+from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.ranks import MetRanks, SharedWork
 from datalens_service.privacy.randomness import NoiseSource
 from datalens_service.process_group import (
     SINGLE_PROCESS,
@@ -29,9 +31,7 @@ from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import MOMENTS, PATIENCE, VOTES, Deployment, lamps
 from ports import free_port
-from workers.job.ranks import MetRanks, SharedWork
 from workers.process import followers
-from workers.process.job_process import Exit
 from workers.process.started_ranks import StartedRanks
 from workers.run_job import _run_as_leader
 

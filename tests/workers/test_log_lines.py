@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 LOGGING_ROOMS = (
     ROOT / "datalens_service" / "evaluation" / "attempts.py",
     ROOT / "datalens_service" / "services" / "startup.py",
+    *sorted((ROOT / "datalens_service" / "jobs").glob("*.py")),
 )
 """Modules of the library that log; their lines are on the list as those of workers are."""
 SERVICES = ROOT / "datalens_service" / "services"

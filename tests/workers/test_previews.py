@@ -6,11 +6,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from datalens_service.jobs import previews
+from datalens_service.jobs.previews import SamplePreviews
 from datalens_service.models.generators.generator import Generator
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from deployments.deployment import MOMENTS, Deployment
-from workers.job import previews
-from workers.job.previews import SamplePreviews
 
 
 def test_few_grids_stay_however_often_they_are_drawn(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:

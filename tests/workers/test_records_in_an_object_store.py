@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from test_job_over_ranks import SHORT, generator, run, silent, start_other_rank
 
+from datalens_service.jobs.execute import execute
+from datalens_service.jobs.exit_codes import Exit
 from datalens_service.services import ingestion
 from datalens_service.store.access import keys
 from datalens_service.store.datasets import datasets, validations
@@ -20,8 +22,6 @@ from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.tables import DatasetRow
 from deployments.deployment import QUICK, Deployment, lamps
 from tests.store.test_files import Bucket, bucket, s3
-from workers.job.execute import execute
-from workers.process.job_process import Exit
 
 __all__ = ["bucket", "s3", "silent"]
 

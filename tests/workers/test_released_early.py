@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
-import workers.job.run_evaluation
+import datalens_service.jobs.run_evaluation
 from datalens_service.clock import utc_now
+from datalens_service.jobs.execute import execute
+from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.observer import ShutdownRequested
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.datasets.artifacts import ArtifactStore
@@ -19,9 +22,6 @@ from datalens_service.store.jobs import jobs, leases, pausing, released_models
 from datalens_service.store.jobs.events import EventType, list_events
 from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import MOMENTS, QUICK, Deployment
-from workers.job.execute import execute
-from workers.job.observer import ShutdownRequested
-from workers.process.job_process import Exit
 
 RUN_JOB = "workers.run_job"
 FILES = ("generator.safetensors", "synthetic.npz", "samples.png", "card.json", "privacy.json")
@@ -135,7 +135,7 @@ def test_a_failure_after_the_release_keeps_the_images(local: Deployment, monkeyp
         raise MemoryError
 
     job = local.submit(MOMENTS)
-    monkeypatch.setattr("workers.job.execute.restate", fail)
+    monkeypatch.setattr("datalens_service.jobs.execute.restate", fail)
 
     ended = run(local, job)
 
@@ -149,7 +149,7 @@ def test_an_evaluation_without_memory_says_so_and_keeps_the_images(
     def fail(*_: Any, **__: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(workers.job.run_evaluation, "evaluate", fail)
+    monkeypatch.setattr(datalens_service.jobs.run_evaluation, "evaluate", fail)
     job = local.submit(MOMENTS)
     assert run(local, job).state == JobState.SUCCEEDED
     assert all(artifacts(local).releasable(job.id, name).size for name in FILES)

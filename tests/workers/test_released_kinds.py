@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-import workers.job.execute
+import datalens_service.jobs.execute
 from datalens_service.data.dataset import Schema
 from datalens_service.evaluation.report import document
+from datalens_service.jobs.execute import execute
 from datalens_service.models.released import ReleasedModel
 from datalens_service.proof.proof_verification import verify
 from datalens_service.run import run as train
@@ -21,7 +22,6 @@ from datalens_service.store.jobs import released_models
 from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import MOMENTS, Deployment, lamps
 from tests.models.toy_models import Brightness, MeanImage
-from workers.job.execute import execute
 
 STATED = {"card.json", "privacy.json", "report-releasable.json", "report-releasable.html", "README.md"}
 PRIVATE = {"report.json", "report.html", "account-proof.json"}
@@ -37,7 +37,7 @@ def releasing(local: Deployment, monkeypatch: pytest.MonkeyPatch) -> Callable[..
             result = train(*arguments, **named)
             return replace(result, model=make(result.model.schema))
 
-        monkeypatch.setattr(workers.job.execute, "run", run)
+        monkeypatch.setattr(datalens_service.jobs.execute, "run", run)
         dataset = lamps()
         public = dataset.schema.model_copy(update=changes)
         job = local.submit(MOMENTS, local.upload(replace(dataset, schema=public)))
@@ -126,11 +126,11 @@ def test_the_card_of_a_classifier_is_a_model_index_without_private_figures(
 def test_a_classifier_is_counted_on_a_set_that_was_set_aside(
     local: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workers.job.holdout import holdout_accuracy
+    from datalens_service.jobs.holdout import holdout_accuracy
 
     aside = local.upload(lamps(9, with_test=False))
     job = local.submit({**MOMENTS, "evaluation": {"holdout": aside.id, "holdout_noise_stddev": 100}})
-    settings = workers.job.execute.TrainingSpec.model_validate(job.spec).evaluation
+    settings = datalens_service.jobs.execute.TrainingSpec.model_validate(job.spec).evaluation
     dataset = lamps(9, with_test=False)
     measure = holdout_accuracy(local.database, local.claim(job), Brightness(dataset.schema), dataset, settings, "cpu")
     assert (measure.name, measure.status, measure.audience) == ("classifier_accuracy_holdout", "covered", "public")

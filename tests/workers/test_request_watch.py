@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 from datalens_service.errors import StaleLease
+from datalens_service.jobs import request_watch
+from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.request_watch import GRACE_SECONDS, RequestWatch
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases, pausing
 from datalens_service.store.jobs.jobs import Job, JobState
@@ -19,9 +22,6 @@ from datalens_service.store.ledger import aggregates
 from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.aggregates import is_draw_pending
 from deployments.deployment import MOMENTS, Deployment
-from workers.process import request_watch
-from workers.process.job_process import Exit
-from workers.process.request_watch import GRACE_SECONDS, RequestWatch
 
 # A job process in which one function sleeps for an hour.
 SLOWED = """
@@ -29,7 +29,7 @@ import importlib, sys, time
 module, name, job = sys.argv[1:]
 setattr(importlib.import_module(module), name, lambda *_, **__: time.sleep(3600))
 import workers.run_job
-from workers.process.request_watch import RequestWatch
+from datalens_service.jobs.request_watch import RequestWatch
 workers.run_job.RequestWatch = lambda *parts: RequestWatch(*parts, grace=1.0)
 from workers.run_job import main
 sys.exit(main([job]))
@@ -198,7 +198,7 @@ def test_a_job_that_hears_the_request_itself_is_left_alone(
 
 def test_a_process_that_packs_for_an_hour_pauses_within_ten_seconds(local: Deployment) -> None:
     job = local.submit(MOMENTS)
-    slowed = ("workers.job.release_files", "_pack_images", job.id)
+    slowed = ("datalens_service.jobs.release_files", "_pack_images", job.id)
     worker = local.start(sys.executable, "-c", SLOWED, *slowed)
     local.wait(lambda: local.job(job).progress.phase == "packaging")
     pausing.request_pause(local.database, job.id)

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
+from datalens_service.jobs.exit_codes import Exit
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import MOMENTS, VOTES, Deployment, stop_between_transactions
-from workers.process.job_process import Exit
 from workers.run_job import run_job
 
 RUN_JOB = "workers.run_job"

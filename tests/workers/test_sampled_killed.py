@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from datalens_service.jobs.exit_codes import Exit
 from datalens_service.methods.sampled_gradients import SampledRun
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import Deployment
-from workers.process.job_process import Exit
 
 STEPS, BATCH = 120, 30
 SAMPLED: dict[str, Any] = {

@@ -10,11 +10,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from api.main import create_app
+from datalens_service.jobs.execute import execute
 from datalens_service.signatures import signer
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.datasets.signing_key import signing_key
 from deployments.deployment import QUICK, Deployment
-from workers.job.execute import execute
 
 SIGNED = ("privacy.json", "account-proof.json", "report.json", "report-releasable.json")
 

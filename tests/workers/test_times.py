@@ -16,15 +16,15 @@ from starlette.testclient import TestClient
 
 from api.main import create_app
 from datalens_service.errors import JobStopped
+from datalens_service.jobs import observer
+from datalens_service.jobs.execute import execute
+from datalens_service.jobs.observer import JobObserver
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import jobs, leases, released_models
 from datalens_service.store.tables import JobRow
 from deployments.deployment import MOMENTS, Deployment, lamps
-from workers.job import observer
-from workers.job.execute import execute
-from workers.job.observer import JobObserver
 
 INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 FRACTION = re.compile(r"\d\d:\d\d:\d\d\.\d")

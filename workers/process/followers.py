@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from workers.process.job_process import Exit
+from datalens_service.jobs.exit_codes import Exit
 
 log = structlog.get_logger()
 

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
-from enum import IntEnum
 
 from datalens_service.errors import StaleLease, StoreUnavailable
 from datalens_service.store.database import Database
@@ -21,21 +20,6 @@ from datalens_service.store.jobs.leases import Lease
 _TOKEN_BYTES = 32
 _RENEWALS = 3
 """Per lease, as of the heartbeat of a job."""
-
-
-class Exit(IntEnum):
-    """How a job process ends on its own; a negative code is the signal that killed it."""
-
-    ENDED = 0
-    """The job has ended, or another worker holds it: nothing is left to do."""
-    CRASHED = 1
-    """An error outside the job, for example a broken installation."""
-    PAUSED = 74
-    """The job waits until somebody resumes it."""
-    GIVEN_BACK = 75
-    """The job is in the queue again: the process was asked to end, or the database was not available."""
-    FENCED = 76
-    """Another worker took the job over."""
 
 
 WAITS_ASLEEP = {"OMP_WAIT_POLICY": "PASSIVE"}

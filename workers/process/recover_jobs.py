@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import structlog
 
+from datalens_service.jobs.private_folder import remove_leftovers
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
-from workers.job.private_folder import remove_leftovers
 
 log = structlog.get_logger()
 

@@ -9,9 +9,9 @@ from typing import Final, final
 
 import structlog
 
+from datalens_service.jobs.ranks import ReadRecords, SharedWork
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, Rendezvous, join_process_group
 from datalens_service.settings import Settings
-from workers.job.ranks import ReadRecords, SharedWork
 from workers.process.followers import LOOPBACK, Followers
 
 log = structlog.get_logger()

@@ -16,10 +16,11 @@ import time
 import structlog
 
 from datalens_service.errors import StoreUnavailable
+from datalens_service.jobs.exit_codes import Exit
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.leases import Lease
-from workers.process.job_process import Exit, JobProcess
+from workers.process.job_process import JobProcess
 
 log = structlog.get_logger()
 

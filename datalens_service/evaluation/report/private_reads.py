@@ -117,8 +117,8 @@ PRIVATE_READS: Final = (
             "datalens_service.methods.shapes",
             "datalens_service.methods.datalens.teacher_pool",
             "datalens_service.methods.datalens.distributed",
-            "workers.job.ranks",
-            "workers.job.execute",
+            "datalens_service.jobs.ranks",
+            "datalens_service.jobs.execute",
         ),
     ),
     PrivateRead(
@@ -133,7 +133,7 @@ PRIVATE_READS: Final = (
         modules=("datalens_service.audits.rehearsal", "datalens_service.audits.audit",
                  "datalens_service.audits.released_model", "datalens_service.audits.unprotected",
                  "datalens_service.audits.reconstruction",
-                 "datalens_service.cli.audit", "workers.job.execute"),
+                 "datalens_service.cli.audit", "datalens_service.jobs.execute"),
         operations=("listAudits", "getAudit", "getAuditPicture", "showAudit", "showJob", "showDataset"),
     ),
     PrivateRead(
@@ -169,7 +169,7 @@ PRIVATE_READS: Final = (
         "is for comparison; they are neither released nor charged.",
         otherwise=_NOT_MEASURED,
         happens=_measured,
-        modules=("datalens_service.evaluation.metrics.context", "workers.job.run_evaluation"),
+        modules=("datalens_service.evaluation.metrics.context", "datalens_service.jobs.run_evaluation"),
         operations=_FIGURES,
         results=GENERATOR,
     ),
@@ -192,7 +192,7 @@ PRIVATE_READS: Final = (
         what="A noisy count, charged to the budget of that data set; without enough budget there is none.",
         otherwise="None was named.",
         happens=_with_holdout,
-        modules=("workers.job.holdout",),
+        modules=("datalens_service.jobs.holdout",),
     ),
     PrivateRead(
         access="samples, pictures, nearest neighbours and more images",

@@ -50,8 +50,8 @@ def _note(number: int, terminated: list[int]) -> None:
 
 
 if {"workers.run_job", "datalens_service.cli"} & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
+    from datalens_service.jobs import observer
     from datalens_service.store.ledger.account import JobAccount
-    from workers.job import observer
 
     _terminated: list[int] = []
     _note(signal.SIGTERM, _terminated)

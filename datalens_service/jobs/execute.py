@@ -27,6 +27,17 @@ from datalens_service.errors import (
     StoreUnavailable,
 )
 from datalens_service.evaluation.evaluate import PENDING, Evaluation
+from datalens_service.jobs.build_report import proof_for, report_of
+from datalens_service.jobs.device import device_for, training_device
+from datalens_service.jobs.failures import check_disk, problem_of
+from datalens_service.jobs.observer import JobObserver, ShutdownRequested
+from datalens_service.jobs.packaging import package, restate
+from datalens_service.jobs.previews import SamplePreviews
+from datalens_service.jobs.private_folder import PrivateFolder
+from datalens_service.jobs.ranks import ONE_RANK, Ranks, SharedWork
+from datalens_service.jobs.release_files import ReleaseContents
+from datalens_service.jobs.run_audit import run_audit
+from datalens_service.jobs.run_evaluation import EvaluationContext, measure
 from datalens_service.methods import ExecutionOptions, Plan
 from datalens_service.run import Observer, Result, run
 from datalens_service.services import public_data
@@ -42,17 +53,6 @@ from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account import JobAccount
-from workers.job.build_report import proof_for, report_of
-from workers.job.device import device_for, training_device
-from workers.job.failures import check_disk, problem_of
-from workers.job.observer import JobObserver, ShutdownRequested
-from workers.job.packaging import package, restate
-from workers.job.previews import SamplePreviews
-from workers.job.private_folder import PrivateFolder
-from workers.job.ranks import ONE_RANK, Ranks, SharedWork
-from workers.job.release_files import ReleaseContents
-from workers.job.run_audit import run_audit
-from workers.job.run_evaluation import EvaluationContext, measure
 
 log = structlog.get_logger()
 

@@ -14,12 +14,18 @@ from datalens_service.errors import JobStopped
 from datalens_service.evaluation.report.build import owner_view, releasable_view
 from datalens_service.evaluation.report.card import card
 from datalens_service.evaluation.report.html import page
+from datalens_service.jobs.release_files import (
+    JobFile,
+    ReleaseContents,
+    files_with_card,
+    released_files,
+    report_pictures,
+)
 from datalens_service.proof.job_proof import ACCOUNT_FILE, PROOF_FILE, JobProof, Proof
 from datalens_service.run import Observer
 from datalens_service.signatures import SigningKey
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.leases import Lease
-from workers.job.release_files import JobFile, ReleaseContents, files_with_card, released_files, report_pictures
 
 PHASE: Final = "packaging"
 REPORTING: Final = "reporting"

@@ -12,6 +12,9 @@ import structlog
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import StaleLease, StoreUnavailable
+from datalens_service.jobs.exit_codes import Exit
+from datalens_service.jobs.packaging import PHASE, REPORTING
+from datalens_service.jobs.private_folder import PrivateFolder
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
@@ -19,9 +22,6 @@ from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger import aggregates
 from datalens_service.store.tables import JobRow
-from workers.job.packaging import PHASE, REPORTING
-from workers.job.private_folder import PrivateFolder
-from workers.process.job_process import Exit
 
 log = structlog.get_logger()
 

@@ -20,6 +20,7 @@ from datalens_service.evaluation.report.privacy_statement import (
     first_releases,
     privacy_statement,
 )
+from datalens_service.jobs.attack_findings import asks_for_members, findings_of
 from datalens_service.methods.record_sums import describe_working_size
 from datalens_service.plugins import find_origin
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, NeighboringRelation, delta_beside, round_up
@@ -35,7 +36,6 @@ from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.ledger.account_summary import entries, summarize_account
-from workers.job.attack_findings import asks_for_members, findings_of
 
 # A stated ε is rounded up to four digits and comes from charges rounded up to whole units.
 _AGREEMENT: Final = 1e-3

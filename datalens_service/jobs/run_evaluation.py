@@ -26,6 +26,8 @@ from datalens_service.evaluation.attempts import FAILED
 from datalens_service.evaluation.classification import evaluate_classifier, predicting
 from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
 from datalens_service.evaluation.metrics import METRICS
+from datalens_service.jobs.holdout import holdout_accuracy, open_holdout
+from datalens_service.jobs.observer import ShutdownRequested
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
@@ -36,8 +38,6 @@ from datalens_service.settings import Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.jobs.leases import Lease
-from workers.job.holdout import holdout_accuracy, open_holdout
-from workers.job.observer import ShutdownRequested
 
 log = structlog.get_logger()
 

@@ -9,10 +9,10 @@ from types import TracebackType
 import structlog
 
 from datalens_service.errors import StaleLease, StoreUnavailable
+from datalens_service.jobs.exit_codes import Exit
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.leases import Lease
-from workers.process.job_process import Exit
 
 log = structlog.get_logger()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from datalens_service.jobs.release_files import SAMPLES, sample_picture
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.leases import Lease
-from workers.job.release_files import SAMPLES, sample_picture
 
 KEPT_PREVIEW: Final = "preview-"
 """How the names of grids begin that stay, so that one can see how the generator learned."""
