@@ -6,15 +6,14 @@ With `--check` nothing is written, and the exit code says whether page and drawi
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from benchmarks.table import ROOT
+from benchmarks.environment import ROOT
+from benchmarks.kept_results import RESULTS, read_results
 from datalens_service.evaluation.report.drawing import Element, canvas, line, mark, polyline, text, xml
 
-RESULTS: Final = ROOT / "benchmarks" / "results"
 PAGE: Final = RESULTS / "ablations.md"
 DRAWING: Final = ROOT / "docs" / "images" / "voting.svg"
 NOTES: Final = ROOT / "benchmarks" / "ablations.md"
@@ -32,8 +31,7 @@ _STYLE: Final = (
 
 def curves() -> list[dict[str, Any]]:
     """All that were measured, best end first."""
-    results = [json.loads(path.read_text()) for path in RESULTS.glob("voting-*.json")]
-    return sorted(results, key=lambda curve: -curve["points"][-1]["accuracy"])
+    return sorted(read_results("voting"), key=lambda curve: -curve["points"][-1]["accuracy"])
 
 
 def noise_of(curve: dict[str, Any]) -> str:
@@ -122,16 +120,14 @@ def accounting_table(result: dict[str, Any]) -> str:
 def page(results: list[dict[str, Any]]) -> str:
     """The notes with every table in its place."""
     written = NOTES.read_text().replace("{curves}\n", curve_table(results))
-    path = RESULTS / "ablations.json"
-    if path.exists():
-        result = json.loads(path.read_text())
-        seeds = sorted({one["seed"] for one in result["cells"]})
-        judged = (
-            f"Commit {result['commit']}, {result['machine']}; {result['synthetic_images']:,} synthetic images, "
-            f"{result['epochs']} epochs, seed {', '.join(map(str, seeds))}."
-        )
-        written = written.replace("{cells}\n", cell_table(result)).replace("{judged}", judged)
-        written = written.replace("{accounting}\n", accounting_table(result))
+    result = read_results("ablations")[-1]
+    seeds = sorted({one["seed"] for one in result["cells"]})
+    judged = (
+        f"Commit {result['commit']}, {result['machine']}; {result['synthetic_images']:,} synthetic images, "
+        f"{result['epochs']} epochs, seed {', '.join(map(str, seeds))}."
+    )
+    written = written.replace("{cells}\n", cell_table(result)).replace("{judged}", judged)
+    written = written.replace("{accounting}\n", accounting_table(result))
     return "<!-- python -m benchmarks.ablation_page writes this from benchmarks/ablations.md -->\n" + written
 
 

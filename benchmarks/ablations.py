@@ -1,4 +1,4 @@
-"""What each part of voting is worth: `python -m benchmarks.ablations --out benchmarks/results/ablations.json`.
+"""What each part of voting is worth: `python -m benchmarks.ablations --out benchmarks/results/ablations.jsonl`.
 
 Short runs on MNIST at ε = 1 from the setting that learns, one change at a time. With `--out` every cell is stored when
 it is done, and cells of the same commit that are there already are kept.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.environment import dataset, provenance
+from benchmarks.kept_results import print_result
 from benchmarks.voting_runs import DELTA, LEARNS, Judged, curve
 from datalens_service.data.dataset import Dataset
 from datalens_service.methods import DataLens
@@ -94,7 +95,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--images", type=int, default=10_000)
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="store the JSON here after every cell")
+    parser.add_argument("--out", type=Path, help="keep the result here after every cell, and take it up")
     options = parser.parse_args()
     judged = Judged(options.images, options.epochs)
     origin = provenance()
@@ -108,8 +109,8 @@ def main() -> None:
         if all((measured["cell"], measured["seed"]) != (name, options.seed) for measured in cells):
             cells.append(cell(name, data, options.seed, judged))
         if options.out:
-            options.out.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result, indent=2))
+            options.out.write_text(json.dumps(result) + "\n")
+    print_result(result)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Attacks on models with and without privacy: membership and gradient inversion.
 
-    python -m benchmarks.audits membership --json
-    python -m benchmarks.audits success --json
-    python -m benchmarks.audits inversion --json [--pictures FOLDER]
+    python -m benchmarks.audits membership
+    python -m benchmarks.audits success
+    python -m benchmarks.audits inversion [--pictures FOLDER]
 
 Membership: 2,000 Fashion-MNIST records per model, one target and eight references; networks trained without privacy,
 the same by `dp_sgd` and by noisy directions, and samples of `moments`. Success: of the loss threshold on the first two,
@@ -13,10 +13,8 @@ error over the public variance of pixels. Three seeds each.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from sklearn.datasets import load_digits
 
 from benchmarks.directions import directions, train_without_books
 from benchmarks.environment import dataset, provenance
+from benchmarks.kept_results import print_result
 from datalens_service.audits.audit import AuditSettings, Train
 from datalens_service.audits.contributions import observe_directions, observe_gradients
 from datalens_service.audits.inversion import invert_gradients, squared_errors
@@ -228,11 +227,9 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=1000, help="Of inversion.")
     parser.add_argument("--pictures", type=Path, help="Folder for originals and inverted images.")
     parser.add_argument("--only", default="", help="Part of the name of a row, or of a noise.")
-    parser.add_argument("--json", action="store_true", help="The only output there is; accepted for likeness.")
     options = parser.parse_args()
     report = {"membership": membership, "success": success, "inversion": inversion}[options.what](options)
-    json.dump(report | {"environment": provenance()}, sys.stdout, indent=1, ensure_ascii=False)
-    sys.stdout.write("\n")
+    print_result(report | {"environment": provenance()})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A classifier over REST and over the command line, a generator on the same records, and what can be verified of both.
 
-    python -m benchmarks.classifier_release --out benchmarks/results/classifier-release.json
+    python -m benchmarks.classifier_release
 
 A service is started in a folder of its own. On MNIST, one account: a job of the preset `classifier` over REST at ε, the
 same over the command line, and a job of images. Prints JSON: what onnxruntime makes of the downloaded graphs on the
@@ -23,6 +23,7 @@ import numpy as np
 import onnxruntime
 
 from benchmarks.environment import DATA, dataset, provenance
+from benchmarks.kept_results import print_result
 from benchmarks.rivals import serving, verified
 from datalens_service.client import Client
 from datalens_service.privacy.accounting import epsilon_of_units, limit_units
@@ -115,20 +116,16 @@ def _datalens(*arguments: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the jobs, print and store."""
+    """Run the jobs and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="mnist")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--preset", default="fast", help="of the job of images")
     parser.add_argument("--images", type=int, default=1000)
-    parser.add_argument("--out", type=Path, help="also write the JSON here")
     options = parser.parse_args()
     origin = provenance()
     jobs = measure(options.dataset, options.epsilon, options.preset, options.images)
-    text = json.dumps({**origin, "dataset": options.dataset, "epsilon": options.epsilon, **jobs}, indent=2)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n")
+    print_result({**origin, "dataset": options.dataset, "epsilon": options.epsilon, **jobs})
     sys.exit(not all(jobs[one]["holds"] for one in ("classifier_over_rest", "classifier_over_cli", "generator")))
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,6 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.environment import dataset, provenance
+from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import GradientSum
 from datalens_service.methods import DpSgd
@@ -286,11 +286,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--set", dest="settings", action="append", default=[])
     parser.add_argument("--records", type=int, default=2048)
-    parser.add_argument("--json", action="store_true", help="The only output there is; accepted for likeness.")
     options = parser.parse_args()
     result = {"accuracy": accuracy, "opacus": second_opinion, "speed": speed}[options.what](options)
-    json.dump(result | {"environment": provenance()}, sys.stdout, indent=1)
-    sys.stdout.write("\n")
+    print_result(result | {"environment": provenance()})
 
 
 if __name__ == "__main__":

@@ -9,9 +9,7 @@ each record keeps. No noise: what differs is the bias of the compression alone. 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import sys
 from typing import Any
 
 import torch
@@ -19,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.environment import dataset, provenance
+from benchmarks.kept_results import print_result
 from datalens_service.models.classifiers.architectures import build_network
 from datalens_service.models.compression import keep_energy
 from datalens_service.models.per_record import BytesToNumbers, PerRecordGradients
@@ -74,8 +73,7 @@ def main() -> None:
         runs = [descend(images, labels, data.schema, keep, seed) for seed in range(options.seeds)]
         rows.append({"keep": keep, **{name: statistics.mean(run[name] for run in runs) for name in runs[0]}})
     report = {"dataset": options.dataset, "steps": STEPS, "seeds": options.seeds, "rows": rows}
-    json.dump(report | {"environment": provenance()}, sys.stdout, indent=1)
-    sys.stdout.write("\n")
+    print_result(report | {"environment": provenance()})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ the last 10,000 training images take the place of the test images.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from benchmarks.environment import dataset, provenance, without_test_images
+from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.mechanisms import VonMisesFisherSum
 from datalens_service.methods import DpSgd, ExecutionOptions, Plan
@@ -156,8 +156,7 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=0.001)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--held-out", action="store_true", help="judge by training images that were left out")
-    json.dump(train(parser.parse_args()) | {"environment": provenance()}, sys.stdout, indent=1)
-    sys.stdout.write("\n")
+    print_result(train(parser.parse_args()) | {"environment": provenance()})
 
 
 if __name__ == "__main__":

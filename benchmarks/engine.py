@@ -1,4 +1,4 @@
-"""Speed of the teacher ensemble and of its votes: `python -m benchmarks.engine --json`.
+"""Speed of the teacher ensemble and of its votes: `python -m benchmarks.engine`.
 
 `--device cuda` measures a graphics processor. On a machine that does other work, OMP_NUM_THREADS=1 and
 `--processor-time`: threads that wait for each other measure the scheduler, and so does the clock on the wall.
@@ -47,10 +47,8 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import math
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,6 +57,7 @@ from torch import Tensor
 
 from benchmarks.clock import Clock
 from benchmarks.environment import provenance
+from benchmarks.kept_results import print_result
 from benchmarks.plain_loop import HIDDEN, MAPS, MODULES, UNITS, plain_loop
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.mechanisms import TopAgg
@@ -292,14 +291,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5, help="repetitions of every measurement")
     parser.add_argument("--processor-time", action="store_true", help="count the time that the processor gave")
     parser.add_argument("--job", action="store_true", help="also time a whole job")
-    parser.add_argument("--json", action="store_true", help="all figures as JSON instead of the main ones as lines")
-    parser.add_argument("--out", type=Path, help="write the JSON to this file")
-    chosen = parser.parse_args()
-    result = measured(chosen)
-    text = json.dumps(result, indent=2)
-    print(text if chosen.json else "\n".join(f"{name}: {value}" for name, value in result.items()))
-    if chosen.out:
-        chosen.out.write_text(text + "\n")
+    print_result(measured(parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
 """What jobs reach by size of the data set, ε and preset: the table that plans quote (docs/expectations.md).
 
     python -m benchmarks.expectations measure --dataset mnist --units 2000 --epsilon 1 --preset auto
-    python -m benchmarks.expectations adopt benchmarks/results/{utility,seeds}-mnist-1-auto*.json
+    python -m benchmarks.expectations adopt --dataset mnist --epsilon 1
     python -m benchmarks.expectations page > docs/expectations.md
     python -m benchmarks.expectations check --dataset fashion_mnist --units 4000 --epsilon 3 --preset auto
 
 `measure` draws that many training images for each seed, trains, and adds the row to the table of the package
 (`datalens_service/expectations.json`). Accuracy is that of the standard CNN on real test images after
 training on the samples, or of the classifier itself; last epoch, nothing is selected on test data. `adopt` takes a
-row of the utility table for jobs on all records, with other seeds of it; with `--seconds-of`, seconds of another row,
-if it used kept models.
+row of the utility table for jobs on all records, with all of its seeds; with `--seconds-of`, seconds of another seed,
+if the first used kept models.
 `check` runs a job that is not in the table and says whether it lies inside what a plan would have said.
 """
 
@@ -21,13 +21,13 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.environment import dataset, provenance
-from benchmarks.pooling import pool
+from benchmarks.kept_results import print_result, read_rows
+from benchmarks.pooling import Row, pool, protocol
 from datalens_service.calibration import measure_machine
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.clock import duration
@@ -139,24 +139,24 @@ def check(options: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def adopt(paths: Sequence[Path], timed: Path | None = None) -> Measured:
-    """The row of a utility benchmark, which ran the preset `auto` on all records.
+def adopt(results: Sequence[Row], dataset_name: str, epsilon: float, timed: int | None = None) -> Measured:
+    """The row of the utility benchmark for the preset `auto` on all records.
 
     Args:
-        paths: Of the row, and of other seeds of it.
-        timed: Of a row of the same jobs that says how long they trained, where the first used kept models.
+        results: Rows of that benchmark; the first of the job says images and epochs.
+        dataset_name: Of the row.
+        epsilon: Of the row.
+        timed: First seed of the row that says how long jobs trained; None takes the first row.
     """
-    results = [json.loads(path.read_text()) for path in paths]
-    rows = [result["rows"][0] | {"commit": result["commit"]} for result in results]
+    job = {"row": "auto", "dataset": dataset_name, "epsilon": epsilon, "delta": DELTA, "settings": []}
+    rows = [row for row in results if job.items() <= row.items()]
+    if not rows:
+        raise SystemExit("no such row was measured")
     row = pool(rows[0], rows[1:])
-    if row["row"] != "auto" or row["settings"] or row["delta"] != DELTA:
-        raise SystemExit("only rows of the preset auto with its own settings can be adopted")
-    if row["seeds"] != sum(one["seeds"] for one in rows):
-        raise SystemExit("these are not rows of the same job, number of images and epochs")
-    timing = results[0] if timed is None else json.loads(timed.read_text())
-    same = ("dataset", "row", "epsilon", "delta", "settings")
-    if any(timing["rows"][0][name] != row[name] for name in same):
-        raise SystemExit("seconds have to be those of the same jobs")
+    alike = [one for one in rows if protocol(one) == protocol(row)]
+    timing = next((one for one in alike if timed in (None, one.get("first_seed", 0))), None)
+    if timing is None:
+        raise SystemExit("no row of the same job has such a first seed")
     schema = dataset(row["dataset"]).schema
     return Measured(
         dataset=row["dataset"],
@@ -165,7 +165,7 @@ def adopt(paths: Sequence[Path], timed: Path | None = None) -> Measured:
         units=schema.num_units,
         epsilon=row["epsilon"],
         accuracies=tuple(row.get("accuracies", [row["accuracy_mean"]])),
-        training_seconds=timing["rows"][0]["seconds"],
+        training_seconds=timing["seconds"],
         calibration_seconds=calibration_of(timing["machine"]),
         synthetic_images=row["synthetic_images"],
         epochs=row["epochs"],
@@ -210,7 +210,7 @@ interpolates; outside of them, for colours and for other shapes it says that not
 
 `python -m benchmarks.expectations measure` makes a row, `python -m benchmarks.expectations check` compares a fresh job
 with what its plan says. Three that are not in the table lie inside
-([`expectations-checks.json`](../benchmarks/results/expectations-checks.json)): MNIST, 6,000 images, ε = 1, `auto`: 68.0
+([`expectations.jsonl`](../benchmarks/results/expectations.jsonl)): MNIST, 6,000 images, ε = 1, `auto`: 68.0
 of 52 to 72 %; Fashion-MNIST, 4,000 images, ε = 3, `fast`: 62.4 of 59 to 82 %; Fashion-MNIST, 20,000 images, ε = 0.5,
 `classifier`: 81.9 of 81 to 97 %."""
 
@@ -219,8 +219,7 @@ def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("measure", "adopt", "check", "page"))
-    parser.add_argument("rows", type=Path, nargs="*", help="of adopt: a row, and other seeds of it")
-    parser.add_argument("--seconds-of", type=Path, metavar="FILE", help="of adopt: a row of the same jobs that trained")
+    parser.add_argument("--seconds-of", type=int, metavar="SEED", help="of adopt: first seed of a row that trained")
     parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="mnist")
     parser.add_argument("--units", type=int, default=2000)
     parser.add_argument("--epsilon", type=float, default=1.0)
@@ -233,11 +232,9 @@ def main() -> None:
     if options.what == "page":
         sys.stdout.write(write_page() + "\n")
     elif options.what == "check":
-        sys.stdout.write(json.dumps(check(options), indent=2) + "\n")
+        print_result(check(options))
     elif options.what == "adopt":
-        if not options.rows:
-            parser.error("adopt needs a row of the utility benchmark")
-        store(adopt(options.rows, options.seconds_of), ["auto"])
+        store(adopt(read_rows("utility"), options.dataset, options.epsilon, options.seconds_of), ["auto"])
     else:
         row = measure(options)
         store(row, name_alike(options, draw(dataset(options.dataset), options.units, 0).schema))

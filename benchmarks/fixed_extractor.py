@@ -20,17 +20,17 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.environment import ROOT, dataset
+from benchmarks.environment import dataset
+from benchmarks.kept_results import RESULTS
 from datalens_service.data.dataset import Dataset
 
-FOLDER: Final = ROOT / "benchmarks" / "results"
 _DIGITS: Final = 16
 _SEED, _EPOCHS, _BATCH = 123, 4, 256
 
 
 def path_of(name: str) -> Path:
     """The file of a benchmark set."""
-    return FOLDER / f"extractor-{name}.safetensors"
+    return RESULTS / f"extractor-{name}.safetensors"
 
 
 def fixed_extractor(name: str) -> tuple[nn.Sequential, str]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.environment import provenance
+from benchmarks.kept_results import print_result
 from datalens_service.data.sandbox.sandbox import Confinement, Refused, decode
 
 CANARY = "datalens-canary"
@@ -47,7 +48,7 @@ def main() -> None:
         return
     names = json.loads((given.folder / "names.json").read_text())
     result = {**provenance(), "files": measured_each({each: given.folder / str(at) for at, each in enumerate(names)})}
-    print(json.dumps(result, indent=2, ensure_ascii=False))
+    print_result(result)
     if given.markdown:
         given.markdown.write_text(page(result))
 

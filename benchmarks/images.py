@@ -1,4 +1,4 @@
-"""Time and memory per step by the size of images: `python -m benchmarks.images --json`.
+"""Time and memory per step by the size of images: `python -m benchmarks.images`.
 
 Every method that works makes some releases on random images of 28×28×1, 32×32×3 and 64×64×3; neither depends on what
 the images show. A step of DataLens is two optimiser steps of all teachers, their gradients, the vote and the student's
@@ -22,9 +22,7 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +30,7 @@ import torch
 
 from benchmarks.clock import Clock
 from benchmarks.environment import provenance
+from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import DataLens, ExecutionOptions, Guided, Method, Mixture, Moments
@@ -113,8 +112,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3, help="releases timed at most")
     parser.add_argument("--processor-time", action="store_true", help="count the time that the processor gave")
     parser.add_argument("--method", action="append", help="only those whose name begins so")
-    parser.add_argument("--json", action="store_true", help="JSON instead of one line per row")
-    parser.add_argument("--out", type=Path, help="write the JSON to this file")
     chosen = parser.parse_args()
     clock = Clock(chosen.device, processor_time=chosen.processor_time)
     prefixes = tuple(chosen.method or [""])
@@ -125,8 +122,6 @@ def main() -> None:
             if name.startswith(prefixes):
                 row = {"images": "×".join(map(str, shape)), "method": name}
                 rows.append(row | measured(method, data, clock, chosen.steps))
-                if not chosen.json:
-                    print(rows[-1], flush=True)
     result = {
         **provenance(),
         "torch": torch.__version__,
@@ -139,11 +134,7 @@ def main() -> None:
         "records": chosen.records,
         "rows": rows,
     }
-    text = json.dumps(result, indent=2, ensure_ascii=False)
-    if chosen.json:
-        print(text)
-    if chosen.out:
-        chosen.out.write_text(text + "\n")
+    print_result(result)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 
 from benchmarks.environment import dataset, provenance
+from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.mechanisms import IndividualHistogram
 from datalens_service.methods import DpSgd, ExecutionOptions
@@ -115,8 +114,7 @@ def main() -> None:
     parser.add_argument("--noise-multiplier", type=float, help="Left out, the smallest that fits into epsilon.")
     parser.add_argument("--learning-rate", type=float, default=0.25)
     parser.add_argument("--records", type=int, default=500)
-    json.dump(measure(parser.parse_args()) | {"environment": provenance()}, sys.stdout, indent=1)
-    sys.stdout.write("\n")
+    print_result(measure(parser.parse_args()) | {"environment": provenance()})
 
 
 if __name__ == "__main__":

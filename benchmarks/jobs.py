@@ -1,4 +1,4 @@
-"""How long a whole job takes: `python -m benchmarks.jobs --out benchmarks/results/jobs.json`.
+"""How long a whole job takes: `python -m benchmarks.jobs`.
 
 On MNIST, from the records in memory to the generator, and from there to the last figure of the evaluation that a job
 makes by default: by the clock of the wall with as many threads as torch takes, and in seconds of the processor. Run it
@@ -8,7 +8,6 @@ on a quiet machine: `load_average` says whether it was, and only the seconds of 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any, Final
 import torch
 
 from benchmarks.environment import dataset, provenance
+from benchmarks.kept_results import print_result
 from benchmarks.rows import ROWS, Row
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.evaluate import Subject, evaluate
@@ -92,7 +92,6 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=list(JOBS), default=list(MEASURED))
     parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="mnist")
     parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--out", type=Path, help="also write the JSON here")
     options = parser.parse_args()
     data = dataset(options.dataset)
     result = {
@@ -105,10 +104,7 @@ def main() -> None:
         "delta": DELTA,
         "jobs": [timed(name, data, options.epsilon) for name in options.rows],
     }
-    text = json.dumps(result, indent=2, ensure_ascii=False)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n")
+    print_result(result)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Rows of the same cell that were measured seed by seed: `python -m benchmarks.utility --first-seed 1 …` writes more.
 
-Results of other seeds stand in `seeds-*.json` beside the `utility-*.json` of seed 0.
+Lines of other seeds follow the first line of a job in `utility.jsonl`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ def pool(row: Row, others: Iterable[Row]) -> Row:
     Raises:
         ValueError: A seed was measured twice.
     """
-    same = [row, *(other for other in others if _protocol(other) == _protocol(row))]
+    same = [row, *(other for other in others if protocol(other) == protocol(row))]
     seeds = [seed for one in same for seed in _seeds(one)]
     if len(set(seeds)) < len(seeds):
-        raise ValueError(f"a seed of {_protocol(row)} was measured twice")
+        raise ValueError(f"a seed of {protocol(row)} was measured twice")
     if len(same) == 1:
         return row
     values = [value for one in same for value in _accuracies(one)]
@@ -39,7 +39,8 @@ def cell(row: Row) -> tuple[Any, ...]:
     return row["dataset"], row["epsilon"], row["method"], tuple(row["settings"])
 
 
-def _protocol(row: Row) -> tuple[Any, ...]:
+def protocol(row: Row) -> tuple[Any, ...]:
+    """What rows have in common that may be pooled."""
     return *cell(row), row["synthetic_images"], row["epochs"]
 
 
@@ -53,5 +54,5 @@ def _accuracies(row: Row) -> list[float]:
     if "accuracies" in row:
         return list(row["accuracies"])
     if row["seeds"] > 1:
-        raise ValueError(f"the accuracies of {_protocol(row)} were not kept")
+        raise ValueError(f"the accuracies of {protocol(row)} were not kept")
     return [row["accuracy_mean"]]

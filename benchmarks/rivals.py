@@ -1,6 +1,6 @@
 """One job of each rival over HTTP, and `datalens verify` on the release that it hands out.
 
-    python -m benchmarks.rivals --epsilon 10 --out benchmarks/results/rivals.json
+    python -m benchmarks.rivals --epsilon 10
     python -m benchmarks.rivals --methods gs_wgan g_pate
 
 A service is started in a folder of its own; the preset of each method runs on MNIST, without evaluation. Prints JSON:
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.environment import DATA, ROOT, provenance
+from benchmarks.kept_results import print_result
 from datalens_service.client import Client
 
 METHODS: Final = ("g_pate", "gs_wgan", "pate_gan", "dp_gan")
@@ -68,19 +69,15 @@ def measure(methods: list[str], dataset: str, epsilon: float) -> list[dict[str, 
 
 
 def main() -> None:
-    """Run the jobs, print and store."""
+    """Run the jobs and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="mnist")
     parser.add_argument("--epsilon", type=float, default=10.0)
-    parser.add_argument("--out", type=Path, help="also write the JSON here")
     options = parser.parse_args()
     origin = provenance()
     jobs = measure(options.methods, options.dataset, options.epsilon)
-    text = json.dumps({**origin, "dataset": options.dataset, "epsilon": options.epsilon, "jobs": jobs}, indent=2)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n")
+    print_result({**origin, "dataset": options.dataset, "epsilon": options.epsilon, "jobs": jobs})
     sys.exit(not all(job["holds"] for job in jobs))
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from benchmarks.environment import provenance
 from benchmarks.http_load import Request, Running, drive, serve, transferred, uploaded
+from benchmarks.kept_results import print_result
 from benchmarks.large_dataset import write_dataset
 from datalens_service.client import Client
 from datalens_service.services.startup import start
@@ -230,7 +231,6 @@ def _pieces(head: bytes, content: Path, tail: bytes) -> Iterator[bytes]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.service", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--reduced", action="store_true", help="a few requests of everything, to see that it runs")
-    parser.add_argument("--out", type=Path, help="also write the JSON to this file")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="dlbench") as folder:
         measurements = measure(Path(folder), REDUCED if given.reduced else FULL)
@@ -238,10 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "upload": measurements["upload"]["flat"]
     }
     report = {**provenance(), "load_average": os.getloadavg()[0], **measurements, "goals_met": goals}
-    text = json.dumps(report, indent=2) + "\n"
-    if given.out is not None:
-        given.out.write_text(text)
-    print(text, end="")
+    print_result(report)
     return 0
 
 

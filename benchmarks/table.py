@@ -6,18 +6,17 @@ With `--check` nothing is written, and the exit code says whether all are what t
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import published
-from benchmarks.pooling import cell, pool
+from benchmarks.kept_results import RESULTS, read_rows
+from benchmarks.pooling import cell, pool, protocol
 from benchmarks.rows import ROWS
 
 ROOT = Path(__file__).parent.parent
-RESULTS: Final = ROOT / "benchmarks" / "results"
 NOTES: Final = ROOT / "benchmarks" / "utility.md"
 PAGE: Final = ROOT / "docs" / "utility.md"
 MEASUREMENTS: Final = RESULTS / "measurements.md"
@@ -84,7 +83,7 @@ thread beside other work; those of 38eb7aa and earlier, and of 373aaaf, are wall
 jobs](../../docs/engine.md#whole-jobs) are timed by the clock.
 
 Fidelity is of the same samples, those of seed 0, against the real test images. *Fidelity of* names the commit of
-another run of the row where it is not: one seed, with its own accuracy, in `fidelity-*.json`. Features are the 128 of a
+another run of the row where it is not: one seed, with its own accuracy, in `fidelity.jsonl`. Features are the 128 of a
 [small CNN](../../docs/findings.md). Rows that name an extractor in their JSON have it from
 `extractor-*.safetensors`; older ones trained it anew by the same recipe. Class averages are those without noise, and
 the upper bound is that of the training images. *FID, random* is that under the random convolutions of
@@ -98,18 +97,15 @@ Rows = list[dict[str, Any]]
 
 def rows() -> Rows:
     """All rows of all results, each with its commit."""
-    again = {cell(row): row for row in _read("fidelity-*.json")}
-    other_seeds = _read("seeds-*.json")
-    measured = [pool(row, other_seeds) for row in _read("utility-*.json")]
+    again = {cell(row): row for row in read_rows("fidelity")}
+    alike: dict[tuple[Any, ...], Rows] = {}
+    for row in read_rows("utility"):
+        alike.setdefault(protocol(row), []).append(row)
+    measured = [pool(first, others) for first, *others in alike.values()]
     results = [take_fidelity(row, again.get(cell(row))) for row in measured]
     return sorted(
         results, key=lambda row: (list(DATASETS).index(row["dataset"]), row["epsilon"] or math.inf, rank(row))
     )
-
-
-def _read(pattern: str) -> Rows:
-    results = [json.loads(path.read_text()) for path in RESULTS.glob(pattern)]
-    return [{**row, "commit": result["commit"]} for result in results for row in result["rows"]]
 
 
 def take_fidelity(row: dict[str, Any], again: dict[str, Any] | None) -> dict[str, Any]:

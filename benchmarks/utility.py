@@ -1,6 +1,6 @@
 """Accuracy of the standard CNN on real test images after training on synthetic ones only.
 
-    python -m benchmarks.utility --row auto --dataset mnist --epsilon 1 --out …
+    python -m benchmarks.utility --row auto --dataset mnist --epsilon 1 >> benchmarks/results/utility.jsonl
     python -m benchmarks.utility --row floor --dataset fashion_mnist --epsilon 10
     python -m benchmarks.utility --row warm --set student_learning_rate=1e-4 --held-out
 
@@ -15,8 +15,8 @@ training again, to draw another number of images, or to train longer on them. Se
 
 For the samples of its first seed the row also has their fidelity by the fixed extractor of the set
 (`benchmarks.fidelity`): FID, KID, Inception score, precision, recall; and FID and KID of some of them under the random
-convolutions of reports. `--inception-weights FILE` adds those by Inception. Results of other seeds (`--first-seed 1`)
-are pooled by the table from `seeds-*.json`.
+convolutions of reports. `--inception-weights FILE` adds those by Inception. Lines of other seeds (`--first-seed 1`)
+are pooled by the table with the first of the same job.
 
 `seconds` are those that processors gave to training, all threads together, and `drawing_seconds` to drawing the samples
 of the first seed: other work on the machine counts only where it slows a core down.
@@ -25,7 +25,6 @@ of the first seed: other work on the machine counts only where it slows a core d
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Sequence
@@ -38,6 +37,7 @@ from benchmarks.environment import dataset, provenance, without_test_images
 from benchmarks.fidelity import Fidelity
 from benchmarks.grids import write
 from benchmarks.kept_models import KeptModels
+from benchmarks.kept_results import print_result
 from benchmarks.rows import ROWS, Row
 from datalens_service.data.dataset import Dataset
 from datalens_service.evaluation.metrics.baselines import class_average_accuracy
@@ -156,7 +156,7 @@ def line(options: argparse.Namespace, title: str, values: Sequence[float], secon
 
 
 def main() -> None:
-    """Parse, measure, print and store."""
+    """Parse, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--row", choices=[*ROWS, FLOOR, CEILING], default="auto")
     parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="mnist")
@@ -164,11 +164,10 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-5)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--first-seed", type=int, default=0, help="of those; results of others are in seeds-*.json")
+    parser.add_argument("--first-seed", type=int, default=0, help="of those; the table pools lines of others")
     parser.add_argument("--images", type=int, default=30_000)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--held-out", action="store_true", help="judge by training images that were left out")
-    parser.add_argument("--out", type=Path, help="also write the JSON here")
     parser.add_argument("--grids", type=Path, metavar="FOLDER", help="also draw the first samples of the first seed")
     parser.add_argument("--models", type=Path, metavar="FOLDER", help="keep generators, and use those kept")
     parser.add_argument("--inception-weights", type=Path, metavar="FILE", help="of torch-fidelity's release v0.2.0")
@@ -178,10 +177,7 @@ def main() -> None:
     if options.held_out:
         data = without_test_images(data)
     measure = {FLOOR: floor, CEILING: ceiling}.get(options.row, measured)
-    text = json.dumps({**origin, "rows": measure(options, data)}, indent=2)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n")
+    print_result({**origin, "rows": measure(options, data)})
 
 
 if __name__ == "__main__":

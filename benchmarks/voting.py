@@ -1,4 +1,4 @@
-"""Accuracy over images voted on: `python -m benchmarks.voting --curve kernel-noise-off --out …`.
+"""Accuracy over images voted on: `python -m benchmarks.voting --curve kernel-noise-off`.
 
 Each curve is one run on MNIST, measured a few times on the way by the standard CNN on real test images.
 """
@@ -6,12 +6,11 @@ Each curve is one run on MNIST, measured a few times on the way by the standard 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from benchmarks.environment import dataset, provenance
+from benchmarks.kept_results import print_result
 from benchmarks.voting_runs import DELTA, LEARNS, ORIGINAL, Judged, curve
 from datalens_service.methods import DataLens
 
@@ -59,21 +58,17 @@ def measured(name: str, seed: int, judged: Judged, at: list[float]) -> dict[str,
 
 
 def main() -> None:
-    """Parse, measure, print and store."""
+    """Parse, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--curve", choices=sorted(CURVES), required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--images", type=int, default=Judged().images)
     parser.add_argument("--epochs", type=int, default=Judged().epochs)
     parser.add_argument("--at", type=float, nargs="+", default=[0.1, 0.3, 0.6, 1.0], help="shares of the run")
-    parser.add_argument("--out", type=Path, help="also write the JSON here")
     options = parser.parse_args()
     origin = provenance()
     result = measured(options.curve, options.seed, Judged(options.images, options.epochs), options.at)
-    text = json.dumps({**origin, **result}, indent=2)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n")
+    print_result({**origin, **result})
 
 
 if __name__ == "__main__":

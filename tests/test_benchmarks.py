@@ -22,9 +22,10 @@ from benchmarks.expectations import adopt
 from benchmarks.fixed_extractor import fixed_extractor
 from benchmarks.http_load import Request, Running
 from benchmarks.kept_models import KeptModels
+from benchmarks.kept_results import read_rows
 from benchmarks.pooling import pool
 from benchmarks.rows import ROWS
-from benchmarks.table import BUDGETS, DATASETS, RESULTS, rows, take_fidelity
+from benchmarks.table import BUDGETS, DATASETS, rows, take_fidelity
 from datalens_service.data.dataset import Schema
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
@@ -68,12 +69,10 @@ def upload_once(server: Running) -> object:
     return http_load.uploaded(server, _ONE, iter([b"body"]), 4, 201)
 
 
-def test_reduced_benchmark_of_the_service(tmp_path: Path) -> None:
+def test_reduced_benchmark_of_the_service() -> None:
     # In a process of its own: it starts an event loop, and the tests of pages leave theirs running in this one.
-    command = [sys.executable, "-m", "benchmarks.service", "--reduced", "--out", str(tmp_path / "report.json")]
-    printed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    report = json.loads((tmp_path / "report.json").read_text())
-    assert json.loads(printed) == report
+    command = [sys.executable, "-m", "benchmarks.service", "--reduced"]
+    report = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
     small = {"submit", "status", "list", "plan", "small_download"}
     for name in small:
         assert report[name]["service"]["requests_per_second"] > 0
@@ -141,8 +140,8 @@ def test_a_generator_is_kept_for_its_own_data_and_specification(tmp_path: Path) 
 
 def test_rows_name_the_extractor_that_is_kept() -> None:
     """Figures of another extractor cannot be compared with these."""
-    results = [json.loads(path.read_text()) for path in RESULTS.glob("*-*mnist*.json")]
-    named = [row for result in results for row in result.get("rows", []) if "extractor" in row]
+    rows = [row for name in ("utility", "variants", "fidelity") for row in read_rows(name)]
+    named = [row for row in rows if "extractor" in row]
     kept = {name: fixed_extractor(name)[1] for name in DATASETS}
     assert len(named) > 10
     assert {row["extractor"] for row in named} == set(kept.values())
@@ -191,23 +190,20 @@ def test_rows_whose_accuracies_were_not_kept_are_not_pooled() -> None:
         pool(cell_of(3), [cell_of(first_seed=3, accuracies=[91.0])])
 
 
-def result_of(folder: Path, name: str, **changes: Any) -> Path:
-    """A file that `benchmarks.utility` wrote."""
-    row = cell_of(row="auto", dataset="mnist", delta=1e-5, seconds=None) | changes
-    path = folder / name
-    path.write_text(json.dumps({"commit": row.pop("commit"), "machine": "one", "rows": [row]}))
-    return path
+def auto_row(**changes: Any) -> dict[str, Any]:
+    """A row that `benchmarks.utility` printed."""
+    return cell_of(row="auto", delta=1e-5, seconds=1.0, machine="one") | changes
 
 
-def test_plans_adopt_all_seeds_of_a_row_and_the_seconds_of_one_that_trained(tmp_path: Path) -> None:
-    first = result_of(tmp_path, "utility.json")
-    other = result_of(tmp_path, "seeds.json", first_seed=1, accuracies=[93.0], commit="b", seconds=12.5)
-    adopted = adopt([first, other], other)
+def test_plans_adopt_all_seeds_of_a_row_and_the_seconds_of_one_that_trained() -> None:
+    other = auto_row(first_seed=1, accuracies=[93.0], commit="b", seconds=12.5)
+    adopted = adopt([auto_row(seconds=None), other], "mnist", 1.0, timed=1)
     assert (adopted.accuracies, adopted.training_seconds, adopted.commit) == ((90.0, 93.0), 12.5, "a, b")
 
 
-@pytest.mark.parametrize("changes", [{"epochs": 3}, {"epsilon": 10.0}, {"dataset": "fashion_mnist"}])
-def test_seeds_of_another_row_are_not_adopted(tmp_path: Path, changes: dict[str, Any]) -> None:
-    other = result_of(tmp_path, "seeds.json", first_seed=1, accuracies=[93.0], **changes)
-    with pytest.raises(SystemExit, match="not rows of the same job"):
-        adopt([result_of(tmp_path, "utility.json", seconds=1.0), other])
+@pytest.mark.parametrize("changes", [{"epochs": 3}, {"epsilon": 10.0}, {"settings": ["accepted=1"]}])
+def test_seeds_of_another_row_are_not_adopted(changes: dict[str, Any]) -> None:
+    results = [auto_row(), auto_row(first_seed=1, accuracies=[93.0], **changes)]
+    assert adopt(results, "mnist", 1.0).accuracies == (90.0,)
+    with pytest.raises(SystemExit, match="such a first seed"):
+        adopt(results, "mnist", 1.0, timed=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.environment import provenance
+from benchmarks.kept_results import print_result
 from datalens_service.services.overview import overview
 from datalens_service.store.jobs.jobs import Job
 from deployments.deployment import VOTES
@@ -57,7 +57,7 @@ def main() -> int:
     seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
     with tempfile.TemporaryDirectory(prefix="dlchaos", dir=roomy_memory()) as folder:
         report = _run(Path(folder), arguments.kills, arguments.seconds, seed)
-    sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    print_result(report)
     return 0 if report["passed"] else 1
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks.environment import provenance
+from benchmarks.kept_results import print_result
 
 from . import clocks, history, recovery, replicas
 
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("name", choices=sorted(_SHOWN))
     name = parser.parse_args().name
     report = _SHOWN[name]()
-    sys.stdout.write(json.dumps({**provenance(), "load_average": os.getloadavg()[0], name: report}, indent=2) + "\n")
+    print_result({**provenance(), "load_average": os.getloadavg()[0], name: report})
     return 0 if report["kept"] else 1
 
 
