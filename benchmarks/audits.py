@@ -26,7 +26,7 @@ from scipy import stats
 from sklearn.datasets import load_digits
 
 from benchmarks.directions import directions, train_without_books
-from benchmarks.environment import dataset, provenance
+from benchmarks.environment import PARTITION_KEY, dataset, provenance
 from benchmarks.kept_results import print_result
 from datalens_service.audits.audit import AuditSettings, Train
 from datalens_service.audits.contributions import observe_directions, observe_gradients
@@ -101,7 +101,7 @@ def _digits() -> Dataset:
     bunch = load_digits()
     images, labels = (bunch.images[..., None] * 15).astype(np.uint8), bunch.target.astype(np.int64)
     schema = Schema(channels=1, height=8, width=8, class_names=tuple("0123456789"), num_units=len(labels))
-    return Dataset(schema, Split(images, labels), None, b"benchmark")
+    return Dataset(schema, Split(images, labels), None, PARTITION_KEY)
 
 
 def _row(name: str, train: Train, mu: float | None, options: argparse.Namespace) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _part(name: str, records: int, seed: int) -> Dataset:
     data = dataset(name)
     rows = np.random.default_rng(seed).choice(len(data.train), records, replace=False)
     schema = data.schema.model_copy(update={"num_units": records})
-    return Dataset(schema, Split(data.train.images[rows], data.train.labels[rows]), None, b"benchmark")
+    return Dataset(schema, Split(data.train.images[rows], data.train.labels[rows]), None, PARTITION_KEY)
 
 
 def _train_plainly(network: str) -> Train:

@@ -56,7 +56,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.clock import Clock
-from benchmarks.environment import provenance
+from benchmarks.environment import PARTITION_KEY, provenance
 from benchmarks.kept_results import print_result
 from benchmarks.plain_loop import HIDDEN, MAPS, MODULES, UNITS, plain_loop
 from datalens_service.data.dataset import Dataset, Schema, Split
@@ -252,7 +252,7 @@ def job(architecture: str, teachers: int, clock: Clock) -> dict[str, Any]:
     began = clock.now()
     result = run(
         spec,
-        Dataset(SCHEMA, records, None, b"benchmark"),
+        Dataset(SCHEMA, records, None, PARTITION_KEY),
         account=UnchargedAccount(),
         options=ExecutionOptions(clock.device),
     )

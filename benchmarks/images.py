@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from benchmarks.clock import Clock
-from benchmarks.environment import provenance
+from benchmarks.environment import PARTITION_KEY, provenance
 from benchmarks.kept_results import print_result
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
@@ -69,7 +69,7 @@ def dataset(shape: tuple[int, int, int], records: int) -> Dataset:
     names = tuple(str(number) for number in range(CLASSES))
     schema = Schema(channels=channels, height=height, width=width, class_names=names, num_units=records)
     images = rng.integers(0, 256, (records, *shape), dtype=np.uint8)
-    return Dataset(schema, Split(images, np.arange(records) % CLASSES), None, b"benchmark")
+    return Dataset(schema, Split(images, np.arange(records) % CLASSES), None, PARTITION_KEY)
 
 
 def measured(method: Method, data: Dataset, clock: Clock, votes: int) -> dict[str, Any]:

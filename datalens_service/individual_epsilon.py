@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,7 +100,9 @@ class Descent:
 
     def _epsilon_of(self, images: Images, label: int) -> RealisedEpsilon:
         alone = self.schema.model_copy(update={"num_units": 1})
-        record = Dataset(alone, Split(images, np.array([label]), np.zeros(1, dtype=np.int64)), None, b"")
+        split = Split(images, np.array([label]), np.zeros(1, dtype=np.int64))
+        # A descent deals nobody to shards: any key will do.
+        record = Dataset(alone, split, None, secrets.token_bytes(32))
         descent = DpSgdRun(
             self._method, self._plan, record, TrainingRandomness(0), ExecutionOptions(), records_at_once=1
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from datalens_service.checkpoint import Checkpoints
-from datalens_service.data.dataset import Dataset
+from datalens_service.data.dataset import Dataset, Upload
 from datalens_service.errors import BudgetExceeded, InvalidInput, InvalidSpec
 from datalens_service.mechanisms import Account
 from datalens_service.methods import ExecutionOptions, Plan, TrainingRun
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class StartsFromPublic(Protocol):
     """A run that can begin with what public images teach."""
 
-    def start_from(self, public: Dataset) -> None:
+    def start_from(self, public: Upload) -> None:
         """Before any step."""
 
 
@@ -100,7 +100,7 @@ def run(
     checkpoints: Checkpoints | None = None,
     previews: Previews | None = None,
     options: ExecutionOptions = LOCAL,
-    public: Dataset | None = None,
+    public: Upload | None = None,
 ) -> Result:
     """Train a differentially private model.
 
@@ -150,7 +150,7 @@ def _describe_early_end(rationale: str, made: int, planned: int, is_start: bool)
     return f"{first} {last}".strip()
 
 
-def _start_from(public: Dataset, training: TrainingRun, spec: TrainingSpec) -> PublicSource:
+def _start_from(public: Upload, training: TrainingRun, spec: TrainingSpec) -> PublicSource:
     if not isinstance(training, StartsFromPublic):
         raise InvalidSpec(f"{spec.method.name} does not start from public images.")
     training.start_from(public)

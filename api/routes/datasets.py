@@ -174,11 +174,11 @@ def get_dataset_validation(dataset_id: ObjectId, services: ServicesDep, response
 def get_dataset_preview(dataset_id: ObjectId, services: ServicesDep) -> Response:
     """The first records of each class as one PNG, marked as private. Not to be passed on, and never in a release."""
     dataset = datasets.get(services.database, dataset_id)
-    if dataset.state is not DatasetState.READY or dataset.partition_key is None:
+    if dataset.state is not DatasetState.READY:
         raise StateConflict(f"There is nothing to see: the dataset is {dataset.state}.")
     with private_umask(), TemporaryDirectory(prefix="preview-", dir=services.settings.data_dir) as scratch:
         folder = RecordStore(services.settings).fetch(dataset.records_path, Path(scratch) / "records")
-        records = load_dataset(folder, dataset.partition_key)
+        records = load_dataset(folder)
         picture = encode_private_png(grid(records.train.images, records.train.labels, records.schema))
     return Response(picture, media_type="image/png", headers=PRIVATE)
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from datalens_service.audits.membership import MembershipFigures
     from datalens_service.audits.reconstruction import Reconstruction
     from datalens_service.audits.subgroups import GroupFigures
-    from datalens_service.data.dataset import Dataset
-    from datalens_service.data.readers.base import Upload
+    from datalens_service.data.dataset import Dataset, Upload
     from datalens_service.spec import TrainingSpec
 
 FIELDS = ("attack", "AUC", "95 %", "allowed", "found at 1 % false", "allowed")

@@ -24,8 +24,7 @@ import numpy as np
 
 from datalens_service import logs
 from datalens_service.cli.settings import load_embedded_settings
-from datalens_service.data.dataset import Dataset, Split
-from datalens_service.data.readers.base import Upload
+from datalens_service.data.dataset import Split, Upload
 from datalens_service.data.stored_dataset import load_dataset, save_dataset
 from datalens_service.errors import InvalidInput, RankLost, StateConflict
 from datalens_service.jobs.execute import execute
@@ -95,7 +94,7 @@ class LocalRun:
         if not existing:
             confirm()
             return self._store_dataset(upload, format_name, epsilon, delta)
-        stored = load_dataset(Path(existing[0].records_path), existing[0].partition_key or b"")
+        stored = load_dataset(Path(existing[0].records_path))
         if not _has_same_records(stored, upload):
             raise InvalidInput(f"{self.out} belongs to another data set: choose another folder for this one.")
         return existing[0]
@@ -108,9 +107,7 @@ class LocalRun:
         """
         public = public._replace(schema=public.schema.model_copy(update={"records_are_public": True}))
         for stored in self._list_datasets():
-            if stored.schema.records_are_public and _has_same_records(
-                load_dataset(Path(stored.records_path), b""), public
-            ):
+            if stored.schema.records_are_public and _has_same_records(load_dataset(Path(stored.records_path)), public):
                 return stored
         dataset_id = datasets.new_id()
         folder = self.settings.data_dir / _PUBLIC / dataset_id
@@ -207,7 +204,7 @@ class LocalRun:
     def _register(
         self, upload: Upload, folder: Path, format_name: str, name: str, epsilon: float, delta: float | None
     ) -> StoredDataset:
-        save_dataset(Dataset(*upload, partition_key=b""), folder)
+        save_dataset(upload, folder)
         return datasets.create(
             self.database,
             dataset_id=folder.name,
@@ -271,7 +268,7 @@ def _lock_folder(path: Path) -> Generator[None]:
         yield
 
 
-def _has_same_records(stored: Dataset, upload: Upload) -> bool:
+def _has_same_records(stored: Upload, upload: Upload) -> bool:
     return stored.schema == upload.schema and all(
         _equal_splits(left, right) for left, right in ((stored.train, upload.train), (stored.test, upload.test))
     )

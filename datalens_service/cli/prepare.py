@@ -17,7 +17,7 @@ from datalens_service.data.preparation_settings import Colour, Fit
 from datalens_service.errors import InvalidDataset
 
 if TYPE_CHECKING:
-    from datalens_service.data.dataset import Dataset
+    from datalens_service.data.dataset import Upload
 
 _MEMORY_BYTES = 2**34
 _SECONDS = 3600
@@ -85,20 +85,20 @@ def prepare(
         except sandbox.Refused as error:
             # Names of files go to the owner's terminal only.
             raise InvalidDataset(error.text, extra=error.validation_errors) from error
-        _write(decoded.dataset, path)
-        facts = _describe(decoded.dataset)
+        _write(decoded.upload, path)
+        facts = _describe(decoded.upload)
     notices.say(decoded.notices)
     answer = {"file": str(out), **facts, "notices": [notice.model_dump(mode="json") for notice in decoded.notices]}
     output.show(answer, output.format_facts({"written": out, **facts}), as_json=as_json)
 
 
-def _write(dataset: Dataset, path: Path) -> None:
+def _write(upload: Upload, path: Path) -> None:
     """The records as the NPZ format has them."""
     import numpy as np
 
     from datalens_service.data.readers.npz import PREPARATION, UNIT, UNIT_IDS
 
-    train, test, schema = dataset.train, dataset.test, dataset.schema
+    train, test, schema = upload.train, upload.test, upload.schema
     arrays: dict[str, Any] = {
         "train_images": train.images,
         "train_labels": train.labels,
@@ -115,12 +115,12 @@ def _write(dataset: Dataset, path: Path) -> None:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def _describe(dataset: Dataset) -> dict[str, object]:
-    train, schema = dataset.train, dataset.schema
+def _describe(upload: Upload) -> dict[str, object]:
+    train, schema = upload.train, upload.schema
     facts: dict[str, object] = {"images": len(train), "classes": ", ".join(schema.class_names)}
     if train.units is not None:
         largest = max(Counter(train.units.tolist()).values())
         facts[f"{schema.unit}s"] = f"{schema.num_units}, each with at most {largest} images"
-    if dataset.test is not None:
-        facts["test images"] = len(dataset.test)
+    if upload.test is not None:
+        facts["test images"] = len(upload.test)
     return facts

@@ -20,9 +20,8 @@ from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_pr
 if TYPE_CHECKING:
     from datalens_service.cli.local import LocalRun
     from datalens_service.cli.progress import PhaseBars
-    from datalens_service.data.dataset import Schema
+    from datalens_service.data.dataset import Schema, Upload
     from datalens_service.data.notices import Notice
-    from datalens_service.data.readers.base import Upload
     from datalens_service.store.datasets.datasets import StoredDataset
     from datalens_service.store.jobs.jobs import Job
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from datalens_service.data.assembly import assemble, with_preparation, with_public_test
+from datalens_service.data.dataset import Upload
 from datalens_service.data.notices import Notice
 from datalens_service.data.privacy_units import UnitDeclaration
 from datalens_service.data.readers import READERS, recognised
-from datalens_service.data.readers.base import ClassNames, Reader, Upload
+from datalens_service.data.readers.base import ClassNames, Reader
 from datalens_service.data.reading_choices import AS_IT_IS, ReadingChoices
 from datalens_service.data.schema_inference import inspect, without_constant_images
 from datalens_service.data.untrusted.images import STRICT, PictureDecoder

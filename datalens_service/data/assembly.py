@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from datalens_service.data.dataset import MAXIMUM_CLASSES, Labels, Schema, Split, check_split, check_units
+from datalens_service.data.dataset import MAXIMUM_CLASSES, Labels, Schema, Split, Upload, check_split, check_units
 from datalens_service.data.identifying_names import check_publishable, refuse_persons
 from datalens_service.data.image_sizes import MAXIMUM_SIDE
 from datalens_service.data.notices import NoticeCode, Notices
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.privacy_units import MAXIMUM_RECORDS_PER_UNIT, UnitDeclaration, identities
-from datalens_service.data.readers.base import ClassNames, Groups, RecordIndex, Upload, UploadIndex, check_class_names
+from datalens_service.data.readers.base import ClassNames, Groups, RecordIndex, UploadIndex, check_class_names
 from datalens_service.data.readers.labels import number_labels
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.errors import InvalidDataset

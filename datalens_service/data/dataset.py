@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ Labels = NDArray[np.int64]
 UnitIds = NDArray[np.int64]
 
 MAXIMUM_CLASSES = 1000
+MINIMUM_KEY_BYTES: Final = 16
 
 
 class Schema(BaseModel):
@@ -84,16 +85,33 @@ class Split:
         return f"Split({len(self)} private images)"
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """Schema (public) and records (private).
+class Upload(NamedTuple):
+    """Schema (public) and records (private), as they are read: nobody can train on them without a `Dataset`'s key.
 
     Attributes:
         schema: What the owner declares public.
         train: The records the guarantee protects.
         test: The owner's own hold-out for measuring utility, or None. Numbers computed on it are for the
             owner only.
-        partition_key: Secret key of the assignment of records to shards.
+    """
+
+    schema: Schema
+    train: Split
+    test: Split | None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """An upload with the secret key that deals its records to shards.
+
+    Attributes:
+        schema: As in `Upload`.
+        train: As in `Upload`.
+        test: As in `Upload`.
+        partition_key: Secret, at least 16 bytes.
+
+    Raises:
+        InvalidDataset: The key is too short, or the records do not fit the schema.
     """
 
     schema: Schema
@@ -102,10 +120,30 @@ class Dataset:
     partition_key: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        for split in (self.train, self.test):
-            if split is not None:
-                check_split(self.schema, split)
-        check_units(self.schema, self.train)
+        check_partition_key(self.partition_key)
+        check_upload(Upload(self.schema, self.train, self.test))
+
+
+def check_partition_key(key: bytes) -> None:
+    """Refuse a key that can be guessed: with it, anybody knows which shard a record went to.
+
+    Raises:
+        InvalidDataset: It has fewer than 16 bytes.
+    """
+    if len(key) < MINIMUM_KEY_BYTES:
+        raise InvalidDataset(f"The partition key must be {MINIMUM_KEY_BYTES} secret bytes or more.")
+
+
+def check_upload(upload: Upload) -> None:
+    """Refuse records that do not fit their schema.
+
+    Raises:
+        InvalidDataset: As `check_split` and `check_units`.
+    """
+    for split in (upload.train, upload.test):
+        if split is not None:
+            check_split(upload.schema, split)
+    check_units(upload.schema, upload.train)
 
 
 def check_split(schema: Schema, split: Split) -> None:

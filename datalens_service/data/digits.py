@@ -11,8 +11,7 @@ from typing import Final
 import numpy as np
 
 from datalens_service.data.assembly import build_upload
-from datalens_service.data.dataset import Split
-from datalens_service.data.readers.base import Upload
+from datalens_service.data.dataset import Split, Upload
 from datalens_service.errors import WorkerUnavailable
 
 _LARGEST_VALUE: Final = 16

@@ -17,7 +17,7 @@ import hmac
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.data.dataset import Labels
+from datalens_service.data.dataset import Labels, check_partition_key
 from datalens_service.errors import InvalidSpec
 
 Shards = NDArray[np.int64]
@@ -29,7 +29,7 @@ def assign_shards(
     """Shard of every record; records of one unit (and, with labels, of one class) share theirs.
 
     Args:
-        key: Secret of the data set.
+        key: Secret of the data set, at least 16 bytes.
         unit_ids: (n,) identity of each record's unit; by default the position in the upload.
         num_shards: N, the public number of teachers.
         labels: (n,) labels for class-pure shards; None mixes the classes.
@@ -39,8 +39,10 @@ def assign_shards(
         int64 (n,) in [0, num_shards).
 
     Raises:
+        InvalidDataset: The key is too short to be secret.
         InvalidSpec: Class-pure shards that cannot be dealt evenly to the classes.
     """
+    check_partition_key(key)
     if labels is not None and (num_shards < num_classes or num_shards % num_classes):
         raise InvalidSpec(f"Class-pure shards must be a multiple of the {num_classes} classes.")
     known, numbers = np.unique(unit_ids, return_inverse=True)

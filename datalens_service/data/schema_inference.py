@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens_service.data.assembly import with_training_rows
-from datalens_service.data.dataset import Images, Labels
+from datalens_service.data.dataset import Images, Labels, Upload
 from datalens_service.data.notices import NoticeCode, Notices
-from datalens_service.data.readers.base import Upload
 from datalens_service.errors import InvalidDataset
 
 Rows = NDArray[np.int64]

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Schema, Split, Upload, check_upload
 from datalens_service.data.untrusted.entries import refusing
 from datalens_service.errors import NotFound, StateConflict
 
@@ -24,11 +24,11 @@ _SCHEMA = "schema.json"
 _TRAIN, _TEST = "train", "test"
 
 
-def save_dataset(dataset: Dataset, folder: Path) -> None:
-    """Write a data set durably; `folder` appears complete or not at all.
+def save_dataset(upload: Upload, folder: Path) -> None:
+    """Write the records of a data set durably; `folder` appears complete or not at all.
 
     Args:
-        dataset: Its partition key is not written.
+        upload: The records; what has no key cannot write one.
         folder: Must not exist; its parent must.
 
     Raises:
@@ -37,7 +37,7 @@ def save_dataset(dataset: Dataset, folder: Path) -> None:
     # Readable by the service's own user only, as mkdtemp makes it.
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        _write_files(dataset, unfinished)
+        _write_files(upload, unfinished)
         _sync_folder(unfinished)
         _publish(unfinished, folder)
     finally:
@@ -45,12 +45,11 @@ def save_dataset(dataset: Dataset, folder: Path) -> None:
     _sync_folder(folder.parent)
 
 
-def load_dataset(folder: Path, partition_key: bytes) -> Dataset:
-    """Open a stored data set; images and labels stay on disk until they are used.
+def load_dataset(folder: Path) -> Upload:
+    """Open the records of a stored data set; images and labels stay on disk until they are used.
 
     Args:
         folder: What `save_dataset` wrote.
-        partition_key: Secret key of the assignment of records to shards.
 
     Raises:
         NotFound: There is no such folder.
@@ -62,21 +61,23 @@ def load_dataset(folder: Path, partition_key: bytes) -> Dataset:
         schema = Schema.model_validate_json((folder / _SCHEMA).read_bytes())
         has_test = _path(folder, _TEST, "images").exists() or _path(folder, _TEST, "labels").exists()
         test = _load_split(folder, _TEST) if has_test else None
-        return Dataset(schema, _load_split(folder, _TRAIN), test, partition_key)
+        upload = Upload(schema, _load_split(folder, _TRAIN), test)
+        check_upload(upload)
+        return upload
 
 
 def _path(folder: Path, split: str, part: str) -> Path:
     return folder / f"{split}_{part}.npy"
 
 
-def _write_files(dataset: Dataset, folder: Path) -> None:
-    for name, split in ((_TRAIN, dataset.train), (_TEST, dataset.test)):
+def _write_files(upload: Upload, folder: Path) -> None:
+    for name, split in ((_TRAIN, upload.train), (_TEST, upload.test)):
         if split is not None:
             _write_array(_path(folder, name, "images"), split.images)
             _write_array(_path(folder, name, "labels"), split.labels)
         if split is not None and split.units is not None:
             _write_array(_path(folder, name, "units"), split.units)
-    text = dataset.schema.model_dump_json().encode()
+    text = upload.schema.model_dump_json().encode()
     _write_durably(folder / _SCHEMA, lambda file: file.write(text))
 
 

@@ -16,7 +16,7 @@ import structlog
 from datalens_service import logs
 from datalens_service.audits.request import AuditRequest
 from datalens_service.checkpoint import Checkpoints
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Dataset, Schema, Upload
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.errors import (
     CheckpointMismatch,
@@ -118,7 +118,7 @@ def _work(
     job = jobs.get(database, lease.job_id)
     spec = TrainingSpec.model_validate(job.spec)
     stored, records = _fetch_records(database, settings, private, job.dataset_id)
-    dataset = load_dataset(records, _partition_key(stored))
+    dataset = Dataset(*load_dataset(records), _partition_key(stored))
     device = training_device(device_for(spec.device, settings.device))
     checkpoints = Checkpoints(private.checkpoint, spec.digest())
     account = JobAccount(database, lease.job_id, lease.token)
@@ -151,7 +151,7 @@ def _attack(
     """An audit in place of a job: it trains here alone and releases nothing."""
     job = jobs.get(database, lease.job_id)
     stored, records = _fetch_records(database, settings, private, job.dataset_id)
-    dataset, request = load_dataset(records, _partition_key(stored)), AuditRequest.model_validate(job.spec)
+    dataset, request = Dataset(*load_dataset(records), _partition_key(stored)), AuditRequest.model_validate(job.spec)
     ranks.shutdown()
     options = ExecutionOptions(training_device(device_for(request.device, settings.device)), private.path)
     run_audit(database, artifacts, lease, request, dataset, observe, options)
@@ -188,7 +188,7 @@ def _run(
     checkpoints: Checkpoints,
     previews: SamplePreviews,
     options: ExecutionOptions,
-    public: Dataset | None,
+    public: Upload | None,
 ) -> Result:
     begin = partial(
         run,
@@ -236,8 +236,8 @@ def _named(result: Result, public: StoredDataset | None) -> Result:
     return replace(result, public_source=result.public_source.model_copy(update={"name": public.name}))
 
 
-def _records(settings: Settings, public: StoredDataset, folder: Path) -> Dataset:
-    return load_dataset(RecordStore(settings).fetch(public.records_path, folder), b"")
+def _records(settings: Settings, public: StoredDataset, folder: Path) -> Upload:
+    return load_dataset(RecordStore(settings).fetch(public.records_path, folder))
 
 
 def _fetch_records(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from datalens_service.data.dataset import Dataset, Labels
+from datalens_service.data.dataset import Labels, Upload
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.errors import NotFound
 from datalens_service.evaluation import EvaluationSettings, Measure
@@ -35,7 +35,7 @@ from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.account_summary import summarize_account
 
 
-def open_holdout(database: Database, settings: Settings, job_id: str, dataset_id: str, folder: Path) -> Dataset:
+def open_holdout(database: Database, settings: Settings, job_id: str, dataset_id: str, folder: Path) -> Upload:
     """The data set that was set aside for a job; fetched into its private `folder` if it is not here.
 
     Raises:
@@ -45,14 +45,14 @@ def open_holdout(database: Database, settings: Settings, job_id: str, dataset_id
     """
     stored = datasets.check_holdout(database, jobs.get(database, job_id).dataset_id, dataset_id)
     records = RecordStore(settings).fetch(stored.records_path, folder / "holdout")
-    return load_dataset(records, stored.partition_key or b"")
+    return load_dataset(records)
 
 
 def holdout_accuracy(
     database: Database,
     lease: Lease,
     model: ReleasedModel,
-    holdout: Dataset,
+    holdout: Upload,
     settings: EvaluationSettings,
     device: str,
 ) -> Measure:
@@ -88,7 +88,7 @@ def holdout_accuracy(
     )
 
 
-def _answers(model: ReleasedModel, holdout: Dataset, settings: EvaluationSettings, device: str) -> Answers:
+def _answers(model: ReleasedModel, holdout: Upload, settings: EvaluationSettings, device: str) -> Answers:
     if isinstance(model, Generator):
         predicted = _labels_of_classifier_a(model, holdout, settings, device)
     else:
@@ -96,9 +96,7 @@ def _answers(model: ReleasedModel, holdout: Dataset, settings: EvaluationSetting
     return Answers(np.asarray(predicted == holdout.train.labels), holdout.train.unit_ids)
 
 
-def _labels_of_classifier_a(
-    generator: Generator, holdout: Dataset, settings: EvaluationSettings, device: str
-) -> Labels:
+def _labels_of_classifier_a(generator: Generator, holdout: Upload, settings: EvaluationSettings, device: str) -> Labels:
     images, labels = generator.sample(settings.synthetic_images, seed=0)
     return downstream.predicted(
         images,

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, final
 
 import structlog
 
-from datalens_service.data.readers.base import Upload
+from datalens_service.data.dataset import Upload
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.settings import Settings
@@ -129,5 +129,4 @@ def read_shared_records(group: ProcessGroup, settings: Settings, folder: Path) -
     torch.set_num_threads(command.threads)
     records = RecordStore(settings).fetch(command.stored_at, folder / "records")
     # The key that deals records to teachers comes from rank 0, with the teachers.
-    dataset = load_dataset(records, partition_key=b"")
-    return Upload(dataset.schema, dataset.train, None)
+    return load_dataset(records)._replace(test=None)

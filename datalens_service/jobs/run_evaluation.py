@@ -10,7 +10,7 @@ from typing import TypeVar
 import structlog
 
 from datalens_service import logs
-from datalens_service.data.dataset import Dataset
+from datalens_service.data.dataset import Dataset, Upload
 from datalens_service.errors import (
     BudgetExceeded,
     InvalidSpec,
@@ -83,7 +83,7 @@ def measure(
     if not spec.evaluation.enabled:
         return Evaluation()
     holdout = _attempted(_HOLDOUT_FIGURE, lambda: _holdout(spec, context))
-    aside = holdout if isinstance(holdout, Dataset) else None
+    aside = holdout if isinstance(holdout, Upload) else None
     missing = [holdout] if isinstance(holdout, Unavailable) else []
     evaluation = _measured(result, spec, dataset, aside, context, observe)
     if aside is not None:
@@ -95,7 +95,7 @@ def _measured(
     result: Result,
     spec: TrainingSpec,
     dataset: Dataset,
-    holdout: Dataset | None,
+    holdout: Upload | None,
     context: EvaluationContext,
     observe: Observer,
 ) -> Evaluation:
@@ -138,7 +138,7 @@ def _with(evaluation: Evaluation, outcome: Measure | Unavailable) -> Evaluation:
     return replace(evaluation, unavailable=(*evaluation.unavailable, outcome))
 
 
-def _holdout(spec: TrainingSpec, context: EvaluationContext) -> Dataset | None:
+def _holdout(spec: TrainingSpec, context: EvaluationContext) -> Upload | None:
     aside = spec.evaluation.holdout
     if aside is None:
         return None
@@ -146,7 +146,7 @@ def _holdout(spec: TrainingSpec, context: EvaluationContext) -> Dataset | None:
 
 
 def _counted(
-    model: ReleasedModel, spec: TrainingSpec, holdout: Dataset, context: EvaluationContext
+    model: ReleasedModel, spec: TrainingSpec, holdout: Upload, context: EvaluationContext
 ) -> Measure | Unavailable:
     return _attempted(
         _HOLDOUT_FIGURE,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from datalens_service.data.dataset import Dataset
+from datalens_service.data.dataset import Dataset, Upload
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, GradientChunk, GradientSum
 from datalens_service.methods.base import ExecutionOptions, Plan
@@ -79,7 +79,7 @@ class DiffusionRun(StatelessRun):
         self._first_step = 0
         self._followed_gradient = False
 
-    def start_from(self, public: Dataset) -> None:
+    def start_from(self, public: Upload) -> None:
         """Let the classifier of the warm start begin with public images.
 
         Raises:

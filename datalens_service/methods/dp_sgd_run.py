@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.data.dataset import Dataset
+from datalens_service.data.dataset import Dataset, Upload
 from datalens_service.mechanisms import (
     Account,
     GradientChunk,
@@ -76,7 +76,7 @@ class DpSgdRun(StatelessRun):
         self._average = [weight.detach().clone() for weight in self._network.parameters()]
         self._first_step = 0
 
-    def start_from(self, public: Dataset) -> None:
+    def start_from(self, public: Upload) -> None:
         """Replace the first weights by those that the network learns from public images; before any step.
 
         Raises:

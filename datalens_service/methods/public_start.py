@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Split
+from datalens_service.data.dataset import Images, Labels, Schema, Split, Upload
 from datalens_service.errors import InvalidSpec
 from datalens_service.models.public_source import PublicSource
 
@@ -28,7 +28,7 @@ _MOST_IMAGES: Final = 60_000
 _QUARTER_TURNS, _HALF_TURNS = range(4), range(0, 4, 2)
 
 
-def describe_source(public: Dataset) -> PublicSource:
+def describe_source(public: Upload) -> PublicSource:
     """What is said of the public images wherever the result goes."""
     digest = hashlib.sha256(np.ascontiguousarray(public.train.images).tobytes())
     digest.update(np.ascontiguousarray(public.train.labels).tobytes())
@@ -58,7 +58,7 @@ def check_same_size(private: Schema, public: Schema) -> None:
 
 
 def start_from_public(
-    network: torch.nn.Module, settings: dict[str, Any], private: Schema, public: Dataset, seed: int
+    network: torch.nn.Module, settings: dict[str, Any], private: Schema, public: Upload, seed: int
 ) -> None:
     """Replace the weights of a network by those that it learns from public images.
 
@@ -95,12 +95,12 @@ class _Task(NamedTuple):
     labels: Labels
 
 
-def _labelled(public: Dataset) -> _Task:
+def _labelled(public: Upload) -> _Task:
     train = spread_over(public.train, _MOST_IMAGES)
     return _Task(public.schema, train.images, train.labels)
 
 
-def _rotated(public: Dataset) -> _Task:
+def _rotated(public: Upload) -> _Task:
     """Images without labels, turned by numbers of quarters that become their classes."""
     turns = _QUARTER_TURNS if public.schema.height == public.schema.width else _HALF_TURNS
     images = spread_over(public.train, _MOST_IMAGES // len(turns)).images

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Dataset, Schema, Upload
 from datalens_service.errors import InvalidSpec, StateConflict
 from datalens_service.mechanisms import Account, VectorSum
 from datalens_service.methods.base import ExecutionOptions, Extras, Method, Plan, PlannedRelease, TrainingRun
@@ -133,11 +133,11 @@ class RejectionOrDiffusionRun(StatelessRun):
             raise TypeError("the first release of this plan is a count")
         self._parameters, self._plan, self._count = parameters, plan, count
         self._dataset, self._randomness, self._options = dataset, randomness, options
-        self._public: Dataset | None = None
+        self._public: Upload | None = None
         self._content: Content | None = None
         self._run: TrainingRun | None = None
 
-    def start_from(self, public: Dataset) -> None:
+    def start_from(self, public: Upload) -> None:
         """Let the classifier of either method begin with public images.
 
         Raises:

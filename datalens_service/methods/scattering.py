@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
-from datalens_service.data.dataset import Dataset, Images, Labels, Schema
+from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Upload
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, CrossProductSum
 from datalens_service.mechanisms.cross_product import OuterProductFactors
@@ -139,9 +139,9 @@ class ScatteringGradientsRun(StatelessRun):
         self._learning_rate = parameters.learning_rate or learning_rate_for(dataset.schema, gradients)
         self._basis: FeatureBasis | None = None
         self._features: Floats | None = None
-        self._public: Dataset | None = None
+        self._public: Upload | None = None
 
-    def start_from(self, public: Dataset) -> None:
+    def start_from(self, public: Upload) -> None:
         """Fit the basis to public images beside the samples, and the first weights where classes are the same.
 
         Raises:

@@ -75,7 +75,7 @@ def receive(
             confinement = Confinement(settings.decode_memory_bytes, settings.decode_seconds)
             decoded = decode(path, scratch, confinement, form.choices, stopping=stopping)
             decoded.records.rename(folder)
-            if form.confirms(decoded.dataset.schema.class_names):
+            if form.confirms(decoded.upload.schema.class_names):
                 _open(database, settings, upload, form, Reading.of(decoded))
             else:
                 validations.note(database, upload, DatasetState.REVIEW, _reviewed(decoded, form, settings))
@@ -186,7 +186,7 @@ def remove_leftovers(database: Database, artifacts: ArtifactStore, settings: Set
 
 def _reviewed(decoded: Decoded, form: DatasetForm, settings: Settings) -> dict[str, Any]:
     expires_at = to_second(utc_now()) + timedelta(hours=settings.upload_hours)
-    review = ClassReview.of(_declared(decoded.dataset.schema, form), decoded.counts, decoded.notices, expires_at)
+    review = ClassReview.of(_declared(decoded.upload.schema, form), decoded.counts, decoded.notices, expires_at)
     return Reading.of(decoded, review).model_dump(mode="json")
 
 
@@ -209,7 +209,7 @@ def _open(database: Database, settings: Settings, upload: Validation, form: Data
     """Create the data set of an upload whose records lie decoded in its folder."""
     folder, records = records_folder(settings.data_dir) / upload.dataset_id, RecordStore(settings)
     # The partition key is drawn by the store and never written beside the records.
-    dataset = load_dataset(folder, b"")
+    dataset = load_dataset(folder)
     records_path = records.keep(folder)
     links = Notices()
 

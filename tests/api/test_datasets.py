@@ -67,7 +67,7 @@ def test_records_are_kept_as_they_came_and_the_upload_is_not(client: TestClient,
     ).json()["id"]
     stored = datasets.get(services.database, dataset_id)
     assert stored.partition_key
-    kept = load_dataset(Path(stored.records_path), stored.partition_key)
+    kept = load_dataset(Path(stored.records_path))
     np.testing.assert_array_equal(kept.train.images[..., 0], arrays()["images"])
     np.testing.assert_array_equal(kept.train.labels, arrays()["labels"])
     assert list((services.settings.data_dir / "incoming").iterdir()) == []

@@ -110,7 +110,7 @@ def audit_job(seed: int) -> float:
     coins = np.random.default_rng(seed).integers(0, 2, len(labels))
     included = np.flatnonzero(coins)
     with mock.patch.object(datasets, "check_units"):
-        data = Dataset(schema, Split(images[included], labels[included], included), None, b"canary")
+        data = Dataset(schema, Split(images[included], labels[included], included), None, b"k" * 32)
     method = {"name": "dp_sgd", "architecture": "linear", "steps": 2, "clip_norm": 0.05}
     descent = {"momentum": 0.0, "averaging": 0.0, "learning_rate": 1.0}
     spec = TrainingSpec.model_validate({"method": method | descent, "epsilon": EPSILON, "delta": DELTA, "seed": seed})

@@ -29,7 +29,7 @@ def digits() -> Dataset:
     bunch = load_digits()
     images, labels = (bunch.images[..., None] * 15).astype(np.uint8), bunch.target.astype(np.int64)
     schema = Schema(channels=1, height=8, width=8, class_names=tuple("0123456789"), num_units=len(labels))
-    return Dataset(schema, Split(images, labels), None, b"key")
+    return Dataset(schema, Split(images, labels), None, b"k" * 32)
 
 
 def inverted(dataset: Dataset, **settings: object) -> Reconstruction:

@@ -28,7 +28,9 @@ def digits() -> Dataset:
     images = (bunch.images[..., None] * 15).astype(np.uint8)
     split = Split(images, bunch.target.astype(np.int64))
     names = tuple(map(str, range(10)))
-    return Dataset(Schema(channels=1, height=8, width=8, class_names=names, num_units=len(split)), split, None, b"key")
+    return Dataset(
+        Schema(channels=1, height=8, width=8, class_names=names, num_units=len(split)), split, None, b"k" * 32
+    )
 
 
 class Copies:
@@ -94,7 +96,7 @@ def test_units_of_several_records_stay_together(digits: Dataset) -> None:
     units = np.arange(1796) // 2
     members = {"num_units": 898, "records_per_unit": 2, "classes_per_unit": 2}
     pairs = Split(digits.train.images[:1796], digits.train.labels[:1796], units)
-    grouped = Dataset(digits.schema.model_copy(update=members), pairs, None, b"key")
+    grouped = Dataset(digits.schema.model_copy(update=members), pairs, None, b"k" * 32)
     trained: list[Dataset] = []
 
     def train(data: Dataset, _seed: int) -> Copies:
@@ -111,7 +113,7 @@ def test_few_units_and_unknown_attacks_are_refused(digits: Dataset) -> None:
         digits.schema.model_copy(update={"num_units": 100}),
         Split(digits.train.images[:100], digits.train.labels[:100]),
         None,
-        b"key",
+        b"k" * 32,
     )
     with pytest.raises(InvalidInput, match="at least 400"):
         rehearse(small, lambda data, _seed: Copies(data), None, SETTINGS)

@@ -62,9 +62,16 @@ def test_dataset_checks_both_splits_and_the_public_number(dataset: Dataset) -> N
     bad = Split(dataset.train.images, dataset.train.labels + 1)
     for train, test in ((bad, None), (dataset.train, bad)):
         with pytest.raises(InvalidDataset, match=r"0\.\.2"):
-            Dataset(dataset.schema, train, test, b"key")
+            Dataset(dataset.schema, train, test, b"k" * 32)
     with pytest.raises(InvalidDataset, match="number of units"):
-        Dataset(dataset.schema.model_copy(update={"num_units": 11}), dataset.train, None, b"key")
+        Dataset(dataset.schema.model_copy(update={"num_units": 11}), dataset.train, None, b"k" * 32)
+
+
+@pytest.mark.parametrize("key", [b"", b"k" * 15])
+def test_a_data_set_without_a_secret_key_cannot_be_built(dataset: Dataset, key: bytes) -> None:
+    with pytest.raises(InvalidDataset, match="key"):
+        Dataset(dataset.schema, dataset.train, dataset.test, key)
+    assert Dataset(dataset.schema, dataset.train, dataset.test, b"k" * 16).partition_key == b"k" * 16
 
 
 def test_printing_a_split_shows_no_record() -> None:

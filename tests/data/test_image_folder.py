@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from datalens_service.data import ReadingChoices, read_upload
+from datalens_service.data.dataset import Upload
 from datalens_service.data.readers import image_folder
-from datalens_service.data.readers.base import Upload
 from datalens_service.data.reading_choices import AS_IT_IS
 from datalens_service.data.untrusted.limits import DEFAULT_LIMITS, Limits
 from datalens_service.data.untrusted.source import open_source

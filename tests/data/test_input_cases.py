@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from datalens_service.data import read_with_notices
-from datalens_service.data.dataset import Schema, Split
+from datalens_service.data.dataset import Schema, Split, Upload
 from datalens_service.data.notices import Notice
-from datalens_service.data.readers.base import Upload
 from datalens_service.data.untrusted.validation_errors import UnusableFiles
 from datalens_service.errors import InvalidDataset
 from datalens_service.services.dataset_declaration import DatasetForm

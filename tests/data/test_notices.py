@@ -11,9 +11,9 @@ from PIL import Image
 from pydantic import ValidationError
 
 from datalens_service.data import ReadingChoices, read_source, read_upload, read_with_notices
+from datalens_service.data.dataset import Upload
 from datalens_service.data.notices import EXAMPLES, MESSAGES, Notice, NoticeCode, Notices
 from datalens_service.data.privacy_units import UnitDeclaration
-from datalens_service.data.readers.base import Upload
 from datalens_service.data.schema_inference import constant_rows, nearly_black_rows
 from datalens_service.data.untrusted.limits import DEFAULT_LIMITS
 from datalens_service.data.untrusted.source import open_source

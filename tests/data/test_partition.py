@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from datalens_service.data.partition import assign_shards, members
+from datalens_service.errors import InvalidDataset
 
 KEY = b"k" * 32
 NUM_UNITS, NUM_SHARDS, NUM_CLASSES = 1000, 40, 10
@@ -86,8 +87,15 @@ def test_class_pure_shards_hold_one_class_each() -> None:
     assert (shards // (NUM_SHARDS // NUM_CLASSES) == LABELS).all()
 
 
+@pytest.mark.parametrize("key", [b"", b"k" * 15])
+def test_nobody_is_dealt_with_a_key_that_can_be_guessed(key: bytes) -> None:
+    for labels in (None, LABELS):
+        with pytest.raises(InvalidDataset, match="key"):
+            assign_shards(key, UNITS, NUM_SHARDS, labels, NUM_CLASSES)
+
+
 def test_another_key_deals_differently() -> None:
-    same = assign_shards(b"another key", UNITS, NUM_SHARDS) == assign_shards(KEY, UNITS, NUM_SHARDS)
+    same = assign_shards(b"another key" * 3, UNITS, NUM_SHARDS) == assign_shards(KEY, UNITS, NUM_SHARDS)
     assert same.mean() < 0.1
 
 

@@ -90,7 +90,7 @@ def test_records_come_out_as_they_went_in(tmp_path: Path, scratch: Path, kind: s
     assert found.format == kind.partition(" ")[0]
     assert (found.counts.train, found.counts.classes, found.counts.duplicates) == (12, {"0": 4, "1": 4, "2": 4}, 0)
     order = np.argsort(LABELS, kind="stable") if kind.startswith("image_folder") else slice(None)
-    np.testing.assert_array_equal(found.dataset.train.images[..., 0], IMAGES[order])
+    np.testing.assert_array_equal(found.upload.train.images[..., 0], IMAGES[order])
 
 
 @pytest.mark.parametrize("name", ["zip bomb", "NPZ of pickled objects", "Parquet: pages that inflate", "tar.gz bomb"])

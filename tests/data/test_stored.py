@@ -22,9 +22,9 @@ def names(folder: Path) -> list[str]:
 
 def test_what_is_saved_is_loaded(tmp_path: Path, dataset: Dataset) -> None:
     save_dataset(dataset, tmp_path / "a")
-    loaded = load_dataset(tmp_path / "a", b"key")
+    loaded = load_dataset(tmp_path / "a")
     assert loaded.schema == dataset.schema
-    assert loaded.partition_key == b"key"
+    assert not hasattr(loaded, "partition_key")
     assert loaded.test is not None
     assert dataset.test is not None
     for split, original in ((loaded.train, dataset.train), (loaded.test, dataset.test)):
@@ -35,13 +35,13 @@ def test_what_is_saved_is_loaded(tmp_path: Path, dataset: Dataset) -> None:
 
 def test_without_a_test_split(tmp_path: Path, dataset: Dataset) -> None:
     save_dataset(replace(dataset, test=None), tmp_path / "a")
-    assert load_dataset(tmp_path / "a", b"key").test is None
+    assert load_dataset(tmp_path / "a").test is None
     assert names(tmp_path / "a") == [name for name in FILES if "test" not in name]
 
 
 def test_records_are_mapped_and_read_only(tmp_path: Path, dataset: Dataset) -> None:
     save_dataset(dataset, tmp_path / "a")
-    train = load_dataset(tmp_path / "a", b"key").train
+    train = load_dataset(tmp_path / "a").train
     assert isinstance(train.images, np.memmap)
     assert isinstance(train.labels, np.memmap)
     with pytest.raises(ValueError, match="read-only"):
@@ -103,7 +103,7 @@ def test_a_stored_data_set_is_not_replaced(tmp_path: Path, dataset: Dataset) -> 
 
 def test_a_missing_folder_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        load_dataset(tmp_path / "a", b"key")
+        load_dataset(tmp_path / "a")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -121,4 +121,4 @@ def test_damage_is_refused(tmp_path: Path, dataset: Dataset, name: str, damage: 
         with path.open("wb") as file:
             np.save(file, np.array([{}] * 12, dtype=object), allow_pickle=True)
     with pytest.raises(InvalidDataset):
-        load_dataset(tmp_path / "a", b"key")
+        load_dataset(tmp_path / "a")

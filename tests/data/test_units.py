@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from datalens_service.data import ReadingChoices, UnitDeclaration, read_upload
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.data.partition import assign_shards
 from datalens_service.data.privacy_units import identities
-from datalens_service.data.readers.base import Upload
 from datalens_service.data.stored_dataset import load_dataset, save_dataset
 from datalens_service.errors import InvalidDataset
 
@@ -115,17 +114,17 @@ def test_classes_of_a_unit_are_bounded_by_what_is_known() -> None:
 
 def test_units_are_kept_beside_the_records(tmp_path: Path) -> None:
     upload = read(tmp_path)
-    save_dataset(Dataset(*upload, partition_key=b""), tmp_path / "kept")
-    loaded = load_dataset(tmp_path / "kept", b"key")
+    save_dataset(upload, tmp_path / "kept")
+    loaded = load_dataset(tmp_path / "kept")
     assert loaded.schema == upload.schema
     assert loaded.train.unit_ids.tolist() == upload.train.unit_ids.tolist()
 
 
 def test_stored_units_that_were_changed_are_noticed(tmp_path: Path) -> None:
-    save_dataset(Dataset(*read(tmp_path), partition_key=b""), tmp_path / "kept")
+    save_dataset(read(tmp_path), tmp_path / "kept")
     np.save(tmp_path / "kept" / "train_units.npy", np.arange(6))
     with pytest.raises(InvalidDataset):
-        load_dataset(tmp_path / "kept", b"key")
+        load_dataset(tmp_path / "kept")
 
 
 def test_records_without_groups_are_their_own_units() -> None:
@@ -133,7 +132,7 @@ def test_records_without_groups_are_their_own_units() -> None:
     schema = Schema(channels=1, height=8, width=8, class_names=("a", "b"), num_units=6)
     assert split.unit_ids.tolist() == list(range(6))
     with pytest.raises(InvalidDataset, match="more than the declared 1"):
-        Dataset(replace_units(schema, 3), replace(split, units=identities(GROUPS)), None, b"")
+        Dataset(replace_units(schema, 3), replace(split, units=identities(GROUPS)), None, b"k" * 32)
 
 
 def replace_units(schema: Schema, num_units: int) -> Schema:
@@ -144,7 +143,7 @@ def replace_units(schema: Schema, num_units: int) -> Schema:
 def test_a_shard_belongs_to_whole_units(pure: bool) -> None:
     rng = np.random.default_rng(0)
     units, labels = identities(rng.integers(0, 90, 400)), rng.integers(0, 4, 400)
-    shards = assign_shards(b"key", units, 20, labels if pure else None, 4)
+    shards = assign_shards(b"k" * 32, units, 20, labels if pure else None, 4)
     for unit in np.unique(units):
         mine = units == unit
         assert len(set(shards[mine].tolist())) == (len(set(labels[mine].tolist())) if pure else 1)
@@ -152,10 +151,10 @@ def test_a_shard_belongs_to_whole_units(pure: bool) -> None:
 
 def test_leaving_a_unit_out_moves_no_other() -> None:
     names = np.random.default_rng(1).integers(0, 90, 400)
-    everyone = assign_shards(b"key", identities(names), 20)
+    everyone = assign_shards(b"k" * 32, identities(names), 20)
     for left_out in range(0, 90, 9):
         kept = names != left_out
-        assert assign_shards(b"key", identities(names[kept]), 20).tolist() == everyone[kept].tolist()
+        assert assign_shards(b"k" * 32, identities(names[kept]), 20).tolist() == everyone[kept].tolist()
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])

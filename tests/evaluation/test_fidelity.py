@@ -28,7 +28,7 @@ from tests.evaluation.conftest import split
 def compared(images, reference, folder, kind="domain"):
     """Figures of one extractor, as the report has them."""
     schema = Schema(channels=1, height=12, width=12, class_names=("a", "b", "c"), num_units=9)
-    subject = Subject(Drawn(schema, images), Dataset(schema, split(9, 0), None, b""), 1.0, 1e-5, "cpu", folder)
+    subject = Subject(Drawn(schema, images), Dataset(schema, split(9, 0), None, b"k" * 32), 1.0, 1e-5, "cpu", folder)
     settings = EvaluationSettings(fidelity=(kind,), fidelity_images=400)
     sources = Sources(subject, settings, None, reference)
     progress = Progress(lambda *_: None, 9)

@@ -58,7 +58,7 @@ def test_registered_modules_exist() -> None:
     "source",
     [
         "def f(dataset):\n    return dataset.train.images",
-        "def f(stored):\n    return load_dataset(stored.path, b'')",
+        "def f(stored):\n    return load_dataset(stored.path)",
         "x = subject.dataset.test",
     ],
 )

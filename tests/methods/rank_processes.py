@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from datalens_service.data.dataset import Dataset, Schema, Split
-from datalens_service.data.readers.base import Upload
+from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.errors import DatalensError
 from datalens_service.methods import DataLens, ExecutionOptions
 from datalens_service.methods.datalens.distributed import run_follower

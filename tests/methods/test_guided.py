@@ -221,7 +221,7 @@ def test_what_a_record_adds_does_not_depend_on_how_many_others_there_are():
     def factors(rows: slice):
         split = Split(dataset.train.images[rows], dataset.train.labels[rows], dataset.train.unit_ids[rows])
         schema = dataset.schema.model_copy(update={"num_units": len(split)})
-        return NoisyGradientDescent(METHOD, Dataset(schema, split, None, b"k"), classifier, weights).factors()
+        return NoisyGradientDescent(METHOD, Dataset(schema, split, None, b"k" * 32), classifier, weights).factors()
 
     together = factors(slice(None))
     for start, stop in ((0, COUNT - 1), (1, COUNT), (5, 6)):

@@ -80,7 +80,7 @@ def test_the_margin_of_a_record_alone_covers_its_norm_among_others(architecture:
     def norms(chosen: slice, at_once: int | None) -> np.ndarray:
         count = len(labels[chosen])
         part = Dataset(
-            schema.model_copy(update={"num_units": count}), Split(images[chosen], labels[chosen]), None, b"k"
+            schema.model_copy(update={"num_units": count}), Split(images[chosen], labels[chosen]), None, b"k" * 32
         )
         options = ExecutionOptions()
         descent = DpSgdRun(method, plan, part, TrainingRandomness(0), options, records_at_once=at_once)

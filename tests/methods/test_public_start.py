@@ -7,7 +7,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.data.digits import digits
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import ExecutionOptions, Rejection, Scattering
@@ -33,7 +33,7 @@ def part(rows: slice, names: tuple[str, ...] | None = None) -> Dataset:
     schema = upload.schema.model_copy(
         update={"num_units": len(labels), "class_names": names, "records_are_public": True}
     )
-    return Dataset(schema, Split(images, labels if len(names) > 1 else labels * 0), None, b"")
+    return Dataset(schema, Split(images, labels if len(names) > 1 else labels * 0), None, b"k" * 32)
 
 
 def weights(network: torch.nn.Module) -> list[torch.Tensor]:
@@ -62,7 +62,7 @@ def test_all_layers_start_from_public_images_but_the_last_of_other_classes(
 def test_images_without_labels_may_be_strips() -> None:
     schema = Schema(channels=1, height=6, width=8, class_names=("thing",), num_units=4, records_are_public=True)
     images = np.random.default_rng(0).integers(0, 256, (4, 6, 8, 1), dtype=np.uint8)
-    public = Dataset(schema, Split(images, np.zeros(4, np.int64)), None, b"")
+    public = Upload(schema, Split(images, np.zeros(4, np.int64)), None)
     private = schema.model_copy(update={"class_names": ("a", "b")})
     network = build_network(SETTINGS, private, 0)
     before = weights(network)
@@ -120,7 +120,7 @@ def test_scattering_features_are_fitted_to_public_images_too(method: Scattering 
     shape = private.train.images.shape
     noise = np.random.default_rng(0).integers(0, 255, (200, *shape[1:])).astype(np.uint8)
     schema = private.schema.model_copy(update={"num_units": 200, "records_are_public": True})
-    public = Dataset(schema, Split(noise, np.arange(200) % 2), None, b"")
+    public = Upload(schema, Split(noise, np.arange(200) % 2), None)
     account = MemoryAccount(UNITS)
     alone = trained(method, private, None, account)
     charges = list(account.charges)
@@ -137,15 +137,15 @@ def test_scattering_features_are_fitted_to_public_images_too(method: Scattering 
 def test_labels_of_public_images_count_where_their_classes_are_the_private_ones() -> None:
     private, method = stripes(), STARTS[0][0]
     public = stripes(seed=1)
-    turned = Dataset(public.schema, Split(public.train.images, 1 - public.train.labels), None, b"")
+    turned = Upload(public.schema, Split(public.train.images, 1 - public.train.labels), None)
     other = turned.schema.model_copy(update={"class_names": ("left", "right")})
     plan, account = method.plan(private.schema, UNITS), MemoryAccount(UNITS)
     first = []
     for source in (
         public,
         turned,
-        Dataset(public.schema.model_copy(update={"class_names": ("a", "b")}), public.train, None, b""),
-        Dataset(other, turned.train, None, b""),
+        Upload(public.schema.model_copy(update={"class_names": ("a", "b")}), public.train, None),
+        Upload(other, turned.train, None),
     ):
         training_run = method.create_run(plan, private, TrainingRandomness(0), ExecutionOptions())
         training_run.start_from(source)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.errors import InvalidSpec
 from datalens_service.methods import Diffusion, ExecutionOptions, Plan, RejectionOrDiffusion
 from datalens_service.methods.rejection_or_diffusion import RejectionOrDiffusionRun
@@ -185,7 +185,7 @@ def test_public_images_help_the_classifier_of_either_branch(
     content: str, dataset: Dataset, plan: Plan, trained: dict[str, Trained]
 ) -> None:
     noise = np.random.default_rng(0).integers(0, 255, dataset.train.images.shape).astype(np.uint8)
-    public = Dataset(dataset.schema, Split(noise, dataset.train.labels, dataset.train.unit_ids), None, b"")
+    public = Upload(dataset.schema, Split(noise, dataset.train.labels, dataset.train.unit_ids), None)
     training = start(plan, dataset)
     training.start_from(public)
     train(training, account())
@@ -199,7 +199,7 @@ def test_public_images_help_the_classifier_of_either_branch(
 def test_public_images_of_another_size_are_refused_before_anything_is_charged(plan: Plan) -> None:
     small = DRAWINGS.schema.model_copy(update={"height": 7, "width": 7})
     records = DRAWINGS.train
-    public = Dataset(small, Split(records.images[:, :7, :7], records.labels, records.unit_ids), None, b"")
+    public = Upload(small, Split(records.images[:, :7, :7], records.labels, records.unit_ids), None)
     with pytest.raises(InvalidSpec, match="7x7"):
         start(plan, DRAWINGS).start_from(public)
 

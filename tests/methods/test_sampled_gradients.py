@@ -191,7 +191,9 @@ def test_sums_are_divided_by_the_expected_batch_however_many_came() -> None:
 def test_an_empty_batch_gets_its_noise() -> None:
     rng = np.random.default_rng(0)
     schema = Schema(channels=1, height=SIDE, width=SIDE, class_names=("a", "b"), num_units=3)
-    data = Dataset(schema, Split(rng.integers(0, 9, (3, SIDE, SIDE, 1)).astype(np.uint8), np.arange(3) % 2), None, b"")
+    data = Dataset(
+        schema, Split(rng.integers(0, 9, (3, SIDE, SIDE, 1)).astype(np.uint8), np.arange(3) % 2), None, b"k" * 32
+    )
     training_run, books = start(sampled(batch=1, steps=4), data), account()
     rare = training_run._mechanism.sampling.model_copy(update={"numerator": 1})
     training_run._mechanism = training_run._mechanism.model_copy(update={"sampling": rare})

@@ -111,7 +111,7 @@ def _dealt_by_a_run(units: NDArray[np.int64], labels: NDArray[np.int64], kind: s
     method = DataLens(teacher="dense", num_teachers=_SHARDS, images_per_step=_CLASSES, top_k=4, shards=kind)
     plan = method.plan(schema, 10**15)
     with mock.patch.object(teacher_pool, "ShardSampler", wraps=ShardSampler) as sampler:
-        dataset = Dataset(schema, Split(images, labels, units), None, b"key")
+        dataset = Dataset(schema, Split(images, labels, units), None, b"k" * 32)
         method.create_run(plan, dataset, TrainingRandomness(0), ExecutionOptions())
     rows: list[NDArray[np.int64]] = sampler.call_args.args[2]
     return rows
@@ -131,7 +131,7 @@ def removed_units_change_one_teachers_batches(rng: np.random.Generator) -> None:
 
 def _batches(images: np.ndarray, units: NDArray[np.int64]) -> list[np.ndarray]:
     """Every teacher's images over some steps."""
-    shards = partition.members(partition.assign_shards(b"key", units, _SHARDS), _SHARDS)
+    shards = partition.members(partition.assign_shards(b"k" * 32, units, _SHARDS), _SHARDS)
     sampler = ShardSampler(images, np.zeros(len(units), dtype=np.int64), shards, batch_size=4, seed=1)
     steps = [sampler.batch(step).images.numpy() for step in range(_STEPS)]
     return [np.stack([step[teacher] for step in steps]) for teacher in range(_SHARDS)]

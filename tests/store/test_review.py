@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import func, select
 
 from datalens_service.clock import utc_now
-from datalens_service.data.dataset import Dataset, Split
+from datalens_service.data.dataset import Split, Upload
 from datalens_service.data.sandbox.decode import Counts
 from datalens_service.data.sandbox.sandbox import Decoded
 from datalens_service.data.stored_dataset import load_dataset, save_dataset
@@ -100,7 +100,7 @@ class House(NamedTuple):
         assert dataset.partition_key
         verified(self.database, dataset_id)
         records = RecordStore(self.settings).fetch(dataset.records_path, self.settings.data_dir / "fetched")
-        assert len(load_dataset(records, b"").train) == 20
+        assert len(load_dataset(records).train) == 20
         shutil.rmtree(self.settings.data_dir / "fetched", ignore_errors=True)
 
 
@@ -123,10 +123,10 @@ def remote(house: House, bucket: Bucket, tmp_path: Path) -> House:
 
 def decoded(_path: Path, folder: Path, *_: object, **_declared: object) -> Decoded:
     records = Split(images(), np.arange(20, dtype=np.int64) % 2)
-    dataset = Dataset(schema(), records, None, b"")
-    save_dataset(dataset, folder / "records")
+    upload = Upload(schema(), records, None)
+    save_dataset(upload, folder / "records")
     counts = Counts(train=20, test=0, classes={"cat": 10, "dog": 10}, duplicates=0)
-    return Decoded("npz", folder / "records", dataset, counts, ())
+    return Decoded("npz", folder / "records", upload, counts, ())
 
 
 def test_an_upload_in_review_has_a_report_and_its_records_and_nothing_else(house: House) -> None:

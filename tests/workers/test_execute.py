@@ -28,7 +28,7 @@ from datalens_service.store.jobs import jobs, leases, pausing
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account_summary import account_of, journal
-from datalens_service.store.tables import JobRow
+from datalens_service.store.tables import DatasetRow, JobRow
 from deployments.deployment import MOMENTS, QUICK, VOTES, Deployment, lamps
 
 RELEASABLE = {
@@ -362,6 +362,18 @@ def test_a_job_without_a_stored_plan_runs_at_its_price_or_not_at_all(
     assert (refused.state, refused.charged_units) == (JobState.FAILED, 0)
     assert refused.error is not None
     assert refused.error["type"] == "state-conflict"
+
+
+def test_a_job_whose_data_set_has_lost_its_key_is_refused_uncharged(local: Deployment) -> None:
+    job = local.submit(VOTES)
+    with local.database.transaction() as session:
+        session.execute(update(DatasetRow).values(partition_key=b""))
+
+    ended = run(local, local.claim(job))
+
+    assert (ended.state, ended.charged_units) == (JobState.FAILED, 0)
+    assert ended.error is not None
+    assert ended.error["type"] == "dataset-invalid"
 
 
 def _plan_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

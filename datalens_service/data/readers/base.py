@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from datalens_service.data.dataset import Images, Schema, Split, UnitIds
+from datalens_service.data.dataset import Images, UnitIds
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.untrusted.images import DecodedImages
@@ -17,14 +17,6 @@ from datalens_service.errors import InvalidDataset
 ClassNames = tuple[str, ...]
 
 CLASS_NAME_LENGTH = 100
-
-
-class Upload(NamedTuple):
-    """A checked upload: everything of a `Dataset` but its secret key."""
-
-    schema: Schema
-    train: Split
-    test: Split | None
 
 
 class LabelKind(StrEnum):

@@ -17,9 +17,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data import DEFAULT_LIMITS, decoder_for, limits_for, read_source
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Schema, Split, Upload
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
-from datalens_service.data.readers.base import Upload
 from datalens_service.data.reading_choices import ReadingChoices
 from datalens_service.data.sandbox.confinement import confine
 from datalens_service.data.stored_dataset import save_dataset
@@ -102,7 +101,7 @@ def _read(request: Request, decoder: PictureDecoder) -> Outcome:
     try:
         with open_source(request.path, limits_for(choices), decoder, choices.encoding) as source:
             name, upload = read_source(source, choices)
-            save_dataset(Dataset(*upload, partition_key=b""), request.folder / RECORDS)
+            save_dataset(upload, request.folder / RECORDS)
             notices = source.notices.collected()
     except UnusableFiles as error:
         return Outcome(refusal=error.text, bad_files=error.bad_files, bad_count=error.count, checked=error.checked)

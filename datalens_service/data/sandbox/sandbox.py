@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from datalens_service.data import READERS
-from datalens_service.data.dataset import Dataset, Schema
+from datalens_service.data.dataset import Schema, Upload
 from datalens_service.data.identifying_names import identifying_names
 from datalens_service.data.notices import Notice
 from datalens_service.data.readers.base import check_class_names
@@ -77,14 +77,14 @@ class Decoded:
     Attributes:
         format: Name of the reader.
         records: Folder as `data.stored_dataset` writes it.
-        dataset: The same, opened, without its partition key.
+        upload: The same, opened.
         counts: Private.
         notices: What its owner should know of how it was read. Private.
     """
 
     format: str
     records: Path
-    dataset: Dataset
+    upload: Upload
     counts: Counts
     notices: tuple[Notice, ...]
 
@@ -123,9 +123,9 @@ def decode(
     if outcome.refusal is not None or outcome.format not in READERS or outcome.counts is None:
         raise Refused(outcome)
     # What a process that was taken over leaves is checked like everything that comes from outside.
-    dataset = load_dataset(folder / RECORDS, b"")
-    _check_schema(dataset.schema, choices)
-    return Decoded(outcome.format, folder / RECORDS, dataset, outcome.counts, outcome.notices)
+    upload = load_dataset(folder / RECORDS)
+    _check_schema(upload.schema, choices)
+    return Decoded(outcome.format, folder / RECORDS, upload, outcome.counts, outcome.notices)
 
 
 def _check_schema(schema: Schema, choices: ReadingChoices) -> None:

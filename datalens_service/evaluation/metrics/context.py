@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.data.dataset import Dataset, Schema, Split, Upload
 from datalens_service.evaluation.metrics.classifier_benchmark import ClassifierBenchmark, Progress
 from datalens_service.evaluation.metrics.classifiers import Classifier
 from datalens_service.evaluation.metrics.outcome import OWNER_ONLY, PublicFacts, Reads, Standing
@@ -53,7 +53,7 @@ class Subject:
     device: str
     folder: Path
     moments_generator: Generator | None = None
-    holdout: Dataset | None = None
+    holdout: Upload | None = None
     inception_weights: Path | None = None
 
 

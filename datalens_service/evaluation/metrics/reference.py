@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from datalens_service.data.dataset import Dataset, Split
+from datalens_service.data.dataset import Dataset, Split, Upload
 from datalens_service.evaluation.metrics.outcome import Audience, ReferenceKind, Status
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.privacy.randomness import TrainingRandomness
@@ -59,7 +59,7 @@ def test_reference(dataset: Dataset) -> Reference | None:
     return Reference(dataset.test, "public" if public else "hold-out", name)
 
 
-def fidelity_reference(dataset: Dataset, holdout: Dataset | None, settings: EvaluationSettings) -> Reference | None:
+def fidelity_reference(dataset: Dataset, holdout: Upload | None, settings: EvaluationSettings) -> Reference | None:
     """What the settings name; None if it is not there."""
     if settings.reference == "training":
         return Reference(dataset.train, "private", f"the {len(dataset.train):,} private training images")

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from datalens_service.data.dataset import Dataset
-from datalens_service.data.readers.base import Upload
+from datalens_service.data.dataset import Dataset, Upload
 from datalens_service.errors import InvalidInput
 from datalens_service.mechanisms import DistributedGradients, VoteMechanism
 from datalens_service.methods.base import ExecutionOptions
