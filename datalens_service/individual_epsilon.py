@@ -19,17 +19,16 @@ from typing import Any, Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from datalens_service.child_program import end_with
 from datalens_service.data.dataset import Dataset, Images, Schema, Split
 from datalens_service.errors import InvalidInput, StateConflict, WorkerUnavailable
 from datalens_service.methods import DpSgd, ExecutionOptions, Plan
 from datalens_service.methods.dp_sgd_run import DpSgdRun
 from datalens_service.methods.individual_norms import accountant_of, squared_norms
 from datalens_service.methods.iterates import Iterates, read_iterates
-from datalens_service.prediction import EXIT_UNFIT
 from datalens_service.privacy.accounting import NeighboringRelation, round_up
 from datalens_service.privacy.individual import level_counts, norm_levels, with_margin
 from datalens_service.privacy.randomness import Integers, TrainingRandomness
-from datalens_service.sampling import EXIT_UNAVAILABLE
 
 _ZERO_OUT: Final = NeighboringRelation.ZERO_OUT
 
@@ -153,20 +152,12 @@ def write_epsilon(iterates_path: Path, images_path: Path, labels_path: Path, out
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compute as the command line says; the status is 0, `EXIT_UNAVAILABLE` or `EXIT_UNFIT`."""
+    """Compute as the command line says; the exit status is that of `child_program`."""
     parser = argparse.ArgumentParser(prog="python -m datalens_service.individual_epsilon", description=__doc__)
     for name in ("iterates", "images", "labels", "out"):
         parser.add_argument(name, type=Path)
     given = parser.parse_args(arguments)
-    try:
-        write_epsilon(given.iterates, given.images, given.labels, given.out)
-    except WorkerUnavailable as error:
-        sys.stderr.write(error.text + "\n")
-        return EXIT_UNAVAILABLE
-    except (InvalidInput, StateConflict) as error:
-        sys.stderr.write(error.text + "\n")
-        return EXIT_UNFIT
-    return 0
+    return end_with(lambda: write_epsilon(given.iterates, given.images, given.labels, given.out))
 
 
 if __name__ == "__main__":

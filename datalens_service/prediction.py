@@ -17,14 +17,11 @@ import numpy as np
 from pydantic import ValidationError
 from safetensors import SafetensorError
 
+from datalens_service.child_program import end_with
 from datalens_service.errors import InvalidInput, WorkerUnavailable
-from datalens_service.sampling import EXIT_UNAVAILABLE
 
 if TYPE_CHECKING:
     from datalens_service.models.classifiers.classifier import Classifier
-
-EXIT_UNFIT = 65
-"""Status of the process if the images are not those that the classifier takes."""
 
 
 def load_classifier(path: Path) -> Classifier:
@@ -65,21 +62,13 @@ def write_predictions(classifier_path: Path, images_path: Path, out_path: Path) 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Predict as the command line says; the status is 0, `EXIT_UNAVAILABLE` or `EXIT_UNFIT`."""
+    """Predict as the command line says; the exit status is that of `child_program`."""
     parser = argparse.ArgumentParser(prog="python -m datalens_service.prediction", description=__doc__)
     parser.add_argument("classifier", type=Path)
     parser.add_argument("images", type=Path)
     parser.add_argument("out", type=Path)
     given = parser.parse_args(arguments)
-    try:
-        write_predictions(given.classifier, given.images, given.out)
-    except WorkerUnavailable as error:
-        sys.stderr.write(error.text + "\n")
-        return EXIT_UNAVAILABLE
-    except InvalidInput as error:
-        sys.stderr.write(error.text + "\n")
-        return EXIT_UNFIT
-    return 0
+    return end_with(lambda: write_predictions(given.classifier, given.images, given.out))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from datalens_service.child_program import end_with
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.writer import Write
@@ -26,9 +26,6 @@ from datalens_service.models.generators.generator import Generator
 
 PACKED_IMAGES: Final = "synthetic.npz"
 """File of a job with the images that it has drawn already."""
-
-EXIT_UNAVAILABLE: Final = os.EX_UNAVAILABLE
-"""Status of the process if this machine lacks what the generator needs."""
 
 
 def write_synthetic(generator_path: Path, card: dict[str, Any], n: int, format: str, seed: int, out_path: Path) -> None:
@@ -81,7 +78,7 @@ def write_prefix(packed_path: Path, schema: Schema, card: dict[str, Any], n: int
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw or take images as the command line says; the status is 0, or `EXIT_UNAVAILABLE`."""
+    """Draw or take images as the command line says; the exit status is that of `child_program`."""
     parser = argparse.ArgumentParser(prog="python -m datalens_service.sampling", description=__doc__)
     parser.add_argument("generator", type=Path)
     parser.add_argument("card", type=Path)
@@ -91,17 +88,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("packed", type=Path, nargs="?", help="images to take instead of drawing")
     given = parser.parse_args(arguments)
-    try:
-        card = json.loads(given.card.read_text())
-        if given.packed is None:
-            write_synthetic(given.generator, card, given.n, given.format, given.seed, given.out)
-        else:
-            schema = Generator.load(given.generator).schema
-            write_prefix(given.packed, schema, card, given.n, given.format, given.out)
-    except WorkerUnavailable as error:
-        sys.stderr.write(error.text + "\n")
-        return EXIT_UNAVAILABLE
-    return 0
+    return end_with(lambda: _write(given))
+
+
+def _write(given: argparse.Namespace) -> None:
+    card = json.loads(given.card.read_text())
+    if given.packed is None:
+        write_synthetic(given.generator, card, given.n, given.format, given.seed, given.out)
+    else:
+        write_prefix(given.packed, Generator.load(given.generator).schema, card, given.n, given.format, given.out)
 
 
 def _writer(format: str) -> Write:

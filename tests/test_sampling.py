@@ -16,7 +16,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.data.export import WRITERS
 from datalens_service.errors import InvalidInput
 from datalens_service.models.generators.generator import Generator
-from datalens_service.sampling import EXIT_UNAVAILABLE, write_prefix, write_synthetic
+from datalens_service.sampling import write_prefix, write_synthetic
 
 SCHEMA = Schema(channels=3, height=8, width=6, class_names=("a", "b"), num_units=10)
 CARD = {"epsilon": 1.0}
@@ -61,7 +61,7 @@ def test_bad_slices(tmp_path: Path, n: int, format: str) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("kind", "status"), [("gaussian", 0), ("network", EXIT_UNAVAILABLE)])
+@pytest.mark.parametrize(("kind", "status"), [("gaussian", 0), ("network", os.EX_UNAVAILABLE)])
 def test_process_says_when_torch_is_missing(tmp_path: Path, kind: str, status: int) -> None:
     missing = tmp_path / "without" / "torch.py"
     missing.parent.mkdir()

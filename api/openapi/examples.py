@@ -14,7 +14,7 @@ from api.schemas.jobs import JobRead
 from api.schemas.signing_keys import SigningKeyRead
 from datalens_service.data.dataset import Schema
 from datalens_service.data.notices import Notice, NoticeCode
-from datalens_service.data.sandbox.decode import Counts
+from datalens_service.data.sandbox.exchange import Counts
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import default_delta, limit_units

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from api.schemas.common import DatasetRead
 from datalens_service.data.notices import Notice
-from datalens_service.data.sandbox.decode import Counts
+from datalens_service.data.sandbox.exchange import Counts
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.proof.hash_chain import Entry
 from datalens_service.services.class_review import ClassReview

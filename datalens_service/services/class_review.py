@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from datalens_service.data.dataset import Schema
 from datalens_service.data.notices import Notice, NoticeCode, count_notices
-from datalens_service.data.sandbox.decode import Counts
+from datalens_service.data.sandbox.exchange import Counts
 
 _IGNORED: Final = (NoticeCode.IGNORED_FILES, NoticeCode.IGNORED_SPLIT, NoticeCode.UNREADABLE_LEFT_OUT)
 MESSAGE: Final = (

@@ -6,17 +6,16 @@ meanwhile; it is neither kept nor logged, and nor is the answer.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 
+from datalens_service.child_program import run_program
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.data.sandbox.sandbox import decode_images
 from datalens_service.errors import InvalidInput
 from datalens_service.individual_epsilon import RealisedEpsilon, check_one_record
-from datalens_service.services import predictions
-from datalens_service.services.predictions import MOST_BYTES, Predictions, check_size
+from datalens_service.services.predictions import MOST_BYTES, SECONDS, Predictions, check_size
 
 
 class IndividualEpsilons:
@@ -58,9 +57,7 @@ class IndividualEpsilons:
         # In a file: others on the machine can see the command line.
         labels, out = folder / "labels.npy", folder / "epsilon.json"
         np.save(labels, np.array([label]))
-        module = "datalens_service.individual_epsilon"
-        with self._requests.acquire():
-            predictions.run_process(
-                [sys.executable, "-P", "-m", module, str(iterates), str(images), str(labels), str(out)]
-            )
+        program = "datalens_service.individual_epsilon"
+        with self._requests.places.take():
+            run_program(program, iterates, images, labels, out, seconds=SECONDS)
         return RealisedEpsilon.model_validate_json(out.read_bytes())

@@ -6,10 +6,7 @@ an upload ──▶ confined process: images.npy ──▶ process with torch: p
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,20 +17,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from datalens_service.child_program import Places, run_program
 from datalens_service.data.dataset import Images, Schema
 from datalens_service.data.sandbox.sandbox import Confinement, decode_images
-from datalens_service.errors import InvalidInput, WorkerUnavailable
-from datalens_service.prediction import EXIT_UNFIT
-from datalens_service.sampling import EXIT_UNAVAILABLE
+from datalens_service.errors import InvalidInput
 from datalens_service.settings import Settings
 from datalens_service.store.disk import translated
 
 MOST_IMAGES: Final = 1_000
 MOST_BYTES: Final = 2**26
 _MOST_PROBABILITIES: Final = 200_000
-_AT_ONCE: Final = 2
-_WAIT_SECONDS: Final = 60
-_SECONDS: Final = 300
+SECONDS: Final = 300
 _PREFIX: Final = "images-"
 
 
@@ -58,12 +52,13 @@ class Predictions:
 
     Attributes:
         confinement: Limits of that process.
+        places: For programs that compute with what was read.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.confinement = Confinement(settings.decode_memory_bytes, min(settings.decode_seconds, _SECONDS))
+        self.confinement = Confinement(settings.decode_memory_bytes, min(settings.decode_seconds, SECONDS))
         self._folder = settings.data_dir.absolute() / "predictions"
-        self._slots = threading.BoundedSemaphore(_AT_ONCE)
+        self.places = Places()
 
     def of_upload(self, classifier: Path, schema: Schema, upload: Path) -> Predicted:
         """Probabilities for the images of a file.
@@ -101,7 +96,7 @@ class Predictions:
     def remove_leftovers(self) -> None:
         """Remove images that a killed process left."""
         for path in self._folder.glob(f"{_PREFIX}*"):
-            if path.stat().st_mtime < time.time() - 2 * _SECONDS:
+            if path.stat().st_mtime < time.time() - 2 * SECONDS:
                 shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
@@ -112,27 +107,11 @@ class Predictions:
         with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=self._folder, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
 
-    @contextmanager
-    def acquire(self) -> Iterator[None]:
-        """One of the processes that may run at once.
-
-        Raises:
-            WorkerUnavailable: Others are busy for too long.
-        """
-        if not self._slots.acquire(timeout=_WAIT_SECONDS):
-            raise WorkerUnavailable("Other images are being read; repeat the request later.")
-        try:
-            yield
-        finally:
-            self._slots.release()
-
     def _predicted(self, classifier: Path, schema: Schema, images: Path, folder: Path) -> NDArray[np.float32]:
         check_size(np.load(images, mmap_mode="r", allow_pickle=False), schema)
-        with self.acquire():
+        with self.places.take():
             out = folder / "probabilities.npy"
-            run_process(
-                [sys.executable, "-P", "-m", "datalens_service.prediction", str(classifier), str(images), str(out)]
-            )
+            run_program("datalens_service.prediction", classifier, images, out, seconds=SECONDS)
             return np.asarray(np.load(out, allow_pickle=False))
 
 
@@ -154,27 +133,3 @@ def check_size(images: Images, schema: Schema) -> None:
             f"The classifier takes images of {schema.width} by {schema.height} pixels, {colour}. Resize or convert "
             "them."
         )
-
-
-def run_process(command: list[str]) -> None:
-    """Run a process that reads what somebody sent.
-
-    Raises:
-        WorkerUnavailable: It lacks something, was killed or took too long.
-        InvalidInput: The images do not fit the classifier.
-        ChildProcessError: It broke.
-    """
-    try:
-        done = subprocess.run(  # noqa: S603 (our own interpreter and module, and paths of our own)
-            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise WorkerUnavailable("Computing took too long; send fewer images at once.") from None
-    if done.returncode == EXIT_UNAVAILABLE:
-        raise WorkerUnavailable(done.stderr.decode(errors="replace").strip())
-    if done.returncode == EXIT_UNFIT:
-        raise InvalidInput(done.stderr.decode(errors="replace").strip())
-    if done.returncode < 0:
-        raise WorkerUnavailable("The computation was ended by the machine, likely for lack of memory; send less.")
-    if done.returncode != 0:
-        raise ChildProcessError(f"The computation ended with status {done.returncode}.")

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 import tempfile
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from datalens_service.child_program import Places, run_program
 from datalens_service.data.dataset import Schema
 from datalens_service.data.export.model_archive import write_model_archive
 from datalens_service.data.export.release_archive import write_bundle
-from datalens_service.errors import InvalidInput, NotFound, WorkerUnavailable
+from datalens_service.errors import InvalidInput, NotFound
 from datalens_service.methods.iterates import ITERATES_FILE
 from datalens_service.proof.job_proof import PROOF_FILE
-from datalens_service.sampling import EXIT_UNAVAILABLE, PACKED_IMAGES
+from datalens_service.sampling import PACKED_IMAGES
 from datalens_service.signatures import SigningKey
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.jobs import Job
@@ -33,8 +31,6 @@ CARD: Final = "card.json"
 MAXIMUM_IMAGES: Final = 1_000_000
 _MAXIMUM_BYTES: Final = 2**31
 _KEPT_FILES: Final = 64
-_AT_ONCE: Final = 2
-_WAIT_SECONDS: Final = 60
 _SECONDS: Final = 1800
 
 
@@ -108,7 +104,7 @@ class SyntheticFiles:
         self._artifacts = artifacts
         self._key = key
         self._folder = data_dir.absolute() / "cache"
-        self._slots = threading.BoundedSemaphore(_AT_ONCE)
+        self._places = Places()
 
     def get(self, job: Job, schema: Schema, format: str, n: int | None, seed: int | None) -> SyntheticFile:
         """The file for a request.
@@ -243,12 +239,8 @@ class SyntheticFiles:
         self._in_turn(ImageRequest(generator, card, n, format, seed, stock), out)
 
     def _in_turn(self, request: ImageRequest, out: Path) -> None:
-        if not self._slots.acquire(timeout=_WAIT_SECONDS):
-            raise WorkerUnavailable("Other images are being made; repeat the request later.")
-        try:
+        with self._places.take():
             make_file(request, out)
-        finally:
-            self._slots.release()
 
     def _remove_oldest(self) -> None:
         files = sorted(self._folder.glob("[jg]*_*"), key=lambda path: path.stat().st_mtime)
@@ -263,36 +255,12 @@ def make_file(request: ImageRequest, out: Path) -> None:
         WorkerUnavailable: It lacks something, was killed or took too long.
         ChildProcessError: It broke.
     """
-    _run(_command(request, out))
+    drawn = (request.generator, request.card, request.n, request.format, request.seed, out)
+    packed = () if request.packed is None else (request.packed,)
+    run_program("datalens_service.sampling", *drawn, *packed, seconds=_SECONDS)
 
 
 def _check_size(n: int, schema: Schema) -> None:
     if n * schema.dimensions > _MAXIMUM_BYTES:
         most = _MAXIMUM_BYTES // schema.dimensions
         raise InvalidInput(f"Ask for at most {most} images of this size at once; another ⟦download.seed⟧ gives others.")
-
-
-def _command(request: ImageRequest, out: Path) -> list[str]:
-    drawn = (request.generator, request.card, request.n, request.format, request.seed, out)
-    packed = [] if request.packed is None else [request.packed]
-    return [sys.executable, "-P", "-m", "datalens_service.sampling", *map(str, (*drawn, *packed))]
-
-
-def _run(command: list[str]) -> None:
-    """Run a process that makes a file.
-
-    Raises:
-        WorkerUnavailable: It lacks something, was killed or took too long.
-    """
-    try:
-        done = subprocess.run(  # noqa: S603 (our own interpreter and module; numbers and ids were checked)
-            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise WorkerUnavailable("Making the file took too long; ask for fewer images at once.") from None
-    if done.returncode == EXIT_UNAVAILABLE:
-        raise WorkerUnavailable(done.stderr.decode(errors="replace").strip())
-    if done.returncode < 0:
-        raise WorkerUnavailable("The machine ended this, likely for lack of memory; ask for fewer images at once.")
-    if done.returncode != 0:
-        raise ChildProcessError(f"Making a file ended with status {done.returncode}.")

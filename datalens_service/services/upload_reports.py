@@ -7,7 +7,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict
 
 from datalens_service.data.notices import Notice
-from datalens_service.data.sandbox.decode import Counts
+from datalens_service.data.sandbox.exchange import Counts
 from datalens_service.data.sandbox.sandbox import Decoded, Refused
 from datalens_service.errors import DatalensError
 from datalens_service.services.class_review import ClassReview

@@ -34,13 +34,12 @@ IMAGES = arrays()["images"][:3]
 def _classifier_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs of a method that makes classifiers; predicted in this process, by a model that sees brightness."""
 
-    def run(command: list[str]) -> None:
-        *_, classifier, images, out = command
-        assert Path(classifier).read_bytes() == b"weights"
+    def run(_program: str, classifier: Path, images: Path, out: Path, **_: int) -> None:
+        assert classifier.read_bytes() == b"weights"
         np.save(out, Brightness(SCHEMA).predict(np.load(images)))
 
     monkeypatch.setattr(Moments, "result", "classifier")
-    monkeypatch.setattr(predictions, "run_process", run)
+    monkeypatch.setattr(predictions, "run_program", run)
 
 
 @pytest.fixture
@@ -207,10 +206,10 @@ def test_answers_are_for_whoever_asked(client: TestClient, classifier_id: str) -
 def test_a_machine_that_cannot_predict_says_so(
     client: TestClient, classifier_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_command: list[str]) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise WorkerUnavailable("Predicting needs torch.")
 
-    monkeypatch.setattr(predictions, "run_process", refuse)
+    monkeypatch.setattr(predictions, "run_program", refuse)
     reply = client.post(f"/v1/classifiers/{classifier_id}/predictions", files={"file": alone(images=IMAGES)})
     assert (reply.status_code, reply.json()["detail"]) == (503, "Predicting needs torch.")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import sys
 import zipfile
 from pathlib import Path
 
@@ -187,7 +186,7 @@ def test_more_than_was_packed_is_drawn_and_kept(
     params = {"format": "npz", "n": PACKED + 20}
     first = client.get(f"/v1/jobs/{job_id}/synthetic", params=params)
     np.testing.assert_array_equal(images_of(first.content), drawn(client, PACKED + 20, 0))
-    monkeypatch.setattr(synthetic_files, "_run", None)
+    monkeypatch.setattr(synthetic_files, "run_program", None)
     again = client.get(f"/v1/jobs/{job_id}/synthetic", params=params)
     assert (again.content, again.headers["etag"]) == (first.content, first.headers["etag"])
 
@@ -219,11 +218,15 @@ def test_too_many_pixels(client: TestClient, job_id: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("n", [PACKED + 1, 5])
 def test_machine_that_cannot_make_a_file(
-    client: TestClient, services: Services, job_id: str, monkeypatch: pytest.MonkeyPatch, n: int
+    client: TestClient, services: Services, job_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int
 ) -> None:
     """The process that draws or slices says what is missing; nothing of what it began is kept."""
-    program = "import sys; sys.stderr.write('Install torch.'); sys.exit(69)"
-    monkeypatch.setattr(synthetic_files, "_command", lambda *_: [sys.executable, "-c", program])
+    program = tmp_path / "elsewhere" / "torchless.py"
+    program.parent.mkdir()
+    program.write_text("import sys; sys.stderr.write('Install torch.'); sys.exit(69)")
+    monkeypatch.setenv("PYTHONPATH", str(program.parent))
+    run = synthetic_files.run_program
+    monkeypatch.setattr(synthetic_files, "run_program", lambda _, *rest, **limits: run("torchless", *rest, **limits))
     reply = client.get(f"/v1/jobs/{job_id}/synthetic", params={"n": n})
     assert (reply.status_code, reply.json()["code"]) == (503, "worker-unavailable")
     assert reply.json()["detail"] == "Install torch."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.uploads import tus
-from datalens_service.data.sandbox import decode as decoding
+from datalens_service.data.sandbox import decode, exchange
 from datalens_service.errors import InsufficientStorage
 from datalens_service.services import ingestion
 from datalens_service.services.startup import check_disks
@@ -88,12 +89,12 @@ def test_the_process_that_reads_files_blames_the_disk_and_not_the_file(
 ) -> None:
     """Even where there is no room for its answer."""
     monkeypatch.setattr(Path, "write_text", no_room)
-    monkeypatch.setattr(decoding, "confine", lambda *_, **__: None)
-    monkeypatch.setattr(decoding, "_read", lambda *_: decoding.Outcome())
-    monkeypatch.setattr(decoding.sys, "stdin", io.TextIOWrapper(io.BytesIO(REQUEST)))
+    monkeypatch.setattr(exchange, "confine", lambda *_, **__: None)
+    monkeypatch.setattr(decode, "read_records", lambda *_: exchange.Outcome())
+    monkeypatch.setattr(decode.sys, "stdin", io.TextIOWrapper(io.BytesIO(REQUEST)))
     with pytest.raises(SystemExit) as ended:
-        decoding.main()
-    assert ended.value.code == decoding.os.EX_IOERR
+        decode.main()
+    assert ended.value.code == os.EX_IOERR
 
 
 REQUEST = b"""{"path": "/x", "folder": "/x", "choices": {}, "memory_bytes": 1, "cpu_seconds": 1}"""

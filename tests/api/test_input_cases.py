@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from datalens_service.data import decoder_for
-from datalens_service.data.sandbox import decode, sandbox
+from datalens_service.data.sandbox import decode, exchange, sandbox
 from datalens_service.voices import HEADER, Voice, speak, spoken_to
 from tests.input_cases import CASES, FOLDER, Case, Read, Refused
 
@@ -24,9 +25,9 @@ _FOREIGN = re.compile(r"⟦|--[a-z]|\b(?:prepare|records|label|group|skip|allow|
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading without the process that is confined: `tests/data/test_sandbox.py` has that."""
 
-    def read(request: decode.Request, *_: object) -> int:
-        outcome = decode._read(request, decoder_for(request.choices))
-        (request.folder / decode.OUTCOME).write_text(outcome.model_dump_json())
+    def read(request: decode.RecordsRequest, *_: object) -> int:
+        outcome = exchange.attempt(partial(decode.read_records, request, decoder_for(request.choices)))
+        (request.folder / exchange.OUTCOME).write_text(outcome.model_dump_json())
         return 0
 
     monkeypatch.setattr(sandbox, "_run", read)

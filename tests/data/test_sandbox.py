@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datalens_service.data.sandbox import decode as decoding
-from datalens_service.data.sandbox import sandbox
+from datalens_service.data.sandbox import exchange, sandbox
 from datalens_service.data.sandbox.sandbox import Confinement, Refused, decode
 from datalens_service.errors import InvalidDataset, StoreUnavailable
 
@@ -151,7 +150,7 @@ def test_a_process_that_was_taken_over_is_not_believed(
     tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
     path = UPLOADS["npz"](tmp_path / "upload")
-    slow(monkeypatch, f"open({decoding.OUTCOME!r}, 'w').write({said!r})")
+    slow(monkeypatch, f"open({exchange.OUTCOME!r}, 'w').write({said!r})")
     with pytest.raises(Refused, match="breaks the program"):
         decode(path, scratch, GENEROUS)
 

@@ -18,7 +18,7 @@ from sqlalchemy import func, select
 
 from datalens_service.clock import utc_now
 from datalens_service.data.dataset import Split, Upload
-from datalens_service.data.sandbox.decode import Counts
+from datalens_service.data.sandbox.exchange import Counts
 from datalens_service.data.sandbox.sandbox import Decoded
 from datalens_service.data.stored_dataset import load_dataset, save_dataset
 from datalens_service.errors import InvalidDelta, InvalidSpec, NotFound, StateConflict

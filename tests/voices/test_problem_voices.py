@@ -19,7 +19,7 @@ from api.problems import handlers
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType
 from api.schemas import encoded_jobs
 from api.schemas.jobs import JobError
-from datalens_service.data.sandbox.decode import Outcome
+from datalens_service.data.sandbox.exchange import Outcome
 from datalens_service.data.sandbox.sandbox import Refused
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.errors import DatalensError, InvalidInput, InvalidSpec, RateLimited, WorkerUnavailable

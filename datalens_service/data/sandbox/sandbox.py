@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from datalens_service.data import READERS
 from datalens_service.data.dataset import Schema, Upload
@@ -20,8 +20,9 @@ from datalens_service.data.identifying_names import identifying_names
 from datalens_service.data.notices import Notice
 from datalens_service.data.readers.base import check_class_names
 from datalens_service.data.reading_choices import AS_IT_IS, ReadingChoices
-from datalens_service.data.sandbox.decode import OUT_OF_MEMORY, OUTCOME, RECORDS, Counts, Outcome, Request
+from datalens_service.data.sandbox.decode import RECORDS, RecordsRequest
 from datalens_service.data.sandbox.decode_images import IMAGES, ImagesRequest
+from datalens_service.data.sandbox.exchange import OUT_OF_MEMORY, OUTCOME, Counts, Outcome, Request
 from datalens_service.data.stored_dataset import load_dataset
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.errors import InsufficientStorage, InvalidDataset, StoreUnavailable
@@ -111,7 +112,7 @@ def decode(
         InsufficientStorage: The disk did not take the records.
         StoreUnavailable: The service stops.
     """
-    request = Request(
+    request = RecordsRequest(
         path=path.absolute(),
         folder=folder.absolute(),
         choices=choices,
@@ -170,7 +171,7 @@ def decode_images(path: Path, folder: Path, confinement: Confinement, most_image
 
 
 def _run(
-    request: Request | ImagesRequest,
+    request: Request,
     seconds: int,
     stopping: Callable[[], bool],
     program: str = _DATASET,
@@ -192,7 +193,7 @@ def _run(
             process.kill()
 
 
-def _waited(process: subprocess.Popen[bytes], request: BaseModel, seconds: int, stopping: Callable[[], bool]) -> int:
+def _waited(process: subprocess.Popen[bytes], request: Request, seconds: int, stopping: Callable[[], bool]) -> int:
     # If it died at once, its exit status says so.
     with suppress(BrokenPipeError), process.stdin or nullcontext() as pipe:
         if pipe is not None:

@@ -1,0 +1,87 @@
+"""Programs of this package that run in a process of their own: they need torch, or compute with what a stranger sent.
+
+Whoever starts one and the program itself agree on what its exit status means.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, final
+
+from datalens_service.errors import InvalidInput, StateConflict, WorkerUnavailable
+
+_AT_ONCE: Final = 2
+_WAIT_SECONDS: Final = 60
+
+
+@final
+class Places:
+    """How many programs may run at once: two."""
+
+    def __init__(self) -> None:
+        self._free = threading.BoundedSemaphore(_AT_ONCE)
+
+    @contextmanager
+    def take(self) -> Iterator[None]:
+        """One of the places, for as long as the block.
+
+        Raises:
+            WorkerUnavailable: Others are busy for too long.
+        """
+        if not self._free.acquire(timeout=_WAIT_SECONDS):
+            raise WorkerUnavailable("Other requests are being computed; repeat the request later.")
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+def run_program(module: str, *arguments: object, seconds: int) -> None:
+    """Run a program to its end.
+
+    Args:
+        module: Its name.
+        arguments: Numbers and ids that were checked, and paths of our own.
+        seconds: Until it is killed.
+
+    Raises:
+        WorkerUnavailable: It lacks something, was killed or took too long.
+        InvalidInput: What was sent does not fit.
+        ChildProcessError: It broke.
+    """
+    command = [sys.executable, "-P", "-m", module, *map(str, arguments)]
+    try:
+        done = subprocess.run(  # noqa: S603 (our own interpreter and module)
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise WorkerUnavailable("The computation took too long; ask for fewer images at once.") from None
+    said = done.stderr.decode(errors="replace").strip()
+    if done.returncode == os.EX_UNAVAILABLE:
+        raise WorkerUnavailable(said)
+    if done.returncode == os.EX_DATAERR:
+        raise InvalidInput(said)
+    if done.returncode < 0:
+        raise WorkerUnavailable(
+            "The computation was ended by the machine, likely for lack of memory; ask for fewer images at once."
+        )
+    if done.returncode != 0:
+        raise ChildProcessError(f"The computation ended with status {done.returncode}.")
+
+
+def end_with(work: Callable[[], None]) -> int:
+    """Do the work of such a program; the exit status that says how it went, with the reason on stderr."""
+    try:
+        work()
+    except WorkerUnavailable as error:
+        sys.stderr.write(error.text + "\n")
+        return os.EX_UNAVAILABLE
+    except (InvalidInput, StateConflict) as error:
+        sys.stderr.write(error.text + "\n")
+        return os.EX_DATAERR
+    return 0
