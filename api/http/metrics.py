@@ -70,7 +70,7 @@ def _budgets(accounts: dict[str, AccountSummary]) -> Iterator[Metric]:
         for name, text in named.items()
     }
     for dataset_id, account in accounts.items():
-        values = account.figures()
+        values = account.figures().model_dump()
         for name, family in families.items():
-            family.add_metric([dataset_id], values[name])
+            family.add_metric([dataset_id], values[f"epsilon_{name}"])
     yield from families.values()

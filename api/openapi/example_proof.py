@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 
 from datalens_service.data.dataset import Schema
-from datalens_service.evaluation.report.build import DatasetFacts, MethodFacts, Report
-from datalens_service.evaluation.report.privacy_statement import Release, privacy_statement
+from datalens_service.evaluation.report.build import MethodFacts, Report
+from datalens_service.evaluation.report.document import Product
+from datalens_service.evaluation.report.privacy_statement import privacy_statement
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.proof.job_proof import JobProof, account_proof_of
 from datalens_service.spec import TrainingSpec
@@ -23,7 +25,7 @@ def example_bundle(job_id: str, spec: TrainingSpec, schema: Schema, opening: Ent
         opened: First entry of the account.
         epsilon: Of the account.
     """
-    plan = tuple(Release(mechanism=each.mechanism, count=each.count) for each in spec.plan(schema).releases)
+    plan = spec.plan(schema).releases
     delta = spec.delta or 0.0
     entries = list(_journal(opening, job_id, plan))
     privacy = privacy_statement(
@@ -37,14 +39,16 @@ def example_bundle(job_id: str, spec: TrainingSpec, schema: Schema, opening: Ent
     )
     report = Report(
         date=opening.at.date(),
-        dataset=DatasetFacts(id=opening.dataset_id, public_schema=schema),
+        product=Product.at_commit(None),
+        dataset_id=opening.dataset_id,
+        public_schema=schema,
         method=MethodFacts(name=spec.method.name, spec=spec.model_dump(mode="json"), plan=plan),
         privacy=privacy,
     )
     return JobProof.of(account_proof_of(job_id, report, entries, epsilon, delta))
 
 
-def _journal(opening: Entry, job_id: str, plan: Sequence[Release]) -> Iterator[Entry]:
+def _journal(opening: Entry, job_id: str, plan: Sequence[PlannedRelease]) -> Iterator[Entry]:
     """Opened, reserved, and a charge per release."""
     last = opening
     yield last

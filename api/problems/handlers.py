@@ -28,6 +28,7 @@ from datalens_service.errors import (
     StoreUnavailable,
 )
 from datalens_service.store.disk import is_full
+from datalens_service.store.ledger.account_summary import AccountFigures
 from datalens_service.voices import speak, spoken
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -87,15 +88,10 @@ class ProblemError(BaseModel):
     code: str = Field(description="Kind of error, as pydantic calls it; stable.")
 
 
-class ProblemBudget(BaseModel):
+class ProblemBudget(AccountFigures):
     """The account a request does not fit into."""
 
-    epsilon_limit: float
-    epsilon_spent: float
-    epsilon_reserved: float
-    epsilon_remaining: float
     epsilon_requested: float
-    delta: float
 
 
 class ProblemResponse(JSONResponse):
@@ -196,9 +192,7 @@ def _members(error: DatalensError) -> dict[str, Any]:
         return cast("dict[str, Any]", spoken(error.validation_errors))
     if not isinstance(error, BudgetExceeded):
         return error.extra
-    names = ("limit", "spent", "reserved", "remaining", "requested")
-    budget = {f"epsilon_{name}": error.extra[name] for name in names if name in error.extra}
-    return {"budget": {**budget, "delta": error.extra["delta"]}} if budget else {}
+    return {"budget": error.extra} if error.extra else {}
 
 
 def _invalid(request: Request, error: Exception) -> ProblemResponse:

@@ -21,7 +21,7 @@ from datalens_service.spec import PlanSummary, TrainingSpec
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.joining import Joined
 from datalens_service.store.datasets.views import DatasetView
-from datalens_service.store.ledger.account_summary import AccountSummary
+from datalens_service.store.ledger.account_summary import AccountFigures, AccountSummary
 from datalens_service.store.tables import DEFAULT_PRIORITY
 from datalens_service.strict import Integer
 
@@ -52,18 +52,9 @@ class Units(BaseModel):
     remaining: int = Field(description="What a new job may reserve.")
 
 
-class BudgetRead(BaseModel):
+class BudgetRead(AccountFigures):
     """The lifetime budget of a dataset, shared by all datasets with the same records."""
 
-    model_config = ConfigDict(frozen=True)
-
-    epsilon_limit: float = Field(description="ε of the whole lifetime at `delta`.")
-    delta: float = Field(description="δ of every statement about this dataset, and of every job on it.")
-    epsilon_spent: float = Field(description="ε at `delta` of everything released so far, rounded up.")
-    epsilon_reserved: float = Field(description="ε at `delta` of what is set aside for jobs, rounded up.")
-    epsilon_remaining: float = Field(
-        description="Largest ε a new job may name, rounded down. It is not limit minus spent: μ² adds up, ε does not."
-    )
     mu_spent: float = Field(description="μ of the Gaussian trade-off curve of everything released, rounded up.")
     units: Units
     frozen_reason: str | None = Field(description="Why nothing can be spent: the account failed its audit.")
@@ -78,11 +69,7 @@ class BudgetRead(BaseModel):
 def _budget_figures(statement: AccountSummary) -> Mapping[str, Any]:
     """A function of the account alone, which many requests read between two changes: four bisections otherwise."""
     return {
-        "epsilon_limit": statement.epsilon,
-        "delta": statement.delta,
-        "epsilon_spent": statement.epsilon_spent,
-        "epsilon_reserved": statement.epsilon_reserved,
-        "epsilon_remaining": statement.epsilon_remaining,
+        **statement.figures().model_dump(),
         "mu_spent": round_up(mu_of_units(statement.spent_units), 6),
         "units": Units(
             limit=statement.limit_units,

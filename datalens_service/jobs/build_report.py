@@ -11,16 +11,17 @@ from typing import Final
 
 from datalens_service.errors import DatalensError
 from datalens_service.evaluation.evaluate import Evaluation
-from datalens_service.evaluation.report.build import AccountFacts, DatasetFacts, MethodFacts, Product, Report
+from datalens_service.evaluation.report.build import JournalFacts, MethodFacts, Report
 from datalens_service.evaluation.report.disclosures import Recomputation
+from datalens_service.evaluation.report.document import Product
 from datalens_service.evaluation.report.privacy_statement import (
     Lifetime,
     PrivacyStatement,
-    Release,
     first_releases,
     privacy_statement,
 )
 from datalens_service.jobs.attack_findings import asks_for_members, findings_of
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods.record_sums import describe_working_size
 from datalens_service.plugins import find_origin
 from datalens_service.privacy.accounting import UNITS_PER_MU_SQUARED, NeighboringRelation, delta_beside, round_up
@@ -46,13 +47,14 @@ def report_of(database: Database, settings: Settings, job_id: str, result: Resul
     job = jobs.get(database, job_id)
     spec = TrainingSpec.model_validate(job.spec)
     schema = result.model.schema
-    plan = tuple(Release(mechanism=planned.mechanism, count=planned.count) for planned in result.plan.releases)
+    plan = result.plan.releases
     privacy = _privacy(database, job, spec, result, first_releases(plan, result.steps_made))
     asked = [audit for audit in about_job(database, job) if asks_for_members(audit)]
     return Report(
-        product=Product(commit=settings.commit or source_commit()),
+        product=Product.at_commit(settings.commit or source_commit()),
         contact=settings.contact,
-        dataset=DatasetFacts(id=job.dataset_id, public_schema=schema),
+        dataset_id=job.dataset_id,
+        public_schema=schema,
         method=MethodFacts(
             name=spec.method.name,
             spec=spec.model_dump(mode="json"),
@@ -62,7 +64,7 @@ def report_of(database: Database, settings: Settings, job_id: str, result: Resul
             working_size=describe_working_size(result.plan, schema),
         ),
         privacy=privacy,
-        account=_account(database, job.dataset_id),
+        journal=_journal(database, job.dataset_id),
         recomputation=recomputed(privacy),
         measures=evaluation.measures,
         per_class=evaluation.per_class,
@@ -106,7 +108,7 @@ def recomputed(privacy: PrivacyStatement) -> Recomputation:
     return Recomputation(by=by, epsilon=round_up(epsilon), delta=privacy.delta, agrees=agrees, note=note)
 
 
-def _gaussian(release: Release, times: int) -> GaussianReleases:
+def _gaussian(release: PlannedRelease, times: int) -> GaussianReleases:
     """The Gaussian that equal releases are a post-processing of; of sampled ones up to their slack."""
     mechanism, relation = release.mechanism, NeighboringRelation.ZERO_OUT
     block = mechanism.block()
@@ -117,11 +119,11 @@ def _gaussian(release: Release, times: int) -> GaussianReleases:
     return discrete_releases(mechanism.sensitivity_squared(relation), mechanism.noise_stddev, queries)
 
 
-def _account(database: Database, dataset_id: str) -> AccountFacts:
+def _journal(database: Database, dataset_id: str) -> JournalFacts:
     with database.session() as session:
         now = summarize_account(session, dataset_id)
         first = entries(session, dataset_id)[0]
-    return AccountFacts(
+    return JournalFacts(
         opened_on=first.at.date(),
         opening_entry=first.hash,
         entries=now.entries,
@@ -131,7 +133,7 @@ def _account(database: Database, dataset_id: str) -> AccountFacts:
 
 
 def _privacy(
-    database: Database, job: Job, spec: TrainingSpec, result: Result, releases: Sequence[Release]
+    database: Database, job: Job, spec: TrainingSpec, result: Result, releases: Sequence[PlannedRelease]
 ) -> PrivacyStatement:
     schema = result.model.schema
     return privacy_statement(

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_c
 from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data.dataset import Schema
-from datalens_service.mechanisms import Account, AnyMechanism
+from datalens_service.mechanisms import Account
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.privacy.accounting import Charge, NeighboringRelation, limit_units
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
@@ -39,24 +40,6 @@ class ExecutionOptions:
     device: str = "cpu"
     folder: Path | None = None
     group: ProcessGroup = SINGLE_PROCESS
-
-
-class PlannedRelease(BaseModel):
-    """`count` equal releases of one mechanism, in the order in which they will be charged."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    mechanism: AnyMechanism = Field(discriminator="name")
-    count: int = Field(default=1, ge=1)
-
-    def units(self, relation: NeighboringRelation) -> int:
-        """Ledger units of all of them: what the mechanism itself will charge."""
-        return self.mechanism.price(self.count, relation).units
-
-    @property
-    def slack(self) -> int:
-        """What is charged beside the units, in 1e-18 of δ; 0 unless batches are sampled."""
-        return self.mechanism.price(self.count).slack
 
 
 class Plan(BaseModel):
@@ -103,9 +86,9 @@ class Plan(BaseModel):
 
     def describe_releases(self) -> list[dict[str, Any]]:
         """Public parameters of every release, with the branch that it belongs to, if any."""
-        described = [_describe(release) for release in self.releases]
+        described = [release.describe() for release in self.releases]
         for name, branch in self.branches.items():
-            described += [_describe(release) | {"branch": name} for release in branch]
+            described += [release.describe() | {"branch": name} for release in branch]
         return described
 
     def along(self, branch: str) -> Plan:
@@ -115,10 +98,6 @@ class Plan(BaseModel):
     def charge(self, relation: NeighboringRelation = NeighboringRelation.ZERO_OUT) -> Charge:
         """Units and slack of the whole run."""
         return Charge(self.units(relation), self.slack)
-
-
-def _describe(release: PlannedRelease) -> dict[str, Any]:
-    return {**release.mechanism.describe(), "count": release.count}
 
 
 class Extras(NamedTuple):

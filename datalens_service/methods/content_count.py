@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from datalens_service.data.dataset import Schema, Split
 from datalens_service.mechanisms import VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.methods.base import PlannedRelease
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods.record_sums import calibrated
 from datalens_service.models.generators.content import are_drawings
 from datalens_service.models.generators.level_sets import Content

@@ -14,7 +14,8 @@ from typing import Final
 from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import GradientSum, IndividualHistogram, VonMisesFisherSum
-from datalens_service.methods.base import ExecutionOptions, Plan, PlannedRelease
+from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.methods.base import ExecutionOptions, Plan
 from datalens_service.methods.dp_sgd_parameters import DpSgdParameters
 from datalens_service.methods.dp_sgd_run import DpSgdRun, summed_units
 from datalens_service.methods.iterates import bytes_of_iterates, check_room

@@ -17,7 +17,8 @@ from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.methods.base import ExecutionOptions, Plan, PlannedRelease
+from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.methods.base import ExecutionOptions, Plan
 from datalens_service.methods.moments import Moments, MomentsRun
 from datalens_service.methods.record_sums import (
     COUNT_WEIGHT,

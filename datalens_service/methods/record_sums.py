@@ -14,7 +14,8 @@ from datalens_service.data.dataset import Dataset, Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.mechanisms import CrossProductSum, GradientSum, OuterProductSum, VectorSum
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.methods.base import Extras, Method, Plan, PlannedRelease
+from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.methods.base import Extras, Method, Plan
 from datalens_service.models.exact_products import exact_products, on_grid
 from datalens_service.models.generators.dct import LowFrequencies
 from datalens_service.models.generators.gaussian import around

@@ -20,7 +20,8 @@ from pydantic import Field, model_validator
 from datalens_service.data.dataset import Dataset, Schema, Upload
 from datalens_service.errors import InvalidSpec, StateConflict
 from datalens_service.mechanisms import Account, VectorSum
-from datalens_service.methods.base import ExecutionOptions, Extras, Method, Plan, PlannedRelease, TrainingRun
+from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.methods.base import ExecutionOptions, Extras, Method, Plan, TrainingRun
 from datalens_service.methods.content_count import count_drawings, plan_count, read_count
 from datalens_service.methods.diffusion import Diffusion
 from datalens_service.methods.later_steps import LaterSteps

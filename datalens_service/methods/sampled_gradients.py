@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.mechanisms import GradientSum
-from datalens_service.methods.base import Plan, PlannedRelease
+from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.methods.base import Plan
 from datalens_service.privacy.accounting import (
     MINIMUM_NOISE_STDDEV,
     SLACK_UNITS_PER_DELTA,

@@ -23,7 +23,8 @@ from datalens_service.data.dataset import Dataset, Images, Labels, Schema, Uploa
 from datalens_service.errors import InvalidSpec
 from datalens_service.mechanisms import Account, CrossProductSum
 from datalens_service.mechanisms.cross_product import OuterProductFactors
-from datalens_service.methods.base import ExecutionOptions, Method, Plan, PlannedRelease, named
+from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.methods.base import ExecutionOptions, Method, Plan, named
 from datalens_service.methods.guided import fit_linear_classifier, softmax_errors
 from datalens_service.methods.moments import Moments, MomentsRun
 from datalens_service.methods.public_start import check_same_size, spread_over

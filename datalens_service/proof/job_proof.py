@@ -15,9 +15,10 @@ from typing import Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from datalens_service.evaluation.report.build import Product, Report
+from datalens_service.evaluation.report.build import Report
 from datalens_service.evaluation.report.card import Card
-from datalens_service.evaluation.report.privacy_statement import Release
+from datalens_service.evaluation.report.document import Product
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.privacy.accounting import Charge as AccountCharge
 from datalens_service.privacy.accounting import epsilon_of_charge, round_up
 from datalens_service.proof.hash_chain import Balance, Entry, follow
@@ -59,7 +60,7 @@ class _Recomputable(_Frozen):
     product: Product
     job_id: str
     card: Card
-    plan: tuple[Release, ...] = Field(min_length=1, description="All releases that were planned, in order.")
+    plan: tuple[PlannedRelease, ...] = Field(min_length=1, description="All releases that were planned, in order.")
     signature: Signature | None = Field(default=None, description="By the installation; None before it is handed out.")
 
 

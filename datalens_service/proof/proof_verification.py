@@ -19,13 +19,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from datalens_service.errors import InvalidInput, LedgerCorrupt
 from datalens_service.evaluation.report.card import CardMechanism
 from datalens_service.evaluation.report.privacy_statement import (
-    Release,
     classify_epsilon,
     current_tier,
     first_releases,
 )
 from datalens_service.mechanisms import AnyMechanism, IndividualHistogram
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.accounting import NeighboringRelation, delta_beside
 from datalens_service.privacy.recomputation import (
@@ -266,7 +266,7 @@ def _charges(proof: Proof) -> str:
     return f"{len(proof.payments):,} charges, none below what σ and Δ of its mechanism cost."
 
 
-def _check_slack(proof: Proof, release: Release) -> None:
+def _check_slack(proof: Proof, release: PlannedRelease) -> None:
     """What another branch of the plan would have cost is paid with the first of the releases."""
     slack = release.mechanism.slack_beside()
     payments = [payment for payment in proof.payments if _planned(proof, payment) == release]
@@ -274,7 +274,7 @@ def _check_slack(proof: Proof, release: Release) -> None:
         raise LedgerCorrupt(f"{payments[0].name} pays a slack of {payments[0].slack:,}; the plan has {slack:,} there.")
 
 
-def _check_block(proof: Proof, release: Release) -> None:
+def _check_block(proof: Proof, release: PlannedRelease) -> None:
     """Sampled draws: the price is that of q, σ, their number and slack; the first paid all; there are no more."""
     block = release.mechanism.block()
     payments = [payment for payment in proof.payments if _planned(proof, payment) == release]
@@ -330,7 +330,7 @@ def _steps_made(proof: Proof) -> int:
     return sum(mechanism.count for mechanism in proof.card.privacy.mechanisms)
 
 
-def _planned(proof: Proof, payment: Payment) -> Release:
+def _planned(proof: Proof, payment: Payment) -> PlannedRelease:
     """The release of the plan that a charge is for."""
     step = -1 if payment.step is None else payment.step
     for release in proof.plan:

@@ -9,9 +9,11 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.evaluation import Measure
-from datalens_service.evaluation.report.build import DatasetFacts, MethodFacts, Product, Report
-from datalens_service.evaluation.report.privacy_statement import Lifetime, PrivacyStatement, Release, privacy_statement
+from datalens_service.evaluation.report.build import MethodFacts, Report
+from datalens_service.evaluation.report.document import Product
+from datalens_service.evaluation.report.privacy_statement import Lifetime, PrivacyStatement, privacy_statement
 from datalens_service.mechanisms import OuterProductSum, TopAgg
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.accounting import NeighboringRelation, limit_units
 
@@ -63,8 +65,8 @@ def votes(top_k: int = 200, noise_stddev: int = 5000, images: int = 15) -> TopAg
 
 
 RELEASES = (
-    Release(mechanism=OuterProductSum(num_groups=1, dimensions=784, noise_stddev=2**24)),
-    Release(mechanism=votes(), count=140),
+    PlannedRelease(mechanism=OuterProductSum(num_groups=1, dimensions=784, noise_stddev=2**24)),
+    PlannedRelease(mechanism=votes(), count=140),
 )
 
 
@@ -85,9 +87,10 @@ def statement(units_charged: int | None = None, delta: float = 1e-5) -> PrivacyS
 def report(*measures: Measure) -> Report:
     schema = Schema(channels=1, height=28, width=28, class_names=CLASS_NAMES, num_units=60_000)
     return Report(
-        product=Product(version="1.2.3", commit="0123456789abcdef"),
+        product=Product(name="DataLens Service", version="1.2.3", commit="0123456789abcdef"),
         date=datetime.date(2026, 11, 20),
-        dataset=DatasetFacts(id="ds_random", public_schema=schema),
+        dataset_id="ds_random",
+        public_schema=schema,
         method=MethodFacts(name="datalens", spec={"epsilon": 1.0, "seed": 0}, plan=RELEASES),
         privacy=statement(),
         measures=measures,

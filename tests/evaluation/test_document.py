@@ -13,7 +13,7 @@ import pytest
 from datalens_service.errors import ReportIncomplete
 from datalens_service.evaluation import ClassFigure, Measure, Unavailable
 from datalens_service.evaluation.measures import Basis
-from datalens_service.evaluation.report.build import AccountFacts, Report, owner_view, releasable_view
+from datalens_service.evaluation.report.build import JournalFacts, Report, owner_view, releasable_view
 from datalens_service.evaluation.report.document import check, compute_seal, json_schema
 from datalens_service.evaluation.report.html import releasable_html
 from datalens_service.evaluation.report.required_fields import REQUIRED_FIELDS
@@ -37,7 +37,7 @@ BASIS = Basis(
 def full() -> Report:
     """A report with something in every list."""
     shown = {"audience": "public", "status": "covered", "protocol": "p"}
-    account = AccountFacts.model_validate(
+    journal = JournalFacts.model_validate(
         {"opened_on": "2026-01-02", "opening_entry": "a" * 64, "entries": 7, "head": "b" * 64, "linked_datasets": []}
     )
     given = report(
@@ -48,7 +48,7 @@ def full() -> Report:
         classifier="standard CNN", class_name="x", test_images=3, accuracy=None, ceiling=None, taken_for=None
     )
     missing = Unavailable(figure="Fidelity", reason="No weights.")
-    return given.model_copy(update={"account": account, "per_class": (line,), "unavailable": (missing,)})
+    return given.model_copy(update={"journal": journal, "per_class": (line,), "unavailable": (missing,)})
 
 
 OWNER, SHARED = owner_view(full()), releasable_view(full())
@@ -169,7 +169,7 @@ def test_a_releasable_report_with_the_owners_figures_is_refused(member):
 def of_account(linked: bool) -> Report:
     """The report of a job whose account another upload shares, or of one whose account is its own."""
     lifetime = full().privacy.lifetime.model_copy(update={"linked": linked, "spent": 1.9 if linked else 1.4652})
-    account = AccountFacts.model_validate(
+    journal = JournalFacts.model_validate(
         {
             "opened_on": "2025-07-08" if linked else "2026-01-02",
             "opening_entry": ("d" if linked else "a") * 64,
@@ -179,7 +179,7 @@ def of_account(linked: bool) -> Report:
         }
     )
     privacy = full().privacy.model_copy(update={"lifetime": lifetime})
-    return full().model_copy(update={"privacy": privacy, "account": account})
+    return full().model_copy(update={"privacy": privacy, "journal": journal})
 
 
 def test_a_report_to_pass_on_is_the_same_whoever_shares_the_account():

@@ -134,7 +134,7 @@ def test_the_fields_an_auditor_needs_are_there(path):
         assert value != ""
 
 
-@pytest.mark.parametrize("missing", ["privacy", "dataset", "method"])
+@pytest.mark.parametrize("missing", ["privacy", "public_schema", "method"])
 def test_a_report_without_a_part_is_no_report(missing):
     given = report().model_dump()
     del given[missing]
@@ -191,9 +191,9 @@ def test_the_summary_says_what_the_images_are_made_for() -> None:
 
 def test_preparation_and_working_size_are_in_report_card_and_datasheet() -> None:
     silent, settings = report(), PrepareSettings(width=28, height=28, fit=Fit.CROP, window=(-5, 90))
-    schema = silent.dataset.public_schema.model_copy(update={"preparation": settings})
+    schema = silent.public_schema.model_copy(update={"preparation": settings})
     changes = {
-        "dataset": silent.dataset.model_copy(update={"public_schema": schema}),
+        "public_schema": schema,
         "method": silent.method.model_copy(update={"working_size": "Images are reduced."}),
     }
     said = silent.model_copy(update=changes)

@@ -8,13 +8,13 @@ from datalens_service.evaluation.report import phrases
 from datalens_service.evaluation.report.disclosures import assumptions
 from datalens_service.evaluation.report.privacy_statement import (
     PrivacyStatement,
-    Release,
     first_releases,
     membership_advantage,
     privacy_statement,
     true_positive_rate,
 )
 from datalens_service.mechanisms import GradientSum
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.privacy.accounting import Charge, epsilon_of_charge, round_up
 from datalens_service.privacy.poisson_sampling import PoissonSampling
 
@@ -22,7 +22,9 @@ UNITS, SLACK, DELTA = 7 * 10**13, 5 * 10**11, 1e-5
 BLOCK = PoissonSampling(
     num_units=60_000, numerator=2**45, draws=110, slack=SLACK, units_zero_out=UNITS, units_replace_one=3 * UNITS
 )
-PLANNED = Release(mechanism=GradientSum(dimensions=9, clip_norm=1.0, noise_stddev=10**5, sampling=BLOCK), count=100)
+PLANNED = PlannedRelease(
+    mechanism=GradientSum(dimensions=9, clip_norm=1.0, noise_stddev=10**5, sampling=BLOCK), count=100
+)
 
 
 @pytest.fixture

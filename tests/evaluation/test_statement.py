@@ -10,7 +10,6 @@ import pytest
 from datalens_service.errors import LedgerCorrupt
 from datalens_service.evaluation.report.privacy_statement import (
     PrivacyStatement,
-    Release,
     classify_epsilon,
     first_releases,
     membership_advantage,
@@ -19,6 +18,7 @@ from datalens_service.evaluation.report.privacy_statement import (
 )
 from datalens_service.evaluation.report.summary import right_guesses, shown
 from datalens_service.mechanisms import OuterProductSum, TopAgg
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.privacy.accounting import NeighboringRelation, epsilon_of_units, gaussian_delta, round_up
 from tests.evaluation.conftest import RELEASES, statement, votes
 
@@ -51,7 +51,7 @@ def test_attack_bounds_agree_with_the_epsilon_delta_curve():
 
 
 def authors_votes(count: int) -> PrivacyStatement:
-    made = (Release(mechanism=votes(images=1), count=count),)
+    made = (PlannedRelease(mechanism=votes(images=1), count=count),)
     units = made[0].units(ZERO_OUT)
     given = {"epsilon_limit": 1.0, "limit_units": units, "delta": 1e-5, "num_units": 60_000, "unit": "record"}
     return privacy_statement(releases=made, units_charged=units, **given)

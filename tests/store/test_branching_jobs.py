@@ -9,8 +9,10 @@ import pytest
 
 from datalens_service.data.dataset import Dataset
 from datalens_service.errors import BudgetExceeded
-from datalens_service.evaluation.report.build import DatasetFacts, MethodFacts, Report
-from datalens_service.evaluation.report.privacy_statement import Release, first_releases, privacy_statement
+from datalens_service.evaluation.report.build import MethodFacts, Report
+from datalens_service.evaluation.report.document import Product
+from datalens_service.evaluation.report.privacy_statement import first_releases, privacy_statement
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods import Plan
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.proof.hash_chain import EntryKind
@@ -42,10 +44,12 @@ def submitted(database: Database, dataset: Dataset, plan: Plan) -> Job:
 
 
 def proof_of(database: Database, job: Job, result: Result) -> dict[str, Any]:
-    releases = tuple(Release(mechanism=each.mechanism, count=each.count) for each in result.plan.releases)
+    releases = tuple(PlannedRelease(mechanism=each.mechanism, count=each.count) for each in result.plan.releases)
     made = first_releases(releases, result.steps_made)
     report = Report(
-        dataset=DatasetFacts(id=job.dataset_id, public_schema=DRAWINGS.schema),
+        product=Product.at_commit(None),
+        dataset_id=job.dataset_id,
+        public_schema=DRAWINGS.schema,
         method=MethodFacts(name=METHOD.name, spec=SPEC.model_dump(mode="json"), plan=releases),
         privacy=privacy_statement(
             releases=made,

@@ -17,9 +17,11 @@ import pytest
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.errors import WorkerUnavailable
 from datalens_service.evaluation.report import privacy_statement as statements
-from datalens_service.evaluation.report.build import DatasetFacts, MethodFacts, Report
-from datalens_service.evaluation.report.privacy_statement import Release, first_releases, privacy_statement
+from datalens_service.evaluation.report.build import MethodFacts, Report
+from datalens_service.evaluation.report.document import Product
+from datalens_service.evaluation.report.privacy_statement import first_releases, privacy_statement
 from datalens_service.mechanisms import BoundedSum, Mechanism, base
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods import Moments
 from datalens_service.privacy.accounting import cost_units, epsilon_of_charge
 from datalens_service.proof.hash_chain import GENESIS, Entry
@@ -58,9 +60,11 @@ def real_proof(database: Database, seed: int, *, lost_releases: int = 0) -> Acco
         account.charge(0, first.label(), first.cost())
     labels = np.random.default_rng(seed).integers(0, 2, RECORDS)
     result = run(SPEC, Dataset(public, Split(records, labels), None, b"k" * 32), account=account)
-    releases = tuple(Release(mechanism=each.mechanism, count=each.count) for each in plan.releases)
+    releases = tuple(PlannedRelease(mechanism=each.mechanism, count=each.count) for each in plan.releases)
     report = Report(
-        dataset=DatasetFacts(id=stored.id, public_schema=public),
+        product=Product.at_commit(None),
+        dataset_id=stored.id,
+        public_schema=public,
         method=MethodFacts(name="moments", spec=SPEC.model_dump(mode="json"), plan=releases),
         privacy=privacy_statement(
             releases=first_releases(releases, result.steps_made),
@@ -222,7 +226,7 @@ def higher_noise_everywhere(bundle: Json) -> None:
     bundle["plan"][-1]["mechanism"]["noise_stddev"] *= 2
     last = bundle["card"]["privacy"]["mechanisms"][-1]
     last["noise_stddev"] *= 2
-    last["units"] = Release.model_validate(bundle["plan"][-1]).mechanism.cost()
+    last["units"] = PlannedRelease.model_validate(bundle["plan"][-1]).mechanism.cost()
 
 
 def lower_noise_everywhere(bundle: Json) -> None:
@@ -230,7 +234,7 @@ def lower_noise_everywhere(bundle: Json) -> None:
     bundle["plan"][0]["mechanism"]["noise_stddev"] -= 1
     first = bundle["card"]["privacy"]["mechanisms"][0]
     first["noise_stddev"] -= 1
-    first["units"] = Release.model_validate(bundle["plan"][0]).mechanism.cost()
+    first["units"] = PlannedRelease.model_validate(bundle["plan"][0]).mechanism.cost()
 
 
 def larger_delta_on_the_card(bundle: Json) -> None:

@@ -66,7 +66,7 @@ def test_a_new_job_finds_what_is_left(database: Database) -> None:
     dataset, limit, lease = spend_all_and_restore(database)
     with pytest.raises(BudgetExceeded) as refused:
         new_job(database, dataset.id, limit)
-    assert refused.value.extra["spent"] >= refused.value.extra["limit"]
+    assert refused.value.extra["epsilon_spent"] >= refused.value.extra["epsilon_limit"]
     assert state_of(database, dataset.id).charged_units == limit
     assert verified(database, dataset.id).charged == {lease.job_id: limit}
 
@@ -232,7 +232,7 @@ def test_a_frozen_account_states_what_the_log_knows(database: Database) -> None:
     frozen = state_of(database, dataset.id)
     assert frozen.frozen_reason is not None
     assert frozen.charged_units == 0
-    assert (frozen.figures()["spent"], frozen.figures()["remaining"]) == (spent, 0.0)
+    assert (frozen.figures().epsilon_spent, frozen.figures().epsilon_remaining) == (spent, 0.0)
 
     jobs.request_cancel(database, first.id)
     assert check_against_log(database) == ()

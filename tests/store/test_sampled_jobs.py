@@ -12,8 +12,10 @@ import pytest
 
 from datalens_service.data.dataset import Dataset, Split
 from datalens_service.errors import BudgetExceeded
-from datalens_service.evaluation.report.build import DatasetFacts, MethodFacts, Report
-from datalens_service.evaluation.report.privacy_statement import Release, first_releases, privacy_statement
+from datalens_service.evaluation.report.build import MethodFacts, Report
+from datalens_service.evaluation.report.document import Product
+from datalens_service.evaluation.report.privacy_statement import first_releases, privacy_statement
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.methods import DpSgd, Plan
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.privacy.randomness import Booleans, Integers, NoiseSource
@@ -133,10 +135,12 @@ def proof(sqlite_database: Database, plan: Plan, records: Dataset) -> tuple[Json
     """Of the job and of its account."""
     database, job = sqlite_database, submitted(sqlite_database, plan)
     result = run(SPEC, records, account=account_of(database, claimed(database, job.id)), plan=plan)
-    releases = tuple(Release(mechanism=each.mechanism, count=each.count) for each in plan.releases)
+    releases = tuple(PlannedRelease(mechanism=each.mechanism, count=each.count) for each in plan.releases)
     made = first_releases(releases, result.steps_made)
     report = Report(
-        dataset=DatasetFacts(id=job.dataset_id, public_schema=records.schema),
+        product=Product.at_commit(None),
+        dataset_id=job.dataset_id,
+        public_schema=records.schema,
         method=MethodFacts(name="dp_sgd", spec=SPEC.model_dump(mode="json"), plan=releases),
         privacy=privacy_statement(
             releases=made,

@@ -10,10 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from datalens_service.data.preparation_settings import PrepareSettings
 from datalens_service.evaluation.measures import Measure
-from datalens_service.evaluation.report.build import Product, Report
-from datalens_service.evaluation.report.privacy_statement import FormerTier, Release, Tier
+from datalens_service.evaluation.report.build import Report
+from datalens_service.evaluation.report.document import Product
+from datalens_service.evaluation.report.privacy_statement import FormerTier, Tier
 from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.models.public_source import PublicSource
 from datalens_service.plugins import PluginOrigin
 from datalens_service.privacy.accounting import NeighboringRelation
@@ -50,7 +52,7 @@ class CardMechanism(_Frozen):
     )
 
     @classmethod
-    def of(cls, release: Release) -> CardMechanism:
+    def of(cls, release: PlannedRelease) -> CardMechanism:
         """What the card says of a release."""
         return cls(
             label=release.mechanism.label(),
@@ -90,7 +92,7 @@ class CardPrivacy(_Frozen):
             unit=privacy.unit,
             num_units=privacy.num_units,
             records_per_unit=privacy.records_per_unit,
-            classes_per_unit=report.dataset.public_schema.classes_per_unit,
+            classes_per_unit=report.public_schema.classes_per_unit,
             neighboring_relation="zero_out",
             epsilon=privacy.headline.epsilon,
             delta=privacy.delta,
@@ -129,7 +131,7 @@ class Card(_Frozen):
     @classmethod
     def of(cls, report: Report) -> Card:
         """The card of a report; measures are on it only if anybody may see them."""
-        schema = report.dataset.public_schema
+        schema = report.public_schema
         return cls(
             product=report.product,
             date=report.date,

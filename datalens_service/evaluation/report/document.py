@@ -11,13 +11,15 @@ import hashlib
 import json
 import operator
 import re
+from importlib.metadata import version
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import ReportIncomplete
-from datalens_service.evaluation.measures import ClassFigure, ConfusionTable, Measure, Unavailable
+from datalens_service.evaluation.measures import STATUS_LABELS, ClassFigure, ConfusionTable, Measure, Unavailable
+from datalens_service.evaluation.metrics import METRICS
 from datalens_service.evaluation.report.anonymity import Anonymity
 from datalens_service.evaluation.report.attacks import AttacksSection
 from datalens_service.evaluation.report.disclosures import (
@@ -29,14 +31,16 @@ from datalens_service.evaluation.report.disclosures import (
     PublicData,
     Recomputation,
 )
-from datalens_service.evaluation.report.privacy_statement import FormerTier, Guarantee, Lifetime, Scope, Tier
-from datalens_service.evaluation.report.spending import SpendPoint
+from datalens_service.evaluation.report.privacy_statement import PrivacyFigures
 from datalens_service.mechanisms.individual_histogram import IndividualFigures
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.plugins import PluginOrigin
+from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.signatures import MEMBER, Signature, SignatureInvalid, signer
 
 FORMAT: Final = "datalens-report/3"
 SCHEMA_FILE: Final = "docs/privacy-report.schema.json"
+UNSEALED: Final = "0" * 64
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _OPTIONAL: Final = frozenset({"anonymity", "attacks", "confusion", "individual_epsilon"})
 _OPTIONAL_WITHIN: Final = frozenset(
@@ -50,12 +54,17 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class ProductSection(_Frozen):
+class Product(_Frozen):
     """F1. What made the images."""
 
     name: str
     version: str
-    commit: str | None
+    commit: str | None = Field(description="Of the source, or SHA-256 of its files where it is not known.")
+
+    @classmethod
+    def at_commit(cls, commit: str | None) -> Product:
+        """This version of this product."""
+        return cls(name="DataLens Service", version=version("datalens-service"), commit=commit)
 
 
 class Fingerprint(_Frozen):
@@ -88,6 +97,15 @@ class MechanismSection(BaseModel):
     units_zero_out_total: int
     units_replace_one_total: int
 
+    @classmethod
+    def from_release(cls, release: PlannedRelease) -> MechanismSection:
+        """Mechanism, count, every parameter, sensitivity and price of a release; public."""
+        return cls(
+            **release.describe(),
+            units_zero_out_total=release.units(NeighboringRelation.ZERO_OUT),
+            units_replace_one_total=release.units(NeighboringRelation.REPLACE_ONE),
+        )
+
 
 class PluginSection(PluginOrigin):
     """The package that brought a method."""
@@ -111,6 +129,12 @@ class MeasureSection(Measure):
     meaning: str
     status_label: str
 
+    @classmethod
+    def from_measure(cls, measure: Measure) -> MeasureSection:
+        """The figure beside what its metric says of itself."""
+        metric, label = METRICS[measure.name], STATUS_LABELS[measure.status]
+        return cls(**measure.model_dump(), title=metric.title, meaning=metric.meaning, status_label=label)
+
 
 class IndividualSection(IndividualFigures):
     """A released histogram of realised individual ε, its mean and its quantiles."""
@@ -118,34 +142,15 @@ class IndividualSection(IndividualFigures):
     meaning: str
 
 
-class PrivacySection(_Frozen):
+class PrivacySection(PrivacyFigures):
     """F2 to F20 and F22 to F25."""
 
-    setting: str
     trust: tuple[str, ...]
-    unit: str
-    unit_declared_by: str
-    num_units: int
-    records_per_unit: int
-    delta: float
-    delta_times_units: float
-    epsilon_limit: float
-    limit_units: int
-    headline: Guarantee
-    replace_one: Guarantee
-    tier: Tier | FormerTier
-    tier_meaning: str
     mechanisms: tuple[MechanismSection, ...]
-    spend: tuple[SpendPoint, ...] = Field(min_length=1)
-    accountant: str
     recomputation: Recomputation
-    noise: str
     assumptions: tuple[Assumption, ...] = Field(min_length=1)
     data_accesses: tuple[DataAccess, ...] = Field(min_length=1)
     evidence: str
-    scope: Scope
-    retention: str
-    lifetime: Lifetime | None
     lifetime_note: str
     linked_datasets: tuple[str, ...] | None
     linked_note: str
@@ -182,7 +187,7 @@ class ReportDocument(_Frozen):
     format: Literal["datalens-report/3"]
     view: Literal["owner", "releasable"]
     synthetic: bool = Field(description="Whether synthetic images are released; false for a classifier.")
-    product: ProductSection
+    product: Product
     date: datetime.date
     contact: str = Field(min_length=1)
     dataset: DatasetSection
@@ -216,6 +221,11 @@ class ReportDocument(_Frozen):
             if any(one is not None for one in self._of_the_account()):
                 raise ValueError("a releasable report tells of the account, which is for the owner")
         return self
+
+    def sealed(self) -> dict[str, Any]:
+        """As JSON, with the seal over everything else."""
+        content = self.as_given()
+        return {**content, "seal": {**content["seal"], "sha256": compute_seal(content)}}
 
     def as_given(self) -> dict[str, Any]:
         """As JSON; what only some reports have is left out of the others."""

@@ -144,6 +144,11 @@ LIFETIME_WITHHELD: Final = (
     "adds up their μ²; μ of each job is in its proof, privacy.json."
 )
 
+FINGERPRINT: Final = (
+    "hash of the first entry of the account that these records opened; records have one account for ever, and a hash "
+    "of their content is not released"
+)
+
 LINKED: Final = "Uploads that share an image share one account; the lifetime figures count their losses together."
 
 WITHHELD: Final = (

@@ -18,7 +18,8 @@ from datalens_service.errors import LedgerCorrupt
 from datalens_service.evaluation.report import phrases
 from datalens_service.evaluation.report.result_wording import wording_of
 from datalens_service.evaluation.report.spending import CurvePoint, SpendPoint, curve, spend_path
-from datalens_service.mechanisms import AnyMechanism, VonMisesFisherSum
+from datalens_service.mechanisms import VonMisesFisherSum
+from datalens_service.mechanisms.planned_release import PlannedRelease
 from datalens_service.models.public_source import PublicSource
 from datalens_service.privacy.accounting import (
     SLACK_UNITS_PER_DELTA,
@@ -44,31 +45,6 @@ _ZERO_OUT, _REPLACE_ONE = NeighboringRelation.ZERO_OUT, NeighboringRelation.REPL
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Release(_Frozen):
-    """`count` equal releases of one mechanism."""
-
-    mechanism: AnyMechanism = Field(discriminator="name")
-    count: int = Field(default=1, ge=1)
-
-    def units(self, relation: NeighboringRelation) -> int:
-        """Ledger units of all of them; of a block whose batches are sampled, all draws that were paid for."""
-        return self.mechanism.price(self.count, relation).units
-
-    @property
-    def slack(self) -> int:
-        """What they cost beside, in 1e-18 of δ; 0 unless batches are sampled."""
-        return self.mechanism.price(self.count).slack
-
-    @property
-    def label(self) -> str:
-        """Its name in the ledger."""
-        return self.mechanism.label()
-
-    def charge_after(self, made: int) -> Charge:
-        """What was charged under zero-out when `made` of them were made: of a block, all of it with the first."""
-        return self.mechanism.price(made) if made else Charge(0)
 
 
 class Point(_Frozen):
@@ -143,35 +119,39 @@ class Scope(_Frozen):
         )
 
 
-class PrivacyStatement(_Frozen):
-    """Everything a reader needs to judge and to recompute the guarantee of one job."""
+class PrivacyFigures(_Frozen):
+    """What a statement and the document made of it have in common."""
 
-    setting: str = phrases.SETTING
+    setting: str
     unit: str
-    unit_declared_by: Literal["owner"] = "owner"
+    unit_declared_by: str
     num_units: int
-    records_per_unit: int = Field(default=1, description="Most training images of one unit, declared.")
+    records_per_unit: int = Field(description="Most training images of one unit, declared.")
     delta: float
     delta_times_units: float = Field(description="n·δ, rounded up.")
     epsilon_limit: float
     limit_units: int
     headline: Guarantee
     replace_one: Guarantee
-    tier: Tier
+    tier: Tier | FormerTier
     tier_meaning: str
-    releases: tuple[Release, ...]
-    spend: tuple[SpendPoint, ...] = Field(description="The account release by release, thinned out.")
-    accountant: str = phrases.ACCOUNTANT
-    noise: str = phrases.NOISE
-    evidence: str = phrases.EVIDENCE
+    spend: tuple[SpendPoint, ...] = Field(min_length=1, description="The account release by release, thinned out.")
+    accountant: str
+    noise: str
     scope: Scope
-    retention: str = phrases.RETENTION
+    retention: str
     lifetime: Lifetime | None = Field(description="None in a copy to pass on, and for a run without a service.")
+
+
+class PrivacyStatement(PrivacyFigures):
+    """Everything a reader needs to judge and to recompute the guarantee of one job."""
+
+    releases: tuple[PlannedRelease, ...]
 
 
 def privacy_statement(
     *,
-    releases: Sequence[Release],
+    releases: Sequence[PlannedRelease],
     units_charged: int,
     slack_charged: int = 0,
     epsilon_limit: float,
@@ -211,7 +191,9 @@ def privacy_statement(
     replace_one = Charge(_replace_one_units(releases, units_charged), slack_charged)
     tier = classify_epsilon(headline.epsilon)
     return PrivacyStatement(
+        setting=phrases.SETTING,
         unit=unit,
+        unit_declared_by="owner",
         num_units=num_units,
         records_per_unit=records_per_unit,
         delta=delta,
@@ -227,6 +209,7 @@ def privacy_statement(
         accountant=_accountant(releases, slack_charged),
         noise=phrases.DIRECTIONS_NOISE if has_directions(releases) else phrases.NOISE,
         scope=Scope.of(unit, records_per_unit, result, source, groups_ignored=groups_ignored),
+        retention=phrases.RETENTION,
         lifetime=lifetime,
     )
 
@@ -240,23 +223,23 @@ def started_from(source: PublicSource) -> str:
     )
 
 
-def has_directions(releases: Sequence[Release]) -> bool:
+def has_directions(releases: Sequence[PlannedRelease]) -> bool:
     """Whether noise is on directions, where it is not exact."""
     return any(isinstance(release.mechanism, VonMisesFisherSum) for release in releases)
 
 
-def has_sampling(releases: Sequence[Release]) -> bool:
+def has_sampling(releases: Sequence[PlannedRelease]) -> bool:
     """Whether batches are sampled, so that coins are secret as noise is."""
     return any(isinstance(release.mechanism.block(), PoissonSampling) for release in releases)
 
 
-def _accountant(releases: Sequence[Release], slack_charged: int) -> str:
+def _accountant(releases: Sequence[PlannedRelease], slack_charged: int) -> str:
     if has_directions(releases):
         return phrases.DIRECTIONS_ACCOUNTANT
     return phrases.SAMPLED_ACCOUNTANT if slack_charged else phrases.ACCOUNTANT
 
 
-def first_releases(releases: Sequence[Release], steps: int) -> tuple[Release, ...]:
+def first_releases(releases: Sequence[PlannedRelease], steps: int) -> tuple[PlannedRelease, ...]:
     """The part of a plan that was carried out: its first `steps` releases."""
     made = []
     for release in releases:
@@ -325,7 +308,7 @@ def _guarantee(relation: NeighboringRelation, charge: Charge, deltas: dict[float
     )
 
 
-def _replace_one_units(releases: Sequence[Release], units_charged: int) -> int:
+def _replace_one_units(releases: Sequence[PlannedRelease], units_charged: int) -> int:
     """Units under replace-one; a charge whose release was lost is taken at the worst factor of any release."""
     costs = [(release.units(_ZERO_OUT), release.units(_REPLACE_ONE)) for release in releases]
     lost = units_charged - sum(zero_out for zero_out, _ in costs)

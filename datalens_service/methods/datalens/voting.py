@@ -15,7 +15,8 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan, InvalidSpec
 from datalens_service.mechanisms import AnyVotes, VoteMechanism, VoteParameters
-from datalens_service.methods.base import Method, Plan, PlannedRelease, named
+from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.methods.base import Method, Plan, named
 from datalens_service.methods.datalens.teachers import AnyTeacher, DenseTeacher
 from datalens_service.methods.moments import Moments
 from datalens_service.models.teachers.partitions import partition_teachers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -14,6 +15,20 @@ from datalens_service.privacy.accounting import Charge
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.store.tables import AccountRow, DatasetRow, LedgerEntryRow
 from datalens_service.store.unopened_uploads import absence
+
+
+class AccountFigures(BaseModel):
+    """An account as ε at its δ, as everybody is told: in answers, problems, metrics and reports."""
+
+    model_config = ConfigDict(frozen=True)
+
+    epsilon_limit: float = Field(description="ε of the whole lifetime at `delta`.")
+    delta: float = Field(description="δ of every statement about this dataset, and of every job on it.")
+    epsilon_spent: float = Field(description="ε at `delta` of everything released so far, rounded up.")
+    epsilon_reserved: float = Field(description="ε at `delta` of what is set aside for jobs, rounded up.")
+    epsilon_remaining: float = Field(
+        description="Largest ε a new job may name, rounded down. It is not limit minus spent: μ² adds up, ε does not."
+    )
 
 
 @dataclass(frozen=True)
@@ -90,15 +105,15 @@ class AccountSummary:
         """ε of `units` and `slack` at the account's δ, rounded up to four digits."""
         return accounting.round_up(accounting.epsilon_of_charge(Charge(units, slack), self.delta))
 
-    def figures(self) -> dict[str, float]:
-        """The account as ε at δ, for problem documents and reports; public."""
-        return {
-            "limit": self.epsilon,
-            "spent": self.epsilon_spent,
-            "reserved": self.epsilon_reserved,
-            "remaining": self.epsilon_remaining,
-            "delta": self.delta,
-        }
+    def figures(self) -> AccountFigures:
+        """The account as ε at δ; public."""
+        return AccountFigures(
+            epsilon_limit=self.epsilon,
+            delta=self.delta,
+            epsilon_spent=self.epsilon_spent,
+            epsilon_reserved=self.epsilon_reserved,
+            epsilon_remaining=self.epsilon_remaining,
+        )
 
 
 def summarize_account(session: Session, dataset_id: str) -> AccountSummary:

@@ -413,10 +413,10 @@ def _check_not_frozen(account: AccountRow) -> None:
 
 
 def _exceeded(statement: AccountSummary, units: int, slack: int) -> BudgetExceeded:
-    figures = {**statement.figures(), "requested": statement.epsilon_of(units, slack)}
+    figures, requested = statement.figures(), statement.epsilon_of(units, slack)
     beside = f", {statement.epsilon_remaining_beside(slack):g} for a job with sampled gradients" if slack else ""
     return BudgetExceeded(
-        f"The request needs ε = {figures['requested']:g} and {figures['remaining']:g} of {figures['limit']:g} "
+        f"The request needs ε = {requested:g} and {figures.epsilon_remaining:g} of {figures.epsilon_limit:g} "
         f"remains{beside}; ask for less, or wait for running jobs to return what they do not spend.",
-        extra=figures,
+        extra={**figures.model_dump(), "epsilon_requested": requested},
     )
