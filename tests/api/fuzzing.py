@@ -33,6 +33,7 @@ from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
 from datalens_service.store.jobs import released_models
 
+PATIENCE = 240
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 # With a known id, each of these would start a process that draws up to a million images.
 SLOW = {"getJobSynthetic", "getJobDataset", "createGeneratorSamples"}
@@ -110,7 +111,9 @@ def _one(target: Target, operation: Any, requests: int, sent: Counter[str]) -> N
         if known and name not in SLOW and case.path_parameters:
             case.path_parameters.update({key: target.ids[key] for key in case.path_parameters if key in target.ids})
         sent[name] += 1
-        reply = case.call(session=target.client, base_url=str(target.client.base_url), headers=target.headers)
+        reply = case.call(
+            session=target.client, base_url=str(target.client.base_url), headers=target.headers, timeout=PATIENCE
+        )
         case.validate_response(reply, checks=CHECKS)
 
     send()

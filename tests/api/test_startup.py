@@ -50,7 +50,7 @@ def test_requests_are_answered_while_accounts_are_audited(
     audit_may_begin = threading.Event()
 
     def later(*arguments: Any) -> tuple[str, ...]:
-        audit_may_begin.wait(60)
+        audit_may_begin.wait(240)
         return finish_audit(*arguments)
 
     monkeypatch.setattr(ledger_check, "finish_audit", later)

@@ -12,17 +12,25 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from datalens_service.data.dataset import Split
 from datalens_service.data.digits import digits
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import ACTIONS, Visitor, after_the_scripts
 from tests.cli.service import RunningService
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ("--headless", "--no-sandbox")
 PATIENCE_MILLISECONDS = 120_000
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _scripts_run_first() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ACTIONS:
+            patch.setattr(Locator, name, after_the_scripts(getattr(Locator, name)))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -79,8 +79,6 @@ def test_two_jobs_of_the_list_are_compared(owner: Visitor, service: RunningServi
     expect(page.get_by_role("heading", level=1)).to_have_text("Images of 3")
     viewer = page.locator("#viewer")
     viewer.evaluate("async (image) => { await image.decode(); }")
-    # The script that answers a click has started.
-    expect(viewer).to_have_class("grid clickable")
     box = viewer.bounding_box()
     assert box is not None
     viewer.click(position={"x": box["width"] * 0.15, "y": box["height"] * 0.05})

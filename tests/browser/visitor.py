@@ -1,12 +1,17 @@
-"""Somebody at a browser: what they do often, and what their pages complain about."""
+"""Somebody at a browser: what they do often, and what their pages complain about.
+
+Nobody acts on a page before its scripts have run: a click that comes earlier is not heard.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import ConsoleMessage, Page, Request, expect
+from playwright.sync_api import ConsoleMessage, Locator, Page, Request, expect
 
 from tests.cli.service import RunningService
 
@@ -14,6 +19,20 @@ AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 JOB_MILLISECONDS = 240_000
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 860}
+ACTIONS = ("check", "click", "fill", "focus", "press", "select_option", "set_input_files")
+
+
+def after_the_scripts(action: Callable[..., Any]) -> Callable[..., Any]:
+    """The same action on an element, once the scripts of its page have run."""
+
+    @functools.wraps(action)
+    def act(element: Locator, *arguments: Any, **options: Any) -> Any:
+        # With its element, the page that a link led to is there. Modules run before its content counts as loaded.
+        element.wait_for(state="attached")
+        element.page.wait_for_load_state("domcontentloaded")
+        return action(element, *arguments, **options)
+
+    return act
 
 
 class Visitor:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -58,13 +57,11 @@ def test_without_a_free_connection_the_service_is_unavailable_for_now(
 ) -> None:
     monkeypatch.setattr(database_module, "_POOL_SECONDS", 0.05)
     database = Database(postgresql_database.url, connections=1)
+    assert database._engine.pool.timeout() == 0.05
     with database.session() as session:
         session.execute(text("SELECT 1"))
-        began = time.monotonic()
         with pytest.raises(StoreUnavailable, match="All connections"), database.transaction() as other:
             other.execute(text("SELECT 1"))
-        # Much less than a service waits.
-        assert time.monotonic() - began < 25
     with database.transaction() as session:
         session.execute(text("SELECT 1"))
     database.dispose()

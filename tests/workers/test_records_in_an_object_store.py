@@ -20,7 +20,7 @@ from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.datasets.record_store import RecordStore
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.tables import DatasetRow
-from deployments.deployment import QUICK, Deployment, lamps
+from deployments.deployment import PATIENCE, QUICK, Deployment, lamps
 from tests.store.test_files import Bucket, bucket, s3
 
 __all__ = ["bucket", "s3", "silent"]
@@ -89,7 +89,7 @@ def test_two_ranks_on_records_in_the_store_are_one_on_a_folder(remote: Deploymen
     # As on another machine: it fetches the records itself.
     rendezvous, other = start_other_rank(remote)
     assert run(remote, 1, rendezvous) == ([2], 3)
-    assert other.wait(60) == Exit.ENDED
+    assert other.wait(PATIENCE) == Exit.ENDED
     assert len(remote.stored_steps(alone)) == 3
     for shared in (started, met):
         assert remote.job(shared).state == JobState.SUCCEEDED
