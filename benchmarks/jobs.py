@@ -83,7 +83,7 @@ def measured(spec: TrainingSpec, data: Dataset, result: Result) -> None:
             folder=Path(folder),
             moments_generator=floor,
         )
-        evaluate(subject, spec.evaluation, lambda _phase, _done, _steps: None)
+        evaluate(subject, spec.evaluation, lambda _done, _steps: None)
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from datalens_service.methods import ExecutionOptions, Plan, TrainingRun
 from datalens_service.methods.base import BranchingRun, Extras
 from datalens_service.methods.public_start import describe_source
 from datalens_service.models.public_source import PublicSource
+from datalens_service.phases import Phase
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
 from datalens_service.spec import PlanSummary, TrainingSpec
 
@@ -34,7 +35,7 @@ class StartsFromPublic(Protocol):
         """Before any step."""
 
 
-Observer = Callable[[str, int, int], None]
+Observer = Callable[[Phase, int, int], None]
 """Called with (phase, value, maximum) before each step; public numbers only. Raises JobStopped to stop."""
 
 
@@ -167,7 +168,7 @@ def _train(
     step = _resume(training, checkpoints)
     noise = NoiseSource()
     while step < training.steps:
-        observe("training", step, training.steps)
+        observe(Phase.TRAINING, step, training.steps)
         try:
             training.step(step, account, noise)
         except BudgetExceeded:
@@ -179,7 +180,7 @@ def _train(
             checkpoints.save(step, training.state())
         if previews is not None and step < training.steps and training.may_stop_before(step) and previews.due():
             previews.show(training.result())
-    observe("training", training.steps, training.steps)
+    observe(Phase.TRAINING, training.steps, training.steps)
     return step
 
 
@@ -194,5 +195,5 @@ def _resume(training: TrainingRun, checkpoints: Checkpoints | None) -> int:
     return step
 
 
-def _silent(phase: str, value: int, maximum: int) -> None:
+def _silent(phase: Phase, value: int, maximum: int) -> None:
     """Observe nothing."""

@@ -36,6 +36,7 @@ from datalens_service.jobs.heartbeat import Heartbeat
 from datalens_service.jobs.observer import ShutdownRequested
 from datalens_service.jobs.ranks import MetRanks, Ranks
 from datalens_service.jobs.request_watch import RequestWatch
+from datalens_service.phases import Phase
 from datalens_service.process_group import Rendezvous, join_process_group, read_rendezvous
 from datalens_service.services.startup import check_disks, connect
 from datalens_service.settings import Settings
@@ -116,7 +117,7 @@ def _give_up(database: Database, lease: Lease) -> None:
 
 
 def _execute(database: Database, settings: Settings, lease: Lease, stopping: threading.Event, ranks: Ranks) -> Exit:
-    def stop_on_request(_phase: str, _value: int, _maximum: int) -> None:
+    def stop_on_request(_phase: Phase, _value: int, _maximum: int) -> None:
         if stopping.is_set():
             raise ShutdownRequested
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from datalens_service.phases import Phase
 from datalens_service.store.jobs.jobs import Job, JobState
 
 StageState = Literal["done", "current", "paused", "stopped", "todo"]
 
 _STAGES: Final = (
     ("queued", "Waiting"),
-    ("training", "Training"),
-    ("packaging", "Packing"),
-    ("evaluating", "Measuring"),
-    ("reporting", "Report"),
+    (Phase.TRAINING, "Training"),
+    (Phase.PACKAGING, "Packing"),
+    (Phase.EVALUATING, "Measuring"),
+    (Phase.REPORTING, "Report"),
 )
 _UNMEASURED: Final = _STAGES[:3]
 

@@ -11,6 +11,7 @@ from api.schemas.audits import PrivacyAuditRead
 from datalens_service.audits.audit import AttackResult, AuditResult
 from datalens_service.audits.membership import measure
 from datalens_service.audits.request import AuditRequest
+from datalens_service.phases import Phase
 from datalens_service.privacy.accounting import mu_for_epsilon
 from datalens_service.store.jobs.audits import StoredAudit
 from datalens_service.store.jobs.jobs import Job, JobState, Progress
@@ -80,7 +81,7 @@ def _audit() -> StoredAudit:
         attempts=1,
         cancel_requested=False,
         pause_requested=False,
-        progress=Progress("attacking", 1, 1),
+        progress=Progress(Phase.ATTACKING, 1, 1),
         error=None,
         created_at=_AT,
         started_at=_AT,

@@ -17,6 +17,7 @@ from datalens_service.data.notices import Notice, NoticeCode
 from datalens_service.data.sandbox.exchange import Counts
 from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.methods import Moments
+from datalens_service.phases import Phase
 from datalens_service.privacy.accounting import default_delta, limit_units
 from datalens_service.proof.hash_chain import GENESIS, Entry, budget_label
 from datalens_service.services.class_review import ClassReview
@@ -196,7 +197,7 @@ _JOB: Final = JobRead.of(
         attempts=1,
         cancel_requested=False,
         pause_requested=False,
-        progress=Progress("training", 1, _COST.steps),
+        progress=Progress(Phase.TRAINING, 1, _COST.steps),
         error=None,
         created_at=_AT,
         started_at=_AT,

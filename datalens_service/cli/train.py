@@ -15,6 +15,7 @@ from datalens_service.cli.exits import ExitCode
 from datalens_service.cli.reading import build_choices
 from datalens_service.cli.settings import load_embedded_settings
 from datalens_service.cli.specs import SpecOptions
+from datalens_service.phases import Phase
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def _run_job(local_run: LocalRun, dataset: StoredDataset, job: Job, process_grou
     bars, interruption = PhaseBars(), Interruption()
     delivery = _EarlyDelivery(local_run, dataset, job, bars)
 
-    def observe(phase: str, value: int, maximum: int) -> None:
+    def observe(phase: Phase, value: int, maximum: int) -> None:
         bars.observe(phase, value, maximum)
         delivery.observe(phase)
         interruption.check()
@@ -275,10 +276,8 @@ class _EarlyDelivery:
         self._bars = bars
         self._delivered = False
 
-    def observe(self, phase: str) -> None:
-        from datalens_service.jobs.run_evaluation import PHASE
-
-        if phase == PHASE and not self._delivered:
+    def observe(self, phase: Phase) -> None:
+        if phase == Phase.EVALUATING and not self._delivered:
             self._local_run.deliver(self._job, self._dataset)
             self._delivered = True
             self._bars.note(self._announcement())

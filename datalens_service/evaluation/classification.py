@@ -50,7 +50,7 @@ def evaluate_classifier(
         classifier: Released.
         dataset: Its private data set.
         settings: Whether to measure.
-        observe: Called with (phase, steps done, steps in all); it may raise to stop.
+        observe: Called with (steps done, steps in all); it may raise to stop.
     """
     tested = test_reference(dataset)
     if tested is None or not settings.enabled:

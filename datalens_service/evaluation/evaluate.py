@@ -57,7 +57,7 @@ def evaluate(subject: Subject, settings: EvaluationSettings, observe: Observe) -
     Args:
         subject: What is measured.
         settings: How.
-        observe: Called with (phase, steps done, steps in all); it may raise to stop.
+        observe: Called with (steps done, steps in all); it may raise to stop.
     """
     if not settings.enabled:
         return Evaluation()

@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 
 from datalens_service.errors import JobStopped, StaleLease, StoreUnavailable
+from datalens_service.phases import Phase
 from datalens_service.run import Observer
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
@@ -51,8 +52,8 @@ class JobObserver:
         self._lease = lease
         self._also = also
         self._seconds = seconds
-        self._reached: tuple[str, int, int] = ("", 0, 0)
-        self._published = self._reached
+        self._reached: tuple[Phase, int, int] | None = None
+        self._published: tuple[Phase, int, int] | None = None
         self._next_look = 0.0
         self._writing = threading.Lock()
         self._ended = threading.Event()
@@ -68,7 +69,7 @@ class JobObserver:
         self._ended.set()
         self._thread.join()
 
-    def __call__(self, phase: str, value: int, maximum: int) -> None:
+    def __call__(self, phase: Phase, value: int, maximum: int) -> None:
         """Observe one step.
 
         Raises:
@@ -78,7 +79,7 @@ class JobObserver:
         """
         if self._also is not None:
             self._also(phase, value, maximum)
-        changes_phase = phase != self._reached[0] or value == maximum
+        changes_phase = self._reached is None or phase != self._reached[0] or value == maximum
         self._reached = (phase, value, maximum)
         if changes_phase:
             self._publish()
@@ -96,7 +97,7 @@ class JobObserver:
     def _publish(self) -> None:
         with self._writing:
             reached = self._reached
-            if reached != self._published:
+            if reached is not None and reached != self._published:
                 leases.progress(self._database, self._lease, *reached)
                 self._published = reached
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from datalens_service.errors import JobStopped
 from datalens_service.evaluation.report.build import owner_view, releasable_view
@@ -21,14 +21,12 @@ from datalens_service.jobs.release_files import (
     released_files,
     report_pictures,
 )
+from datalens_service.phases import Phase
 from datalens_service.proof.job_proof import ACCOUNT_FILE, PROOF_FILE, JobProof, Proof
 from datalens_service.run import Observer
 from datalens_service.signatures import SigningKey
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs.leases import Lease
-
-PHASE: Final = "packaging"
-REPORTING: Final = "reporting"
 
 
 def package(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, observe: Observer) -> None:
@@ -46,7 +44,7 @@ def package(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, o
         StaleLease: Another worker holds the job.
         StoreUnavailable: The disk did not take a file.
     """
-    _store(artifacts, lease, PHASE, [*released_files(contents), *_stated(contents)], observe)
+    _store(artifacts, lease, Phase.PACKAGING, [*released_files(contents), *_stated(contents)], observe)
 
 
 def restate(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, observe: Observer) -> None:
@@ -54,10 +52,10 @@ def restate(artifacts: ArtifactStore, lease: Lease, contents: ReleaseContents, o
     files = _stated(contents)
     if card(contents.report)["measures"]:
         files = [*files_with_card(contents), *files]
-    _store(artifacts, lease, REPORTING, files, observe)
+    _store(artifacts, lease, Phase.REPORTING, files, observe)
 
 
-def _store(artifacts: ArtifactStore, lease: Lease, phase: str, files: list[JobFile], observe: Observer) -> None:
+def _store(artifacts: ArtifactStore, lease: Lease, phase: Phase, files: list[JobFile], observe: Observer) -> None:
     for done, file in enumerate(files):
         _observe_paid(observe, phase, done, len(files))
         content = file.make()
@@ -65,7 +63,7 @@ def _store(artifacts: ArtifactStore, lease: Lease, phase: str, files: list[JobFi
     _observe_paid(observe, phase, len(files), len(files))
 
 
-def _observe_paid(observe: Observer, phase: str, value: int, maximum: int) -> None:
+def _observe_paid(observe: Observer, phase: Phase, value: int, maximum: int) -> None:
     """Observe a step behind the last release: a cancel request comes too late to take the files away."""
     with suppress(JobStopped):
         observe(phase, value, maximum)

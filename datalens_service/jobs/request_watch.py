@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 
 from datalens_service.errors import StaleLease, StoreUnavailable
 from datalens_service.jobs.exit_codes import Exit
-from datalens_service.jobs.packaging import PHASE, REPORTING
 from datalens_service.jobs.private_folder import PrivateFolder
+from datalens_service.phases import Phase
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs, leases
@@ -28,7 +28,6 @@ log = structlog.get_logger()
 GRACE_SECONDS: Final = 6.0
 """Time that a job has to hear a request between two steps; whoever asks waits for less than ten seconds."""
 
-TRAINING: Final = "training"
 _LOOK_SECONDS: Final = 1.0
 
 
@@ -102,7 +101,7 @@ class RequestWatch:
     def _draws(self, session: Session, job: Job) -> bool:
         """Whether a step was charged whose noisy sum is not stored yet: dying now would waste its budget."""
         pending = aggregates.is_draw_pending(session, self._lease.job_id, self._lease.token)
-        return pending and job.progress.phase == TRAINING
+        return pending and job.progress.phase == Phase.TRAINING
 
     def _cancel(self, session: Session, row: JobRow) -> Exit:
         # Before the end, so that an ended job has no private files.
@@ -122,5 +121,5 @@ def _may_end(job: Job) -> bool:
 def _may_cancel(job: Job) -> bool:
     """Whether it is cancelled and has no files in the making; between training and packing it has."""
     phase, value, maximum = job.progress.phase, job.progress.value, job.progress.maximum
-    making_files = phase in (PHASE, REPORTING) or (phase == TRAINING and value == maximum)
+    making_files = phase in (Phase.PACKAGING, Phase.REPORTING) or (phase == Phase.TRAINING and value == maximum)
     return job.cancel_requested and not making_files

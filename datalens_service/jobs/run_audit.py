@@ -13,6 +13,7 @@ from datalens_service.methods import DpSgd, ExecutionOptions
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
+from datalens_service.phases import Phase
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import Observer, run
@@ -21,8 +22,6 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import audits, jobs
 from datalens_service.store.jobs.leases import Lease
-
-PHASE = "attacking"
 
 
 def run_audit(
@@ -83,7 +82,7 @@ class _AuditRun:
         membership = self._request.membership
         result = NO_MODEL if membership is None else self._tell_members(membership)
         inverted = self._invert() if self._request.inverts else None
-        self._observe(PHASE, max(1, self._models), max(1, self._models))
+        self._observe(Phase.ATTACKING, max(1, self._models), max(1, self._models))
         if inverted is None:
             return result, None
         return result.model_copy(update={"inversion": inverted.figures}), inverted.picture
@@ -143,7 +142,7 @@ class _AuditRun:
 
         return train
 
-    def _step(self, _phase: str, _value: int, _maximum: int) -> None:
+    def _step(self, _phase: Phase, _value: int, _maximum: int) -> None:
         """Between two steps of a model: only whether to go on is asked."""
         self._tell()
 
@@ -153,4 +152,4 @@ class _AuditRun:
 
     def _tell(self) -> None:
         # The last value is told once everything is scored.
-        self._observe(PHASE, min(self._trained, max(0, self._models - 1)), max(1, self._models))
+        self._observe(Phase.ATTACKING, min(self._trained, max(0, self._models - 1)), max(1, self._models))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,6 +32,7 @@ from datalens_service.jobs.observer import ShutdownRequested
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel
+from datalens_service.phases import Phase
 from datalens_service.presets import moments_for
 from datalens_service.privacy.budget import UnchargedAccount
 from datalens_service.run import Observer, Result, run
@@ -40,8 +42,6 @@ from datalens_service.store.database import Database
 from datalens_service.store.jobs.leases import Lease
 
 log = structlog.get_logger()
-
-PHASE = "evaluating"
 
 _HOLDOUT_FIGURE = "Accuracy on a data set that was set aside"
 _ALL_FIGURES = "Accuracy and fidelity"
@@ -79,7 +79,7 @@ def measure(
     Raises:
         JobStopped: From `observe`, as whatever else it raises.
     """
-    observe(PHASE, 0, 1)
+    observe(Phase.EVALUATING, 0, 1)
     if not spec.evaluation.enabled:
         return Evaluation()
     holdout = _attempted(_HOLDOUT_FIGURE, lambda: _holdout(spec, context))
@@ -116,7 +116,7 @@ def _measured(
     )
     evaluation = _attempted(
         _ALL_FIGURES,
-        lambda: evaluate(subject, spec.evaluation, lambda _, value, maximum: observe(PHASE, value, maximum)),
+        lambda: evaluate(subject, spec.evaluation, partial(observe, Phase.EVALUATING)),
     )
     if isinstance(evaluation, Unavailable):
         evaluation = Evaluation(unavailable=(evaluation,))
@@ -127,9 +127,7 @@ def _of_predictions(model: ReleasedModel, spec: TrainingSpec, dataset: Dataset, 
     """Figures of a model that labels images; of any other model there are none."""
     if "predictions" not in model.evaluations:
         return Evaluation()
-    return evaluate_classifier(
-        predicting(model), dataset, spec.evaluation, lambda _, value, maximum: observe(PHASE, value, maximum)
-    )
+    return evaluate_classifier(predicting(model), dataset, spec.evaluation, partial(observe, Phase.EVALUATING))
 
 
 def _with(evaluation: Evaluation, outcome: Measure | Unavailable) -> Evaluation:

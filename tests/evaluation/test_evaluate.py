@@ -76,7 +76,7 @@ def test_progress_is_public_and_complete(generator, dataset):
     heard = []
     measured(generator, dataset, observe=lambda *event: heard.append(event), moments_generator=generator)
     epochs = 2 * (3 + 3 + 5)
-    assert list(dict.fromkeys(heard)) == [("evaluation", done, epochs) for done in range(epochs + 1)]
+    assert list(dict.fromkeys(heard)) == [(done, epochs) for done in range(epochs + 1)]
 
 
 def test_somebody_who_stops_it_is_heard_while_images_are_drawn(generator, dataset, monkeypatch):
@@ -88,7 +88,7 @@ def test_somebody_who_stops_it_is_heard_while_images_are_drawn(generator, datase
         drawn.append(n)
         return images
 
-    def stop(phase, value, maximum):
+    def stop(value, maximum):
         raise JobStopped("Cancelled.")
 
     monkeypatch.setattr(type(generator), "sample", sample)
@@ -98,7 +98,7 @@ def test_somebody_who_stops_it_is_heard_while_images_are_drawn(generator, datase
 
 
 def test_the_observer_can_stop_it(generator, dataset):
-    def stop(phase, value, maximum):
+    def stop(value, maximum):
         raise JobStopped("Cancelled.")
 
     with pytest.raises(JobStopped):
@@ -144,7 +144,7 @@ def test_the_stronger_classifier_is_measured_beside_the_standard_cnn(generator, 
     assert [measure.name for measure in found.measures] == ["accuracy", "ceiling", "accuracy_resnet", "ceiling_resnet"]
     assert "residual network" in found.measures[2].protocol
     assert len(found.per_class) == 2 * len(dataset.schema.class_names)
-    assert heard[-1] == ("evaluation", 4, 4)
+    assert heard[-1] == (4, 4)
 
 
 def test_a_figure_that_cannot_be_had_says_why_and_the_others_are_there(generator, dataset, tmp_path):

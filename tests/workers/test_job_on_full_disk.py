@@ -14,7 +14,7 @@ from datalens_service.checkpoint import Checkpoints
 from datalens_service.errors import InsufficientStorage, StoreUnavailable
 from datalens_service.jobs.execute import execute
 from datalens_service.jobs.failures import check_disk
-from datalens_service.jobs.packaging import PHASE
+from datalens_service.phases import Phase
 from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import leases
@@ -48,7 +48,7 @@ def test_a_job_that_finds_no_room_for_its_files_is_resumed_and_pays_once(
     with ExitStack() as filled:
 
         def fill(phase: str, value: int, _maximum: int) -> None:
-            if (phase, value) == (PHASE, file):
+            if (phase, value) == (Phase.PACKAGING, file):
                 filled.enter_context(disk.full(nothing_left(disk)))
 
         with pytest.raises(StoreUnavailable):

@@ -13,9 +13,7 @@ from datalens_service.evaluation.metrics.classifiers import Classifier
 from datalens_service.evaluation.metrics.reference import Reference
 from datalens_service.evaluation.settings import EvaluationSettings
 
-PHASE = "evaluation"
-
-Observe = Callable[[str, int, int], None]
+Observe = Callable[[int, int], None]
 Draw = Callable[[int], tuple[Images, Labels]]
 
 
@@ -47,7 +45,7 @@ class Progress:
     def pulse(self) -> None:
         """Say how far it is, within a step that takes long."""
         try:
-            self.observe(PHASE, self.done, self.steps)
+            self.observe(self.done, self.steps)
         except BaseException as error:
             self.interruption = error
             raise

@@ -15,6 +15,7 @@ from sqlalchemy import Table, insert, or_, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import entry_time, to_second, utc_now
+from datalens_service.phases import Phase
 from datalens_service.store.access import webhooks
 from datalens_service.store.database import Database
 from datalens_service.store.paging import MAXIMUM_LIMIT, check_limit
@@ -161,7 +162,7 @@ def list_milestones(database: Database, job_id: str) -> tuple[Event, ...]:
         return tuple(Event.of(row) for row in session.scalars(query.limit(MAXIMUM_LIMIT)))
 
 
-def worth_telling(job: JobRow, phase: str, value: int, maximum: int) -> bool:
+def worth_telling(job: JobRow, phase: Phase, value: int, maximum: int) -> bool:
     """Whether progress to `value` is news compared with what the row says."""
     if job.phase != phase or job.progress_maximum != maximum or value >= maximum:
         return (job.phase, job.progress_value, job.progress_maximum) != (phase, value, maximum)

@@ -17,6 +17,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from datalens_service.errors import InvalidInput
+from datalens_service.phases import Phase
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs import events, jobs, released_models
@@ -155,7 +156,7 @@ def was_lost(database: Database, lease: Lease) -> bool:
         return token != lease.token or lease.until < read_database_clock(session)
 
 
-def progress(database: Database, lease: Lease, phase: str, value: int, maximum: int) -> None:
+def progress(database: Database, lease: Lease, phase: Phase, value: int, maximum: int) -> None:
     """Say how far the job is, in public numbers only: never a loss, a count or a time of the private set.
 
     Raises:

@@ -1,0 +1,20 @@
+"""What a job does now: its row, its events and the API say it by these words."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """The phases of a job in their order, and the one of an audit."""
+
+    TRAINING = "training"
+    """Releases are made, one after the other."""
+    PACKAGING = "packaging"
+    """What was paid for is written to files."""
+    EVALUATING = "evaluating"
+    """The model is ready, and measured."""
+    REPORTING = "reporting"
+    """Files that state figures are written again."""
+    ATTACKING = "attacking"
+    """An audit trains and attacks."""
