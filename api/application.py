@@ -143,7 +143,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=version("datalens-service"),
         lifespan=_lifespan,
         telemetry=_TELEMETRY,
-        # The framework's own load scripts of a third party; `routes/reference.py` has ours.
+        # The framework's page loads scripts of a third party; `routes/reference.py` has ours.
         docs_url=None,
         redoc_url=None,
         root_path_in_servers=False,

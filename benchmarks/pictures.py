@@ -54,7 +54,8 @@ class Photographer:
 
     def reference(self) -> None:
         """A page of the API reference."""
-        self._page.goto("/docs/plans")
+        self._page.goto("/docs#/plans/createPlan")
+        self._page.get_by_role("button", name="Try it out").wait_for()
         self._take("reference", whole=False)
 
     def preparation(self) -> None:

@@ -1,8 +1,8 @@
 """Hooks of MkDocs: pages that are made when the site is built, and links that lead out of docs/.
 
 README, CONTRIBUTING, CHANGELOG and results become pages of the site. A source file that some page links to becomes a
-page with its text, so that the link works on GitHub and in a site without network. The API description becomes
-the API reference.
+page with its text, so that the link works on GitHub and in a site without network. The API reference is the page of
+the service with its files.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Template
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
-from api.dashboard.reference import Section, sections
+from api.http.static_files import StaticFolder
 from api.main import create_app
 from datalens_service.evaluation.report import html
 from datalens_service.settings import Settings
@@ -35,10 +34,8 @@ PAGES: Final = {
 }
 LINK: Final = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 FENCE: Final = re.compile(r"(^ *(`{3,}).*?^ *\2 *$)", re.MULTILINE | re.DOTALL)
-# What is rendered is Markdown; `prose` and `cell` escape what Markdown would take for HTML.
-TEMPLATES: Final = Environment(  # noqa: S701
-    loader=FileSystemLoader(ROOT / "scripts"), trim_blocks=True, undefined=StrictUndefined
-)
+REFERENCE: Final = ROOT / "api" / "dashboard" / "templates" / "reference.html.j2"
+STATIC: Final = ("swagger-ui-bundle.js", "swagger-ui.css", "reference.js", "reference.css", "mark.svg")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -54,8 +51,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, name, content=rebased((ROOT / origin).read_text(), origin, name)))
     example = json.loads((ROOT / "docs" / "examples" / "privacy-report.json").read_text())
     files.append(File.generated(config, "examples/privacy-report.html", content=html.page(example, None)))
-    for section in _reference():
-        files.append(File.generated(config, _reference_page(section), content=_rendered(section)))
+    for name, content in _reference().items():
+        files.append(File.generated(config, name, content=content))
     for path in sorted(_linked_sources(files)):
         shown = File.generated(config, _source_page(path), content=_listing(path), inclusion=InclusionLevel.NOT_IN_NAV)
         files.append(shown)
@@ -122,36 +119,15 @@ def _entry(folder: str, name: str) -> str:
     return f"[{name}]({posixpath.relpath(_in_site(f'{folder}/{name}'), posixpath.dirname(_source_page(folder)))})"
 
 
-@cache
-def _reference() -> tuple[Section, ...]:
-    return sections(create_app(Settings(data_dir=Path("never-opened"))).openapi())
-
-
-def _reference_page(section: Section) -> str:
-    return f"reference/{section.name}.md"
-
-
-def _rendered(section: Section) -> str:
-    pages = [*reversed(_reference()), section]
-    homes = {shape.name: f"{one.name}.md" for one in pages for shape in one.objects}
-    return TEMPLATES.get_template("reference.md.j2").render(section=section, homes=homes)
-
-
-def _prose(text: str) -> str:
-    """Every second part is code, which Markdown escapes itself."""
-    parts = text.split("`")
-    return "`".join(part if number % 2 else part.replace("<", "&lt;") for number, part in enumerate(parts))
-
-
-def _cell(text: str) -> str:
-    return _prose(" ".join(text.split())).replace("|", "&#124;")
-
-
-def _code(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-TEMPLATES.filters.update(prose=_prose, cell=_cell, code=_code)
+def _reference() -> dict[str, str | bytes]:
+    """Files of the API reference by their place in the site."""
+    described = create_app(Settings(data_dir=Path("never-opened"))).openapi()
+    # Where `datalens serve` answers: a key that a reader tries out does not go to the host of the site.
+    described["servers"] = [{"url": "http://127.0.0.1:8000"}]
+    page = Template(REFERENCE.read_text(), autoescape=True).render(url=lambda path: f".{path}", theme=None)
+    folder = StaticFolder()
+    static = {f"static/{name}": Path(folder.lookup_path(name)[0]).read_bytes() for name in STATIC}
+    return {"reference.html": page, "openapi.json": json.dumps(described), **static}
 
 
 def _expanded(entry: Any, placed: set[str]) -> Any:
@@ -163,8 +139,6 @@ def _expanded(entry: Any, placed: set[str]) -> Any:
         return [one for one in expanded if not (isinstance(one, dict) and [] in one.values())]
     if entry == "*":
         return [path.name for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in placed]
-    if entry == "openapi":
-        return [{one.name.capitalize(): _reference_page(one)} for one in _reference()]
     if entry.endswith("/*"):
         folder = ROOT / "docs" / entry.removesuffix("/*")
         return [f"{folder.name}/{path.name}" for path in sorted(folder.glob("*.md"))]

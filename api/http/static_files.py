@@ -1,4 +1,4 @@
-"""Styles and scripts of the pages. No build step: what lies in `static/` is what browsers get."""
+"""Styles and scripts of the pages and Swagger UI. No build step: what lies in `static/` is what browsers get."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class StaticFolder(StaticFiles):
     """The folder, asked for anew at each visit so that an upgraded service is not shown with old scripts."""
 
     def __init__(self) -> None:
-        super().__init__(directory=_FOLDER)
+        super().__init__(directory=_FOLDER, packages=[("fastapi_swagger", "resources")])
 
     def file_response(
         self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200

@@ -27,7 +27,10 @@ DESCRIPTION: Final = (
     "Private labelled images in, differentially private synthetic images out.\n\n"
     "Upload a dataset with a lifetime privacy budget, price a training request, submit it, follow the job, "
     "download synthetic images and the report. ε that was spent is rounded up, ε that remains is rounded down. "
-    "Every error is `application/problem+json` (RFC 9457) with a stable `type`."
+    "Every error is `application/problem+json` (RFC 9457) with a stable `type`.\n\n"
+    "Every request under `/v1` carries `Authorization: Bearer dlk_…`; `x-scope` of an operation is what its key needs. "
+    'Numbers are read strictly: neither `true` nor `"1"` is one. Lists come in pages: pass `next_cursor` as `after` '
+    "while `has_more`."
 )
 TAGS: Final = (
     {"name": "uploads", "description": "Files that arrive in chunks, as tus 1.0 describes it."},

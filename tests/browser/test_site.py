@@ -37,8 +37,10 @@ def test_readers_of_the_site_ask_no_other_host(chromium: Browser, address: str):
     page.set_default_navigation_timeout(120_000)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    for path in ("index.html", "reference/jobs.html", "mechanisms/topagg.html", "examples/privacy-report.html"):
+    for path in ("index.html", "reference.html", "mechanisms/topagg.html", "examples/privacy-report.html"):
         page.goto(address + path, wait_until="networkidle")
+    page.goto(address + "reference.html")
+    page.locator(".opblock").first.wait_for()
     page.goto(address + "index.html")
     page.get_by_label("Search", exact=True).first.click()
     page.keyboard.type("backup")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from playwright.sync_api import ConsoleMessage, Locator, Page, Request, expect
 
 from tests.cli.service import RunningService
 
-AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+AXE = files("axe_playwright_python") / "axe.min.js"
 JOB_MILLISECONDS = 240_000
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 860}
@@ -88,11 +89,11 @@ class Visitor:
         """Pictures of the page, in light, dark and on a phone; axe finds nothing wrong, and nothing is cut off."""
         # Its words can be seen before its scripts have run.
         self.page.wait_for_load_state("load")
-        self._looks(f"{name}-light", "light", DESK)
+        self.looks(f"{name}-light", "light", DESK)
         self._is_accessible(name)
-        self._looks(f"{name}-dark", "dark", DESK)
+        self.looks(f"{name}-dark", "dark", DESK)
         self._is_accessible(name)
-        self._looks(f"{name}-phone", "light", PHONE)
+        self.looks(f"{name}-phone", "light", PHONE)
         self.page.set_viewport_size(DESK)  # type: ignore[arg-type]
         self.page.emulate_media(color_scheme="light")
 
@@ -102,7 +103,8 @@ class Visitor:
         found: dict[str, Any] = self.page.evaluate("axe.run({ iframes: false })")
         return [f"{one['id']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]
 
-    def _looks(self, name: str, scheme: Any, size: Any) -> None:
+    def looks(self, name: str, scheme: Any, size: Any) -> None:
+        """A picture of the page, which is no wider than the screen."""
         self.page.set_viewport_size(size)
         self.page.emulate_media(color_scheme=scheme)
         self.page.screenshot(path=self._screenshots / f"{name}.png", full_page=True)
