@@ -2,7 +2,7 @@
 
 The three questions are those of the Article 29 Working Party, opinion 05/2014 on anonymisation techniques (WP 216),
 section 2.2. The decision stays with the reader: recital 26 of the GDPR asks for all means reasonably likely to be used.
-docs/legal.md has every sentence of this module.
+docs/legal.md explains them for the person who signs.
 """
 
 from __future__ import annotations
