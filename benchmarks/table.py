@@ -66,6 +66,8 @@ _WHOLE: Final = 100
 
 SHORT: Final = ("auto", "teach", "moments", "scratch", "authors", "floor", "ceiling")
 """Rows of the table in README.md."""
+UNSHOWN: Final = ("pate_gan_scratch", "dp_gan_scratch")
+PICTURED: Final = ("auto", "rejection", "diffusion", "teach", "mixture", "moments", "scratch", "gs_wgan", "authors")
 TITLES: Final = {
     "floor A: noisy class averages": "baseline: ten noisy class averages",
     "floor B: `moments`": "`moments`, one Gaussian per class (baseline)",
@@ -177,7 +179,7 @@ def samples() -> str:
     written = ""
     for dataset, name in DATASETS.items():
         lines = []
-        for row in ORDER:
+        for row in PICTURED:
             pictures = [SAMPLES / f"{dataset}-{row}-{epsilon:g}.png" for epsilon in BUDGETS]
             if any(path.exists() for path in pictures):
                 shown = [
@@ -202,13 +204,11 @@ def readme(results: Rows) -> str:
 
 
 def page(results: Rows) -> str:
-    """docs/utility.md."""
-    notes = NOTES.read_text().replace("{overview}\n", overview(results))
+    """docs/utility.md. Starts alone, and rivals without one, are among the measurements only."""
+    shown = [row for row in results if row["row"] not in UNSHOWN and not rank(row)[1]]
+    notes = NOTES.read_text().replace("{overview}\n", overview(shown))
     notes = notes.replace("{samples}\n", samples())
-    head = list(published.HEAD)
-    notes = notes.replace("{rivals}\n", table(head, published.accuracies(results)))
-    notes = notes.replace("{fids of rivals}\n", table(head, published.fids(results)))
-    notes = notes.replace("{published fids of rivals}\n", table(head, published.published_fids()))
+    notes = notes.replace("{rivals}\n", table(list(published.HEAD), published.lines()))
     return "<!-- python -m benchmarks.table writes this from benchmarks/utility.md -->\n" + notes
 
 
