@@ -10,13 +10,15 @@ import difflib
 import ipaddress
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from datalens_service.errors import InvalidInput
 from datalens_service.voices import speak
 
 GIBIBYTE = 2**30
@@ -295,10 +297,35 @@ class Settings(BaseSettings):
 class EmbeddedSettings(Settings):
     """Of a run without a service: nobody can look at the records through this program."""
 
+    @classmethod
+    def from_folder(cls, data_dir: Path) -> Self:
+        """A store of its own in a folder, whatever service the environment describes.
+
+        Raises:
+            InvalidInput: A variable is unusable.
+        """
+        with convert_validation_errors():
+            return cls(data_dir=data_dir, database_url="", ledger_log=None, executor="local", broker_url=None)
+
     @property
     def served(self) -> bool:
         """No page and no address."""
         return False
+
+
+@contextmanager
+def convert_validation_errors() -> Generator[None]:
+    """Say of an unusable value by which variable it came.
+
+    Raises:
+        InvalidInput: What the block reads is unusable.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        location = "".join(f"{PREFIX}{part}: ".upper() for part in first["loc"])
+        raise InvalidInput(f"{location}{first['msg'].removeprefix('Value error, ')}") from error
 
 
 def find_unknown_variables(names: Iterable[str]) -> dict[str, str | None]:

@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 from rich.console import Group, RenderableType
 
 from datalens_service.cli import output
-from datalens_service.cli.local import LocalRun
 from datalens_service.evaluation import METRICS
 from datalens_service.evaluation.measures import STATUS_LABELS, written
+from datalens_service.local.local_run import LocalRun
 from datalens_service.sampling import PACKED_IMAGES
 from datalens_service.services.job_privacy import JobPrivacy
 from datalens_service.spec import PlanSummary

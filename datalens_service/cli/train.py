@@ -13,16 +13,15 @@ import typer
 from datalens_service.cli import options, output
 from datalens_service.cli.exits import ExitCode
 from datalens_service.cli.reading import build_choices
-from datalens_service.cli.settings import load_embedded_settings
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.phases import Phase
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup, join_process_group, read_rendezvous
 
 if TYPE_CHECKING:
-    from datalens_service.cli.local import LocalRun
     from datalens_service.cli.progress import PhaseBars
     from datalens_service.data.dataset import Schema, Upload
     from datalens_service.data.notices import Notice
+    from datalens_service.local.local_run import LocalRun
     from datalens_service.store.datasets.datasets import StoredDataset
     from datalens_service.store.jobs.jobs import Job
 
@@ -92,6 +91,7 @@ def train(
     """
     from datalens_service.cli import notices, review
     from datalens_service.data import detect, read_with_notices
+    from datalens_service.settings import EmbeddedSettings
 
     choices = build_choices(
         {
@@ -128,7 +128,7 @@ def train(
     )
     upload, upload_notices = read_with_notices(data, choices)
     public = None if public_data is None else PublicFile.read(public_data)
-    timeout_seconds = load_embedded_settings(out).rank_timeout_seconds
+    timeout_seconds = EmbeddedSettings.from_folder(out).rank_timeout_seconds
     with join_process_group(timeout_seconds, read_rendezvous()) as process_group:
         if process_group.rank:
             _follow_leader(process_group, upload)
@@ -176,8 +176,8 @@ def train_upload(
         ClientError: The class names are not confirmed.
         typer.Exit: 1, the job failed; 130, it was interrupted.
     """
-    from datalens_service.cli.local import PRIVATE, open_local_run
     from datalens_service.cli.outcome import build_outcome, render_outcome
+    from datalens_service.local.local_run import PRIVATE, open_local_run
 
     # Refused before a folder is made and records are copied.
     if public is not None:

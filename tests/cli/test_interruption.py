@@ -13,8 +13,8 @@ from typer.testing import Result
 
 from datalens_service.cli import interruption as interruption_module
 from datalens_service.cli.interruption import Interruption
-from datalens_service.cli.local import open_local_run
 from datalens_service.jobs.observer import ShutdownRequested
+from datalens_service.local.local_run import open_local_run
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database
 from datalens_service.store.jobs import jobs

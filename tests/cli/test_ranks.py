@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from cli.service import PATIENCE
-from datalens_service.cli.local import open_local_run
+from datalens_service.local.local_run import open_local_run
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.jobs import jobs
 from datalens_service.store.ledger import account_summary

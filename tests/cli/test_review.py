@@ -20,8 +20,8 @@ from PIL import Image
 from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE, RunningService
-from datalens_service.cli.local import open_local_run
 from datalens_service.client import Client
+from datalens_service.local.local_run import open_local_run
 from datalens_service.store.datasets import datasets
 
 Run = Callable[..., Result]

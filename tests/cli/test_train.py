@@ -22,10 +22,10 @@ from typer.testing import Result
 
 from cli.service import DATALENS, PATIENCE
 from datalens_service.cli import options, review
-from datalens_service.cli.local import LocalRun, open_local_run
 from datalens_service.cli.specs import SpecOptions
 from datalens_service.data import read_upload
 from datalens_service.evaluation.evaluate import Evaluation
+from datalens_service.local.local_run import LocalRun, open_local_run
 from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.spec import Device
 from datalens_service.store.jobs import jobs

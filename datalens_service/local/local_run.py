@@ -23,7 +23,6 @@ from typing import Final
 import numpy as np
 
 from datalens_service import logs
-from datalens_service.cli.settings import load_embedded_settings
 from datalens_service.data.dataset import Split, Upload
 from datalens_service.data.stored_dataset import load_dataset, save_dataset
 from datalens_service.errors import InvalidInput, RankLost, StateConflict
@@ -38,7 +37,7 @@ from datalens_service.services.dispatch import LocalDispatcher
 from datalens_service.services.pricing import quote
 from datalens_service.services.startup import start
 from datalens_service.services.submit_job import submit_job
-from datalens_service.settings import Settings
+from datalens_service.settings import EmbeddedSettings, Settings
 from datalens_service.spec import TrainingSpec
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
@@ -243,7 +242,7 @@ def open_local_run(out: Path) -> Generator[LocalRun]:
     private = out.absolute() / PRIVATE
     if not private.exists() and out.exists() and any(out.iterdir()):
         raise InvalidInput(f"{out} holds other files: choose a folder that is empty or does not exist yet.")
-    settings = load_embedded_settings(private)
+    settings = EmbeddedSettings.from_folder(private)
     out.mkdir(parents=True, exist_ok=True)
     # To stderr, and only what went wrong: progress is drawn by the caller.
     logs.configure("error")
