@@ -28,7 +28,7 @@ from api_builders import CONFIRMED, arrays, npz, training
 from safetensors.numpy import save_file
 from starlette.testclient import TestClient
 
-from api.main import create_app
+from api.application import create_app
 from api.security.permissions import RULES
 from datalens_service import clock
 from datalens_service.data.export import WRITERS
@@ -84,7 +84,7 @@ class Frozen(calendar.datetime):
 
 
 def freeze(patch: pytest.MonkeyPatch) -> None:
-    """Ids, clock, secrets and noise begin anew: the same calls give the same values."""
+    """Ids, clock, secrets and noise begin anew: equal calls give equal values. All modules with ids are loaded."""
     for name, module in list(sys.modules.items()):
         if name.startswith(("api.", "datalens_service.")) and hasattr(module, "uuid4"):
             patch.setattr(module, "uuid4", counted(name))
