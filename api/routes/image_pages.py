@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 
 from api.dashboard import image_viewer
 from api.dashboard.rendering import PageRoute
@@ -59,7 +59,6 @@ def images_page(
 @router.get("/jobs/{job_id}/images.png", operation_id="showJobImagesPicture")
 def images_picture(
     job_id: ObjectId,
-    request: Request,
     visitor: VisitorDep,
     services: ServicesDep,
     label: Label = 0,

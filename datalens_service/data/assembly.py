@@ -54,22 +54,19 @@ def assemble(index: UploadIndex, choices: ReadingChoices, notices: Notices) -> U
     return _checked(Upload(schema, train, test), preparation)
 
 
-def build_upload(
-    train: Split, test: Split | None, class_names: ClassNames, units: UnitDeclaration | None = None
-) -> Upload:
-    """Put checked parts together.
+def build_upload(train: Split, test: Split | None, class_names: ClassNames) -> Upload:
+    """Put checked parts together; every record is a unit of its own.
 
     Args:
         train: Images uint8 (n, height, width, channels) and labels int64 (n,).
         test: The same, or None.
         class_names: Public names; every label is an index into them.
-        units: What one unit is; None if every record is one.
 
     Raises:
-        InvalidDataset: Sizes, labels, names or units are outside what the product accepts.
+        InvalidDataset: Sizes, labels or names are outside what the product accepts.
     """
     check_class_names(class_names)
-    return _checked(Upload(_build_schema(train, class_names, units), train, test), None)
+    return _checked(Upload(_build_schema(train, class_names, None), train, test), None)
 
 
 def with_training_rows(upload: Upload, rows: NDArray[np.int64]) -> Upload:

@@ -74,11 +74,6 @@ def nearly_black_rows(images: Images) -> Rows:
     return np.setdiff1d(dark, constant)
 
 
-def repeated_rows(images: Images) -> Rows:
-    """Rows of images whose pixels an earlier row has: each is protected, but not as often as it occurs."""
-    return np.array(_repeated(_digests(images)), dtype=np.int64)
-
-
 def without_constant_images(upload: Upload, notices: Notices) -> Upload:
     """The upload without training images of a single colour. Whether one goes depends on that image alone.
 

@@ -126,7 +126,3 @@ class DeliveryRow(Base):
     error: Mapped[str | None] = mapped_column(String(200))
     created_at: Mapped[datetime]
     delivered_at: Mapped[datetime | None]
-
-
-ROWS = (JobEventRow, TenantRow, AuditEntryRow, ReleasedModelRow, WebhookRow, DeliveryRow)
-"""All of them."""

@@ -34,7 +34,7 @@ def ensemble(architecture: str, schema: Schema, memory_gib: float = 8.0, seed: i
 def both(architecture: str, schema: Schema) -> tuple[TeacherEnsemble, TeacherEnsemble]:
     """In memory and on disk."""
     inside, outside = ensemble(architecture, schema), ensemble(architecture, schema, memory_gib=1e-6)
-    assert (inside.on_disk, outside.on_disk) == (False, True)
+    assert (inside._file is None, outside._file is None) == (True, False)
     return inside, outside
 
 

@@ -27,7 +27,7 @@ _SEVERAL: Final = (
 )
 
 
-def column_of_values(values: Sequence[object], names: ClassNames | None = None) -> LabelColumn:
+def column_of_values(values: Sequence[object]) -> LabelColumn:
     """A column of values as tables and JSON hold them: integers, words, flags or whole floats.
 
     Raises:
@@ -40,7 +40,7 @@ def column_of_values(values: Sequence[object], names: ClassNames | None = None) 
         words.append(word)
     if len(kinds) > 1:
         raise InvalidDataset(f"Labels must be of one kind; these mix {' and '.join(sorted(kinds))}.")
-    return LabelColumn(kinds.pop() if kinds else LabelKind.WORD, tuple(words), names)
+    return LabelColumn(kinds.pop() if kinds else LabelKind.WORD, tuple(words))
 
 
 def column_of_texts(texts: Sequence[str]) -> LabelColumn:

@@ -67,11 +67,6 @@ class TeacherPool:
         self._teachers = self._ensemble(dataset.schema, device, partitions, options)
         self._steps = 0
 
-    @property
-    def on_disk(self) -> bool:
-        """Whether the teachers lie in a file."""
-        return self._teachers.on_disk
-
     def train(self, proposal: Proposal, *, first: bool) -> None:
         """The optimiser steps before a vote.
 

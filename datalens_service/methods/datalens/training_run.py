@@ -63,11 +63,6 @@ class DataLensRun:
         return self._warm_steps + self._vote_steps
 
     @property
-    def teachers_on_disk(self) -> bool:
-        """Whether they exceed their limit of memory."""
-        return self._pool.on_disk
-
-    @property
     def _warm_steps(self) -> int:
         return self._warm.steps if self._warm else 0
 

@@ -30,11 +30,6 @@ class TeacherBackend(ABC):
     trained: bool
     in_basis: bool
 
-    @property
-    def on_disk(self) -> bool:
-        """Whether they lie in a file."""
-        return False
-
     @abstractmethod
     def train_step(
         self, real_images: Tensor, real_labels: Tensor, synthetic_images: Tensor, synthetic_labels: Tensor

@@ -103,11 +103,6 @@ class TeacherEnsemble(TeacherBackend):
         self._draw(seed)
         self._steps = 0
 
-    @property
-    def on_disk(self) -> bool:
-        """Whether it lies in a file, all but the block in use."""
-        return self._file is not None
-
     def train_step(
         self, real_images: Tensor, real_labels: Tensor, synthetic_images: Tensor, synthetic_labels: Tensor
     ) -> None:

@@ -243,12 +243,6 @@ def list_keys(database: Database, tenant_id: str | None = None) -> tuple[ApiKey,
         return tuple(ApiKey.of(row) for row in session.scalars(query))
 
 
-def any_key(database: Database) -> bool:
-    """Whether a usable key exists."""
-    with database.session() as session:
-        return _any_usable(session)
-
-
 def _any_usable(session: Session) -> bool:
     unexpired = ApiKeyRow.expires_at.is_(None) | (ApiKeyRow.expires_at > utc_now())
     keyed = ~ApiKeyRow.prefix.startswith(SINGLE_SIGN_ON_PREFIX)
