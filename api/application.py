@@ -62,7 +62,6 @@ from api.routes import (
 )
 from api.routes import problems as problem_types
 from api.security.access_logging import AccessLogging
-from api.security.note_writer import NoteWriter
 from api.security.rate_limits import RequestLimits
 from api.uploads import receiver
 from api.uploads.tus import TusHeaders
@@ -232,7 +231,6 @@ def _open(settings: Settings, stopping: threading.Event) -> Services:
         individual_epsilons=IndividualEpsilons(predictions),
         signing_key=key.public,
         limits=RequestLimits(settings),
-        notes=NoteWriter(database),
         ledger_check=ledger_check,
         stopping=stopping,
         validator=Validator(database, settings),

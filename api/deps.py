@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import AsyncGenerator
-from contextlib import ExitStack
+from collections.abc import Generator
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Final
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from api.http.few_threads import SHORT_READS
 from api.http.strictness import DIGITS
 from api.security.browser_sessions import resume_session
-from api.security.note_writer import NoteWriter
 from api.security.permissions import check_allowed
 from api.security.rate_limits import RequestLimits
 from datalens_service.services.dataset_declaration import IDENTIFIER
@@ -50,7 +46,6 @@ class Services:
         predictions: Of released classifiers.
         individual_epsilons: Of records that somebody sends.
         limits: Of the requests of each key.
-        notes: Into the audit journals.
         ledger_check: Of all accounts, since the start.
         stopping: Set when the service is about to end; streams end then.
         validator: Reads finished uploads.
@@ -66,17 +61,11 @@ class Services:
     predictions: Predictions
     individual_epsilons: IndividualEpsilons
     limits: RequestLimits
-    notes: NoteWriter
     ledger_check: LedgerCheck
     stopping: threading.Event
     validator: Validator
     signing_key: PublicKey
     openid_provider: OpenIdProvider | None = None
-
-    @property
-    def admits_at_once(self) -> bool:
-        """Whether to let a caller in waits for nobody: no server is asked, and SQLite's readers wait for no writer."""
-        return self.database.dialect == "sqlite" and not self.limits.shared
 
 
 async def get_services(request: Request) -> Services:
@@ -95,11 +84,11 @@ _bearer = HTTPBearer(
 )
 
 
-async def caller(
+def caller(
     request: Request,
     services: ServicesDep,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-) -> AsyncGenerator[ApiKey]:
+) -> Generator[ApiKey]:
     """The key the request carries, or the one that its browser signed in with: here is the one door.
 
     Raises:
@@ -108,25 +97,22 @@ async def caller(
         Forbidden: It lacks the scope of the operation.
         NotFound: The path names an object of another tenant, or of nobody.
     """
-    plain = credentials.credentials if credentials else None
-    with ExitStack() as in_flight:
-        admit = partial(_admit, request, services, plain, in_flight)
-        # To change threads would take longer than to read two rows.
-        yield admit() if services.admits_at_once else await SHORT_READS.run(admit)
-
-
-def _admit(request: Request, services: Services, plain: str | None, in_flight: ExitStack) -> ApiKey:
-    """The caller, if the request may go on; it counts as in flight until `in_flight` is closed."""
-    key = resume_session(request, services.database).key if plain is None else None
-    with services.database.connection() as connection:
-        key = key or keys.verify(connection, plain or "")
-        request.state.caller = key
-        request.state.rate_limit = in_flight.enter_context(services.limits.acquire(key))
+    key = _identify(request, services.database, credentials)
+    request.state.caller = key
+    with services.limits.acquire(key) as request.state.rate_limit:
         check_allowed(key, getattr(request.scope.get("route"), "operation_id", None))
         # Ids that are malformed are refused by the operation itself; a database need not see them.
         usable = {name: value for name, value in request.path_params.items() if re.fullmatch(IDENTIFIER, value)}
-        tenants.check_owned(connection, key.tenant_id, usable)
-    return key
+        with services.database.connection() as connection:
+            tenants.check_owned(connection, key.tenant_id, usable)
+        yield key
+
+
+def _identify(request: Request, database: Database, credentials: HTTPAuthorizationCredentials | None) -> ApiKey:
+    if credentials is None:
+        return resume_session(request, database).key
+    with database.connection() as connection:
+        return keys.verify(connection, credentials.credentials)
 
 
 Caller = Annotated[ApiKey, Depends(caller)]

@@ -24,6 +24,7 @@ from datalens_service.store.datasets import datasets, validations, views
 from datalens_service.store.datasets.datasets import DatasetState
 from datalens_service.store.datasets.views import DatasetView
 from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.ledger import journal_pages
 from datalens_service.store.tables import LARGEST_UNITS
 
@@ -51,7 +52,7 @@ def overview(
         search=search.strip() or None,
         state=DatasetState(state) if state else None,
     )
-    recent = jobs.list_jobs(services.database, limit=_RECENT, tenant_id=visitor.tenant_id).items
+    recent = jobs.list_jobs(services.database, JobFilter(tenant_id=visitor.tenant_id), limit=_RECENT).items
     return visitor.page(
         "overview",
         datasets=_cards(services, visitor, datasets_page.items),
@@ -97,7 +98,9 @@ def dataset_page(
     return visitor.page(
         "dataset",
         **shown,
-        jobs=job_rows(services, jobs.list_jobs(services.database, dataset_id=dataset_id, limit=_PAGE_SIZE).items),
+        jobs=job_rows(
+            services, jobs.list_jobs(services.database, JobFilter(dataset_id=dataset_id), limit=_PAGE_SIZE).items
+        ),
         ledger=journal.build_table(portion, shown["dataset"].privacy.delta),
         deletion=deletion,
         attacks=found_on_dataset(services, visitor, dataset_id),

@@ -27,6 +27,7 @@ from datalens_service.store.access import access_log
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import events, jobs
+from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.released_models import CLASSIFIER
 from datalens_service.store.ledger import account_summary
@@ -48,16 +49,14 @@ def jobs_page(
     search: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """All jobs, or those that the filters leave."""
-    jobs_page = jobs.list_jobs(
-        services.database,
-        limit=_PAGE_SIZE,
-        cursor=after,
-        state=JobState(state) if state else None,
-        method=method or None,
-        dataset_id=dataset or None,
-        search=search.strip() or None,
+    which = JobFilter(
         tenant_id=visitor.tenant_id,
+        dataset_id=dataset or None,
+        state=state or None,
+        method=method or None,
+        search=search.strip() or None,
     )
+    jobs_page = jobs.list_jobs(services.database, which, limit=_PAGE_SIZE, cursor=after)
     offered = datasets.list_datasets(services.database, limit=_DATASETS_OFFERED, tenant_id=visitor.tenant_id)
     return visitor.page(
         "jobs",

@@ -8,12 +8,10 @@ from fastapi import APIRouter, Body, Depends, Header, Query, Response, status
 from pydantic import AwareDatetime
 
 from api.deps import After, Caller, Limit, ObjectId, Services, ServicesDep, caller
-from api.http.few_threads import SHORT_READS
 from api.http.strictness import StrictRoute
 from api.openapi import examples
 from api.openapi.document import JOB_LINKS, ok, problems
 from api.schemas.common import Page, TrainingRequest
-from api.schemas.encoded_jobs import encode_job, encode_page
 from api.schemas.jobs import CloneRequest, JobRead
 from api.schemas.labels import JobChanges
 from datalens_service.errors import InvalidInput
@@ -23,7 +21,7 @@ from datalens_service.services.submit_job import submit_job
 from datalens_service.store import labels
 from datalens_service.store.access.keys import ApiKey
 from datalens_service.store.jobs import jobs, pausing
-from datalens_service.store.jobs.job_records import JobFilter, get_record, list_records
+from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import JobState
 
 RETRY_AFTER_SECONDS: Final = 2
@@ -81,10 +79,8 @@ def create_job(
     "",
     operation_id="listJobs",
     summary="List jobs, newest first",
-    response_model=Page[JobRead],
     responses={**ok(200, "A page of the list."), **problems("invalid-input")},
 )
-@SHORT_READS.handler
 def list_jobs(
     services: ServicesDep,
     key: Caller,
@@ -100,30 +96,28 @@ def list_jobs(
     ] = None,
     created_after: Annotated[AwareDatetime | None, Query(description="Only jobs created then or later.")] = None,
     created_before: Annotated[AwareDatetime | None, Query(description="Only jobs created before.")] = None,
-) -> Response:
+) -> Page[JobRead]:
     """Jobs of all datasets, or those that the filters leave."""
     which = JobFilter(key.tenant_id, dataset_id, state, method, search, created_after, created_before)
-    return _json(encode_page(list_records(services.database, which, limit=limit, cursor=after)))
+    page = jobs.list_jobs(services.database, which, limit=limit, cursor=after)
+    return Page.build([JobRead.of(job) for job in page.items], page.next_cursor)
 
 
 @router.get(
     "/{job_id}",
     operation_id="getJob",
     summary="Read a job's state, progress and spending",
-    response_model=JobRead,
     responses={
         **ok(200, "The job.", headers=("Retry-After",)),
         **problems("not-found", "invalid-input"),
     },
 )
-@SHORT_READS.handler
-def get_job(job_id: ObjectId, services: ServicesDep) -> Response:
+def get_job(job_id: ObjectId, services: ServicesDep, response: Response) -> JobRead:
     """`Retry-After` says when it is worth looking again; it is left out once the job has ended."""
-    record = get_record(services.database, job_id)
-    response = _json(encode_job(record))
-    if not JobState(record.state).terminal:
+    job = jobs.get(services.database, job_id)
+    if not job.state.terminal:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return response
+    return JobRead.of(job)
 
 
 @router.patch(
@@ -227,10 +221,6 @@ def _submitted(
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return JobRead.of(job)
-
-
-def _json(content: bytes) -> Response:
-    return Response(content, media_type="application/json")
 
 
 def _check_priority(priority: int, highest: int) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Response
+from fastapi import APIRouter, Body, Depends
 
 from api.deps import Caller, ServicesDep, caller
-from api.http.few_threads import PLANS
 from api.http.strictness import StrictRoute
 from api.openapi import examples
 from api.openapi.document import ok, problems
 from api.schemas.common import PlanRead, TrainingRequest
 from datalens_service.services import pricing
-from datalens_service.services.pricing import Quote
 
 router = APIRouter(
     prefix="/v1/plans",
@@ -29,7 +26,6 @@ router = APIRouter(
     "",
     operation_id="createPlan",
     summary="Price a training request without reserving anything",
-    response_model=PlanRead,
     responses={
         **ok(200, "The cost."),
         **problems(
@@ -37,16 +33,9 @@ router = APIRouter(
         ),
     },
 )
-@PLANS.handler
 def create_plan(
     request: Annotated[TrainingRequest, Body(openapi_examples=examples.REQUESTS)], services: ServicesDep, key: Caller
-) -> Response:
+) -> PlanRead:
     """Every release of the run with its noise, and what all of it costs the account of the dataset."""
     quote = pricing.quote(services.database, key.tenant_id, request.dataset_id, request.spec)
-    return Response(_encode(quote), media_type="application/json")
-
-
-@functools.lru_cache(maxsize=256)
-def _encode(quote: Quote) -> bytes:
-    """The same until the account changes."""
-    return PlanRead.from_quote(quote).model_dump_json(by_alias=True).encode()
+    return PlanRead.from_quote(quote)

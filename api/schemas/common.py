@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -62,23 +61,17 @@ class BudgetRead(AccountFigures):
     @classmethod
     def of(cls, statement: AccountSummary) -> Self:
         """What a statement shows."""
-        return cls(**_budget_figures(statement))
-
-
-@functools.lru_cache(maxsize=1024)
-def _budget_figures(statement: AccountSummary) -> Mapping[str, Any]:
-    """A function of the account alone, which many requests read between two changes: four bisections otherwise."""
-    return {
-        **statement.figures().model_dump(),
-        "mu_spent": round_up(mu_of_units(statement.spent_units), 6),
-        "units": Units(
-            limit=statement.limit_units,
-            charged=statement.spent_units,
-            reserved=statement.reserved_units,
-            remaining=statement.remaining_units,
-        ),
-        "frozen_reason": statement.frozen_reason,
-    }
+        return cls(
+            **statement.figures().model_dump(),
+            mu_spent=round_up(mu_of_units(statement.spent_units), 6),
+            units=Units(
+                limit=statement.limit_units,
+                charged=statement.spent_units,
+                reserved=statement.reserved_units,
+                remaining=statement.remaining_units,
+            ),
+            frozen_reason=statement.frozen_reason,
+        )
 
 
 class PrivacyLinks(BaseModel):

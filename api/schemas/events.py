@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from datetime import datetime
 from typing import Self
 
@@ -35,6 +34,7 @@ class EventRead(BaseModel):
             delta: At which ε is stated.
             slack: Of the job's plan, in 1e-18 of δ; as spent as soon as anything is.
         """
+        charge = Charge(event.charged_units, slack if event.charged_units else 0)
         return cls(
             id=event.seq,
             type=event.type,
@@ -42,7 +42,7 @@ class EventRead(BaseModel):
             phase=event.phase,
             value=event.value,
             maximum=event.maximum,
-            epsilon_spent=_epsilon(event.charged_units, slack if event.charged_units else 0, delta),
+            epsilon_spent=round_up(epsilon_of_charge(charge, delta)),
             delta=delta,
             created_at=event.created_at,
         )
@@ -54,8 +54,3 @@ class EventPage(BaseModel):
     items: list[EventRead]
     has_more: bool
     next_cursor: int | None = Field(description="Value of `after` for the next page; null at the end for now.")
-
-
-@functools.lru_cache(maxsize=4096)
-def _epsilon(units: int, slack: int, delta: float) -> float:
-    return round_up(epsilon_of_charge(Charge(units, slack), delta))

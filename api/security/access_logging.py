@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any, Final
 
+import anyio
+import anyio.to_thread
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems.handlers import answer_withheld
 from api.security.permissions import rule_of
 from datalens_service.errors import StoreUnavailable
-from datalens_service.store.access.access_log import Note
+from datalens_service.store.access import access_log
 from datalens_service.store.access.tenants import OWNED
 
 _ADDRESS: Final = re.compile(r"/v1/[a-z-]+/([A-Za-z0-9_-]{1,40})")
@@ -63,14 +66,19 @@ async def _note(scope: Scope, answer: Message) -> None:
     if key is None or not rule_of(operation).audited:
         return
     named, made = _object(scope.get("path_params") or {}), _created(answer)
-    note = Note(
+    note = partial(
+        access_log.note,
+        scope["app"].state.services.database,
+        key.tenant_id,
         actor=key.id,
         action=operation or "unknown",
         object_id=named or made,
         outcome=answer["status"],
         detail=f"made {made}" if named and made else "",
     )
-    await scope["app"].state.services.notes.write(key.tenant_id, note)
+    # What was done is noted, also if the client hangs up now.
+    with anyio.CancelScope(shield=True):
+        await anyio.to_thread.run_sync(note)
 
 
 def _object(path: dict[str, Any]) -> str | None:

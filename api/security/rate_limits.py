@@ -1,5 +1,7 @@
 """How many requests a key may send: a moving window, shared by all API processes through the broker's Redis.
 
+How many are served at once is counted by each process for itself: the limit protects its threads.
+
 Without such a broker, and while it does not answer, each process counts for itself: with k processes behind one
 address, a key then gets up to k times as much. What must hold exactly, budgets, is in the database.
 """
@@ -7,7 +9,9 @@ address, a key then gets up to k times as much. What must hold exactly, budgets,
 from __future__ import annotations
 
 import math
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,11 +21,9 @@ from urllib.parse import urlsplit
 import structlog
 from limits import RateLimitItem, RateLimitItemPerSecond
 from limits.errors import StorageError
-from limits.storage import RedisStorage
+from limits.storage import MemoryStorage, RedisStorage
 from limits.strategies import MovingWindowRateLimiter
 
-from api.security.concurrency import ConcurrencyLimit
-from api.security.request_times import RequestTimes
 from datalens_service.errors import RateLimited
 from datalens_service.settings import Settings
 from datalens_service.store.access.keys import ApiKey
@@ -70,15 +72,10 @@ class RateLimits:
 
     def __init__(self, broker_url: str | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._local = MovingWindowRateLimiter(RequestTimes())
+        self._local = MovingWindowRateLimiter(MemoryStorage())
         self._shared = _shared(broker_url)
         self._unreachable = False
         self._retry_at = -math.inf
-
-    @property
-    def shared(self) -> bool:
-        """Whether other processes count, too, and a server is asked for each request."""
-        return self._shared is not None
 
     def count(self, key_id: str, per_minute: int) -> RateLimitStatus:
         """Count a request.
@@ -118,13 +115,9 @@ class RequestLimits:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._concurrency = ConcurrencyLimit()
+        self._lock = threading.Lock()
+        self._in_flight: Counter[str] = Counter()
         self._rates = RateLimits(settings.broker_url)
-
-    @property
-    def shared(self) -> bool:
-        """Whether a server is asked for each request."""
-        return self._rates.shared
 
     @contextmanager
     def acquire(self, key: ApiKey) -> Generator[RateLimitStatus]:
@@ -133,8 +126,25 @@ class RequestLimits:
         Raises:
             RateLimited: The key has used up its limit, or too many of its requests are in flight.
         """
-        with self._concurrency.acquire(key.id, key.concurrent_requests or self._settings.concurrent_requests):
+        self._begin(key.id, key.concurrent_requests or self._settings.concurrent_requests)
+        try:
             yield self._rates.count(key.id, key.requests_per_minute or self._settings.requests_per_minute)
+        finally:
+            self._end(key.id)
+
+    def _begin(self, key_id: str, limit: int) -> None:
+        with self._lock:
+            if self._in_flight[key_id] >= limit:
+                detail = f"{limit} requests of this key are being served; wait for one of them."
+                raise RateLimited(detail, extra={"retry_after": 1})
+            self._in_flight[key_id] += 1
+
+    def _end(self, key_id: str) -> None:
+        with self._lock:
+            self._in_flight[key_id] -= 1
+            if not self._in_flight[key_id]:
+                # Revoked keys leave nothing behind.
+                del self._in_flight[key_id]
 
 
 def _shared(broker_url: str | None) -> MovingWindowRateLimiter | None:

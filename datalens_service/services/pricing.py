@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidDelta, StateConflict
@@ -15,7 +14,7 @@ from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import DatasetState
-from datalens_service.store.datasets.priced_dataset import read_priced
+from datalens_service.store.ledger import account_summary
 from datalens_service.store.ledger.account_summary import AccountSummary
 
 
@@ -36,9 +35,8 @@ class Quote:
     dataset_id: str
     asked: TrainingSpec | RequestedSpec
     spec: TrainingSpec
-    # Functions of the others; hashing them would take longer.
-    plan: Plan = field(hash=False)
-    cost: PlanSummary = field(hash=False)
+    plan: Plan
+    cost: PlanSummary
     account: AccountSummary
     schema: Schema
 
@@ -62,8 +60,9 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
         InvalidDelta: The request names another δ than the account.
         InvalidSpec: The method does not fit the data set, or ε pays for no step.
     """
-    with database.connection() as connection:
-        dataset = read_priced(connection, tenant_id, dataset_id)
+    with database.session() as session:
+        tenants.check_owned(session.connection(), tenant_id, {"dataset_id": dataset_id})
+        dataset, account = datasets.read(session, dataset_id), account_summary.summarize_account(session, dataset_id)
     if dataset.state is not DatasetState.READY:
         raise StateConflict("The data set was deleted; upload it again to train on it.")
     if spec.evaluation.enabled and spec.evaluation.holdout is not None:
@@ -71,18 +70,16 @@ def quote(database: Database, tenant_id: str, dataset_id: str, spec: TrainingSpe
             tenants.check_owned(connection, tenant_id, {"dataset_id": spec.evaluation.holdout})
         datasets.check_holdout(database, dataset_id, spec.evaluation.holdout)
     public = spec.public_data and public_data.check(database, tenant_id, spec.public_data, dataset)
-    resolved, plan, cost = _price(spec, dataset.schema, dataset.account.delta)
+    resolved, plan, cost = _price(spec, dataset.schema, account.delta)
     if public:
         cost = cost.model_copy(update={"warnings": [*cost.warnings, public_data.sentence(public)]})
-    return Quote(dataset_id, spec, resolved, plan, cost, dataset.account, dataset.schema)
+    return Quote(dataset_id, spec, resolved, plan, cost, account, dataset.schema)
 
 
-@functools.lru_cache(maxsize=256)
 def _price(spec: TrainingSpec | RequestedSpec, schema: Schema, delta: float) -> tuple[TrainingSpec, Plan, PlanSummary]:
-    """Of public numbers only; who submits a job has mostly asked for its price a moment before."""
-    asked = _with_delta(spec.resolve(schema) if isinstance(spec, RequestedSpec) else spec, delta)
-    plan = asked.plan(schema)
-    return asked, plan, asked.summarize(plan, schema)
+    resolved = _with_delta(spec.resolve(schema) if isinstance(spec, RequestedSpec) else spec, delta)
+    plan = resolved.plan(schema)
+    return resolved, plan, resolved.summarize(plan, schema)
 
 
 def _with_delta(spec: TrainingSpec, delta: float) -> TrainingSpec:

@@ -8,10 +8,9 @@ from datalens_service.store.access import tenants
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import DatasetState, StoredDataset
-from datalens_service.store.datasets.priced_dataset import PricedDataset
 
 
-def check(database: Database, tenant_id: str, dataset_id: str, private: StoredDataset | PricedDataset) -> StoredDataset:
+def check(database: Database, tenant_id: str, dataset_id: str, private: StoredDataset) -> StoredDataset:
     """Refuse what a job cannot start from.
 
     Args:

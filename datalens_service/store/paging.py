@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import MAXYEAR, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, func, literal, select, tuple_
+from sqlalchemy import ColumnElement, Select, func, literal, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from datalens_service.clock import to_second
@@ -61,43 +61,14 @@ def list_page(
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.
     """
-    return _page(session.scalars(_selected(query, row, limit, cursor)).all(), row, read, limit)
-
-
-def list_columns(
-    connection: Connection,
-    query: Select[*tuple[Any, ...]],
-    row: Row,
-    read: Callable[[Any], Item],
-    limit: int,
-    cursor: str | None,
-) -> Page[Item]:
-    """The same of plain columns, which cost a third of entities.
-
-    Args:
-        connection: Of `Database.connection`.
-        query: What to list; it selects the columns of `row`, too.
-        row: Columns of the list.
-        read: Makes an item of a row.
-        limit: Most items.
-        cursor: Of the page before, or None.
-
-    Raises:
-        InvalidInput: `limit` or `cursor` is not usable.
-    """
-    return _page(connection.execute(_selected(query, row, limit, cursor)).all(), row, read, limit)
-
-
-def _selected(query: Any, row: Row, limit: int, cursor: str | None) -> Any:
-    """Rows of the page and one more, which says whether there is another page."""
     if cursor is not None:
         query = query.where(after(cursor, row))
-    return query.order_by(row[0].desc(), row[1].desc()).limit(check_limit(limit) + 1)
-
-
-def _page(rows: Sequence[Any], row: Row, read: Callable[[Any], Item], limit: int) -> Page[Item]:
+    created_at, identifier = row
+    # One row more than the page says whether there is another page.
+    ordered = query.order_by(created_at.desc(), identifier.desc()).limit(check_limit(limit) + 1)
+    rows: Sequence[Any] = session.scalars(ordered).all()
     last = rows[limit - 1] if len(rows) > limit else None
-    next_cursor = None if last is None else cursor_of(getattr(last, row[0].key), getattr(last, row[1].key))
+    next_cursor = None if last is None else cursor_of(getattr(last, created_at.key), getattr(last, identifier.key))
     return Page(tuple(read(each) for each in rows[:limit]), next_cursor)
 
 

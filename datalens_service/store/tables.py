@@ -265,8 +265,8 @@ class JobRow(Base):
     spec: Mapped[dict[str, Any]]
     plan: Mapped[dict[str, Any]]
     """The price, as it is shown."""
-    release_plan: Mapped[dict[str, Any] | None]
-    """What is run; see `jobs.get_release_plan`."""
+    release_plan: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
+    """What is run, read by itself (`jobs.get_release_plan`): it may be long."""
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
     request_fingerprint: Mapped[str] = mapped_column(String(HASH_LENGTH))
     measured_job_id: Mapped[str | None] = mapped_column(String(ID_LENGTH))

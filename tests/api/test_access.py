@@ -5,17 +5,23 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
+import anyio
 import numpy as np
 import pytest
 from api_builders import npz, succeed, training
+from event_loops import run_alone
 from sqlalchemy import update
 from starlette.testclient import TestClient
+from starlette.types import Scope
 
 from api.deps import Services
+from api.security import access_logging
 from api.security.access_logging import _object
-from datalens_service.errors import LedgerCorrupt
+from datalens_service.errors import LedgerCorrupt, StoreUnavailable
 from datalens_service.store.access import access_log, keys
 from datalens_service.store.service_tables import AuditEntryRow
 from datalens_service.store.tables import ApiKeyRow
@@ -192,14 +198,31 @@ def test_a_journal_that_lost_its_end_is_noticed(client: TestClient, services: Se
         access_log.verify(services.database, "default")
 
 
-def test_without_the_note_there_is_no_answer(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise OSError
-
-    monkeypatch.setattr(access_log, "note_all", fail)
+@pytest.mark.parametrize(("error", "status"), [(OSError(), 500), (StoreUnavailable("full"), 503)])
+def test_without_the_note_there_is_no_answer(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
+) -> None:
+    monkeypatch.setattr(access_log, "note", Mock(side_effect=error))
     reply = client.post("/v1/api-keys", json={"name": "partner", "role": "consumer"})
-    assert reply.status_code == 500
+    assert reply.status_code == status
+    assert ("Retry-After" in reply.headers) == (status == 503)
     assert "dlk_" not in reply.text
+
+
+def test_a_client_that_hangs_up_takes_no_note_along(services: Services) -> None:
+    key = keys.list_keys(services.database)[0]
+
+    async def call() -> None:
+        with anyio.CancelScope() as client:
+            client.cancel()
+            await access_logging._note(scope, {"status": 200, "headers": []})
+
+    app = SimpleNamespace(state=SimpleNamespace(services=services))
+    route = SimpleNamespace(operation_id="getJobReport")
+    scope: Scope = {"app": app, "state": {"caller": key}, "route": route, "path_params": {"job_id": "job_1"}}
+    run_alone(call())
+    entries, _ = access_log.list_entries(services.database, key.tenant_id)
+    assert [(entry.actor, entry.object_id) for entry in entries] == [(key.id, "job_1")]
 
 
 def test_the_last_object_of_a_path_is_the_one_that_is_meant() -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import random
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,15 +15,12 @@ from subprocess import PIPE
 from typing import Any, NoReturn
 
 import pytest
-from limits.storage import MemoryStorage
 from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
 from api.security import rate_limits
-from api.security.concurrency import ConcurrencyLimit
 from api.security.rate_limits import RateLimits, RequestLimits, moving_window
-from api.security.request_times import RequestTimes
 from datalens_service.errors import RateLimited
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
@@ -103,42 +98,15 @@ def test_a_window_moves_with_time(now: list[float]) -> None:
     assert status.headers() == {"RateLimit-Policy": '"default";q=60;w=60', "RateLimit": '"default";r=9;t=10'}
 
 
-def test_counting_starts_no_thread_and_forgets_quiet_keys(now: list[float]) -> None:
-    times = RequestTimes()
-    times.timer.join()
-    before = set(threading.enumerate())
-    for number in range(100):
-        now[0] += 0.02
-        assert times.acquire_entry(f"key_{number % 50}", 2, 10)
-    assert set(threading.enumerate()) <= before
-    assert times.get_moving_window("key_0", 2, 10)[1] == 2
-    assert not times.acquire_entry("key_0", 2, 10)
-    now[0] += 61
-    assert times.get_moving_window("key_0", 2, 10) == (now[0], 0)
-    assert times.acquire_entry("other", 2, 10)
-    assert list(times._times) == ["other"]
-
-
-def test_a_window_holds_its_limit_whatever_the_times() -> None:
-    """Beside the library's own storage, on the same random times."""
-    rng = random.Random(0)  # noqa: S311 (only for the times of a test)
-    clock = [time.time()]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time, "time", lambda: clock[0])
-        ours, theirs = RequestTimes(), MemoryStorage()
-        for _ in range(2000):
-            clock[0] += rng.expovariate(5)
-            assert ours.acquire_entry("key", 20, 6) == theirs.acquire_entry("key", 20, 6)
-            assert ours.get_moving_window("key", 20, 6) == theirs.get_moving_window("key", 20, 6)
-
-
-def test_so_many_requests_of_a_key_are_served_at_once() -> None:
-    limit = ConcurrencyLimit()
-    with limit.acquire("key", 2), limit.acquire("key", 2), limit.acquire("other", 1):
-        with pytest.raises(RateLimited, match="being served") as refused, limit.acquire("key", 2):
+@pytest.mark.usefixtures("now")
+def test_so_many_requests_of_a_key_are_served_at_once(services: Services) -> None:
+    key, other = (keys.create(services.database, KeyRequest("x", concurrent_requests=count))[0] for count in (2, 1))
+    limits = RequestLimits(Settings())
+    with limits.acquire(key), limits.acquire(key), limits.acquire(other):
+        with pytest.raises(RateLimited, match="being served") as refused, limits.acquire(key):
             pass
         assert refused.value.extra == {"retry_after": 1}
-    with limit.acquire("key", 1):
+    with limits.acquire(key):
         pass
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datalens_service.errors import StoreUnavailable
 from datalens_service.services.overview import overview
 from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import JobState
 from deployments.stack import CeleryStack
 
@@ -82,7 +83,7 @@ class Chaos:
 
     def _kill_job(self) -> None:
         try:
-            running = jobs.list_jobs(self._stack.database, state=JobState.RUNNING).items
+            running = jobs.list_jobs(self._stack.database, JobFilter(state=JobState.RUNNING)).items
         except StoreUnavailable:
             return
         if running:

@@ -30,6 +30,7 @@ from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import StoredDataset
 from datalens_service.store.jobs import jobs, leases
+from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account_summary import AccountSummary, entries, summarize_account
@@ -245,7 +246,7 @@ class Deployment:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        for job in jobs.list_jobs(self.database, state=JobState.RUNNING).items:
+        for job in jobs.list_jobs(self.database, JobFilter(state=JobState.RUNNING)).items:
             with contextlib.suppress(ValueError, ProcessLookupError):
                 os.kill(self.worker_pid(job), signal.SIGKILL)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Barrier
 from typing import Any
 
@@ -11,11 +12,13 @@ import numpy as np
 import pytest
 
 from datalens_service.errors import BudgetExceeded, DatalensError, StaleLease, StateConflict
+from datalens_service.store.access import access_log
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.recovery import check_against_log
+from datalens_service.store.tables import DEFAULT_TENANT
 
 from .books import (
     LEASE_SECONDS,
@@ -186,3 +189,13 @@ def test_an_audit_beside_running_charges_counts_none_of_them_twice(database: Dat
     together([spend, audit, audit])
     assert [entry.kind for entry in journal_of(database, dataset.id)].count("recovered") == 0
     assert verified(database, dataset.id).total_charged == 200
+
+
+def test_notes_at_once_are_sealed_one_after_another(database: Database) -> None:
+    def note(actor: str) -> None:
+        access_log.note(database, DEFAULT_TENANT, actor=actor, action="getJobReport", object_id=None)
+
+    actors = [f"key_{number}" for number in range(20)]
+    assert together([partial(note, actor) for actor in actors]) == [None] * 20
+    assert {entry.actor for entry in access_log.list_entries(database, DEFAULT_TENANT)[0]} == set(actors)
+    assert access_log.verify(database, DEFAULT_TENANT) == 20

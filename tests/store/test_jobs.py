@@ -6,6 +6,7 @@ from datalens_service.errors import InvalidInput, NotFound, StateConflict
 from datalens_service.store.database import Database
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs, leases, pausing
+from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.jobs.jobs import JobState
 
 from .books import (
@@ -140,8 +141,8 @@ def test_a_list_can_be_narrowed(database: Database) -> None:
     job = new_job(database, first.id, 1)
     other = new_job(database, second.id, 1)
     claimed(database, other.id)
-    assert [found.id for found in jobs.list_jobs(database, dataset_id=first.id).items] == [job.id]
-    assert [found.id for found in jobs.list_jobs(database, state=JobState.RUNNING).items] == [other.id]
+    assert [found.id for found in jobs.list_jobs(database, JobFilter(dataset_id=first.id)).items] == [job.id]
+    assert [found.id for found in jobs.list_jobs(database, JobFilter(state=JobState.RUNNING)).items] == [other.id]
 
 
 @pytest.mark.parametrize("cursor", ["x", "%%%", "bm8=", "MjAyNi0wMS0wMVQwMDowMDowMHxqb2I=", "é"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any, Final
-from unittest.mock import Mock
 
 import pytest
 from fastapi import FastAPI
@@ -17,7 +16,6 @@ from api.http.reader_voice import ReaderVoice
 from api.main import create_app
 from api.problems import handlers
 from api.problems.problem_types import PROBLEM_TYPES, ProblemType
-from api.schemas import encoded_jobs
 from api.schemas.jobs import JobError
 from datalens_service.data.sandbox.exchange import Outcome
 from datalens_service.data.sandbox.sandbox import Refused
@@ -25,7 +23,6 @@ from datalens_service.data.untrusted.validation_errors import BadFile
 from datalens_service.errors import DatalensError, InvalidInput, InvalidSpec, RateLimited, WorkerUnavailable
 from datalens_service.jobs.failures import problem_of
 from datalens_service.services.validation_queue import invalid_report
-from datalens_service.store.jobs.jobs import JobState
 from datalens_service.voices import HEADER, TERMS, Voice, speak, spoken, spoken_to
 from tests.voices.texts import all_errors, texts
 
@@ -190,15 +187,3 @@ def test_names_of_an_owner_are_never_rewritten() -> None:
 def test_requests_have_the_kind_of_an_operation_that_exists() -> None:
     paths = create_app().openapi()["paths"]
     assert not [end for end in handlers._KINDS if not any(path.endswith(end) for path in paths)]
-
-
-def test_an_ended_job_is_told_to_every_reader_in_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    record: Any = Mock(state=JobState.FAILED)
-    monkeypatch.setattr(encoded_jobs, "_encode", lambda _: speak("Raise ⟦epsilon⟧.").encode())
-    encoded_jobs._encode_once.cache_clear()
-    told = {}
-    for voice in Voice:
-        with spoken_to(voice):
-            told[voice] = encoded_jobs.encode_job(record).decode()
-    encoded_jobs._encode_once.cache_clear()
-    assert told == {voice: f"Raise {TERMS['epsilon'][place]}." for place, voice in enumerate(Voice)}

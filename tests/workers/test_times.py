@@ -23,6 +23,7 @@ from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import jobs, leases, released_models
+from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.tables import JobRow
 from deployments.deployment import MOMENTS, Deployment, lamps
 
@@ -168,9 +169,9 @@ def test_a_filter_by_time_tells_no_more_than_the_second(local: Deployment) -> No
         session.get_one(JobRow, job.id).created_at = SECOND + timedelta(microseconds=500_000)
     for microseconds in (1, 499_999, 500_001, 999_999):
         between = SECOND + timedelta(microseconds=microseconds)
-        assert jobs.list_jobs(local.database, created_after=between).items == ()
-        assert len(jobs.list_jobs(local.database, created_before=between).items) == 1
-    assert len(jobs.list_jobs(local.database, created_after=SECOND).items) == 1
+        assert jobs.list_jobs(local.database, JobFilter(created_after=between)).items == ()
+        assert len(jobs.list_jobs(local.database, JobFilter(created_before=between)).items) == 1
+    assert len(jobs.list_jobs(local.database, JobFilter(created_after=SECOND)).items) == 1
 
 
 def test_progress_within_a_phase_is_published_by_a_clock_and_not_by_steps(

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from datalens_service.clock import to_second, utc_now
@@ -66,17 +65,6 @@ class AuditEntry:
         return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class Note:
-    """What is to be noted of one call; the fields are those of `AuditEntry`."""
-
-    actor: str
-    action: str
-    object_id: str | None = None
-    outcome: int = 200
-    detail: str = ""
-
-
 def append(
     session: Session,
     tenant_id: str,
@@ -92,50 +80,41 @@ def append(
     Raises:
         NotFound: No such tenant.
     """
-    append_all(session, tenant_id, [Note(actor, action, object_id, outcome, detail)])
-
-
-def append_all(session: Session, tenant_id: str, notes: Sequence[Note]) -> None:
-    """Seal entries onto the journal of a tenant, one after another, in the caller's transaction.
-
-    Raises:
-        NotFound: No such tenant.
-    """
     head = _locked(session, tenant_id)
-    at = to_second(utc_now())
-    rows = []
-    for each in notes:
-        draft = AuditEntry(
-            tenant_id=tenant_id,
-            seq=head.audit_seq + 1,
-            at=at,
-            actor=each.actor,
-            action=each.action,
-            object_id=each.object_id,
-            outcome=each.outcome,
-            detail=each.detail,
-            previous_hash=head.audit_hash,
-        )
-        head.audit_seq, head.audit_hash = draft.seq, draft.computed_hash()
-        rows.append({**vars(draft), "hash": head.audit_hash})
-    session.execute(insert(AuditEntryRow), rows)
+    draft = AuditEntry(
+        tenant_id=tenant_id,
+        seq=head.audit_seq + 1,
+        at=to_second(utc_now()),
+        actor=actor,
+        action=action,
+        object_id=object_id,
+        outcome=outcome,
+        detail=detail,
+        previous_hash=head.audit_hash,
+    )
+    head.audit_seq, head.audit_hash = draft.seq, draft.computed_hash()
+    session.add(AuditEntryRow(**{**vars(draft), "hash": head.audit_hash}))
     session.flush()
 
 
-def note(database: Database, tenant_id: str, *, actor: str, action: str, object_id: str | None, outcome: int) -> None:
-    """One entry in a transaction of its own."""
-    note_all(database, tenant_id, [Note(actor, action, object_id, outcome)])
-
-
-def note_all(database: Database, tenant_id: str, notes: Sequence[Note]) -> None:
-    """Entries in one transaction; all are durable when it returns, and none if it raises.
+def note(
+    database: Database,
+    tenant_id: str,
+    *,
+    actor: str,
+    action: str,
+    object_id: str | None,
+    outcome: int = 200,
+    detail: str = "",
+) -> None:
+    """One entry in a transaction of its own; durable when it returns, not there if it raises.
 
     Raises:
         NotFound: No such tenant.
-        StoreUnavailable: The database does not take them.
+        StoreUnavailable: The database does not take it.
     """
     with database.transaction() as session:
-        append_all(session, tenant_id, notes)
+        append(session, tenant_id, actor=actor, action=action, object_id=object_id, outcome=outcome, detail=detail)
 
 
 def list_entries(

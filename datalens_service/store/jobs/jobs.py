@@ -29,10 +29,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -44,13 +44,14 @@ from datalens_service.store.database_clock import read_database_clock
 from datalens_service.store.jobs import events, released_models
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.idempotency import earlier_job, key_conflict, request_fingerprint, scoped
-from datalens_service.store.jobs.job_records import JobFilter, JobRecord, get_record, list_records, parse_columns
+from datalens_service.store.jobs.job_filter import JobFilter
 from datalens_service.store.ledger import ledger, released_iterates
 from datalens_service.store.ledger.recovery import check_log, in_step_with_log
-from datalens_service.store.paging import Page
+from datalens_service.store.paging import Page, list_page
 from datalens_service.store.tables import DEFAULT_PRIORITY, DatasetRow, JobRow
 
 DEFAULT_MAX_ATTEMPTS = 3
+_ALL = JobFilter()
 
 
 class JobState(StrEnum):
@@ -131,8 +132,8 @@ class Job:
     notes: str = ""
 
     @classmethod
-    def of(cls, row: JobRow | SimpleNamespace) -> Job:
-        """A copy of the row, or of its columns."""
+    def of(cls, row: JobRow) -> Job:
+        """A copy of the row."""
         return cls(
             id=row.id,
             tenant_id=row.tenant_id,
@@ -229,7 +230,8 @@ def get(database: Database, job_id: str) -> Job:
     Raises:
         NotFound: No such job.
     """
-    return read_record(get_record(database, job_id))
+    with database.session() as session:
+        return Job.of(ledger.job_row(session, job_id))
 
 
 def get_release_plan(database: Database, job_id: str) -> Plan | None:
@@ -243,32 +245,21 @@ def get_release_plan(database: Database, job_id: str) -> Plan | None:
     return None if stored is None else Plan.model_validate(stored)
 
 
-def list_jobs(
-    database: Database,
-    *,
-    limit: int = 50,
-    cursor: str | None = None,
-    dataset_id: str | None = None,
-    state: JobState | None = None,
-    method: str | None = None,
-    search: str | None = None,
-    created_after: datetime | None = None,
-    created_before: datetime | None = None,
-    tenant_id: str | None = None,
-) -> Page[Job]:
-    """Jobs, newest first, as `job_records.list_records` has them; arguments are those of `JobFilter`.
+def list_jobs(database: Database, which: JobFilter = _ALL, *, limit: int = 50, cursor: str | None = None) -> Page[Job]:
+    """Jobs, newest first, without what they paid for figures elsewhere (`measurements.py`) and audits (`audits.py`).
+
+    Args:
+        database: Where.
+        which: Conditions.
+        limit: Most jobs in this page.
+        cursor: Of the page before, or None.
 
     Raises:
         InvalidInput: `limit` or `cursor` is not usable.
     """
-    which = JobFilter(tenant_id, dataset_id, state, method, search, created_after, created_before)
-    page = list_records(database, which, limit=limit, cursor=cursor)
-    return Page(tuple(map(read_record, page.items)), page.next_cursor)
-
-
-def read_record(record: JobRecord) -> Job:
-    """The job of a plain row."""
-    return Job.of(SimpleNamespace(**parse_columns(record)))
+    trained = select(JobRow).where(JobRow.measured_job_id.is_(None), ~JobRow.is_audit)
+    with database.session() as session:
+        return list_page(session, which.applied_to(trained), (JobRow.created_at, JobRow.id), Job.of, limit, cursor)
 
 
 def request_cancel(database: Database, job_id: str) -> Job:

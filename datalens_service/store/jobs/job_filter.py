@@ -1,0 +1,57 @@
+"""Which jobs a list shows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import MAXYEAR, datetime, timedelta
+
+from sqlalchemy import Select, Text, cast, or_
+
+from datalens_service.clock import to_second
+from datalens_service.store.tables import JobRow
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """Which jobs to list; what is None leaves out none.
+
+    Attributes:
+        tenant_id: Only jobs of this tenant.
+        dataset_id: Only jobs on this data set.
+        state: Only jobs in this state.
+        method: Only jobs of the method with this name.
+        search: Only jobs whose name contains it, or which have it as a tag.
+        created_after: Only jobs whose second of creation is this instant or later.
+        created_before: Only jobs whose second of creation is before this instant.
+    """
+
+    tenant_id: str | None = None
+    dataset_id: str | None = None
+    state: str | None = None
+    method: str | None = None
+    search: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+
+    def applied_to(self, query: Select[JobRow]) -> Select[JobRow]:
+        """The query with these conditions."""
+        for name in ("tenant_id", "dataset_id", "state"):
+            if (value := getattr(self, name)) is not None:
+                query = query.where(getattr(JobRow, name) == value)
+        if self.method is not None:
+            query = query.where(JobRow.spec["method"]["name"].as_string() == self.method)
+        if self.search is not None:
+            tagged = cast(JobRow.tags, Text).contains(json.dumps(self.search), autoescape=True)
+            query = query.where(or_(JobRow.name.icontains(self.search, autoescape=True), tagged))
+        if self.created_after is not None:
+            query = query.where(JobRow.created_at >= _whole(self.created_after))
+        if self.created_before is not None:
+            query = query.where(JobRow.created_at < _whole(self.created_before))
+        return query
+
+
+def _whole(at: datetime) -> datetime:
+    """The first whole second from `at` on: finer filters would tell the exact time of a job."""
+    last = at.year == MAXYEAR
+    return to_second(at) if last or not at.microsecond else to_second(at) + timedelta(seconds=1)
