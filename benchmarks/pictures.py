@@ -47,15 +47,14 @@ class Photographer:
     def sign_in(self, api_key: str) -> None:
         """By the form."""
         self._page.goto("/sign-in")
-        self._take("sign-in", whole=False)
         self._page.get_by_label("API key").fill(api_key)
         self._page.get_by_role("button", name="Sign in").click()
         expect(self._page.get_by_role("button", name="Sign out")).to_be_visible()
 
     def reference(self) -> None:
-        """A page of the API reference."""
-        self._page.goto("/docs#/plans/createPlan")
-        self._page.get_by_role("button", name="Try it out").wait_for()
+        """The API reference."""
+        self._page.goto("/docs")
+        self._page.locator(".opblock").first.wait_for()
         self._take("reference", whole=False)
 
     def preparation(self) -> None:
