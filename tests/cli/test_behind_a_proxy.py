@@ -46,7 +46,8 @@ def proxied(
         do_without(f"{program} is not installed")
     behind = told if change else service
     proxy = ReverseProxy(program, tmp_path, behind.port, without_prefix if change else str)
-    with httpx2.Client(verify=ssl.create_default_context(cafile=str(proxy.certificate)), base_url=proxy.url) as http:
+    trusted = ssl.create_default_context(cafile=str(proxy.certificate))
+    with httpx2.Client(verify=trusted, base_url=proxy.url, timeout=240) as http:
         yield behind, http
     proxy.stop()
 

@@ -46,7 +46,9 @@ def _described(folder: Path, url: str, ports: list[int]) -> dict[str, Any]:
     secret = (folder / "data" / "api-key").read_text().strip()
     logs = [path.read_text() for path in folder.glob("*.log")]
     headers = {"Authorization": f"Bearer {secret}"}
-    answers = [httpx2.get(f"http://127.0.0.1:{port}/v1/jobs", headers=headers).status_code for port in ports]
+    answers = [
+        httpx2.get(f"http://127.0.0.1:{port}/v1/jobs", headers=headers, timeout=_PATIENCE).status_code for port in ports
+    ]
     named = sum("dlk_" in log for log in logs)
     return {
         "replicas": len(ports),
