@@ -1,4 +1,4 @@
-"""Names in backticks in docstrings exist, so that no rename leaves the old name behind.
+"""Names in docstrings exist, in backticks and in lists of arguments, so that no rename leaves the old name behind.
 
 A plain word is looked up where it stands: in its function with the classes that this names, in its class with its
 bases, at the top of its module, among the texts in it. Any other (`SigningKey`, `PRESETS`, `dp_gan_paper`) may stand
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ast
 import builtins
-import pkgutil
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,8 @@ PRODUCT: Final = {
 }
 FILES: Final = [path.as_posix() for room in (*ROOMS, "tests", "benchmarks") for path in (ROOT / room).rglob("*.py")]
 SPAN: Final = re.compile(r"`([^`\n(]+)(?:\([^`\n]*\))?`")
+SECTION: Final = re.compile(r"^(?:Args|Attributes):\n((?: {4}.*\n|\n)+)", re.M)
+ENTRY: Final = re.compile(r"^ {4}(\w+):", re.M)
 NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 DATA_FILE: Final = re.compile(r"\w+\.(json|jsonl|npy|npz|csv)")
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -95,21 +97,16 @@ def exists(name: str, seen: set[str]) -> bool:
         return last in attributes
     if found := modules(owner):
         return any(last in WORDS[path] for path in found)
-    return installed(name) or (owner in seen and last in ANYWHERE)
-
-
-def installed(name: str) -> bool:
-    """Whether a dotted name is one of another package."""
-    try:
-        pkgutil.resolve_name(name)
-    except (ImportError, AttributeError):
-        return False
-    return True
+    # Of another package, or of something that is called so here.
+    return find_spec(owner.partition(".")[0]) is not None or (owner in seen and last in ANYWHERE)
 
 
 def stale(node: ast.Module | Definition, seen: set[str]) -> Iterator[str]:
     """Names in the docstring of a module, class or function that stand for nothing."""
-    for name in SPAN.findall(ast.get_docstring(node) or ""):
+    docstring = ast.get_docstring(node) or ""
+    for section in SECTION.findall(docstring + "\n"):
+        yield from set(ENTRY.findall(section)) - words(node)
+    for name in SPAN.findall(docstring):
         if name.endswith(".py"):
             if not any(path.endswith(f"/{name}") for path in FILES):
                 yield name
@@ -143,3 +140,10 @@ def test_names_in_docstrings_exist() -> None:
 def test_a_name_that_is_gone_is_seen(name: str) -> None:
     tree = ast.parse(f'class Sum(Mechanism):\n    """Noise on `{name}` and `exact_sum`."""')
     assert stale_names(tree) == [name]
+
+
+def test_an_argument_that_is_gone_is_seen() -> None:
+    tree = ast.parse(
+        'def add(left, right):\n    """Sum.\n\n    Args:\n        left: One.\n        other: Two.\n    """'
+    )
+    assert stale_names(tree) == ["other"]

@@ -22,7 +22,7 @@ def example_bundle(job_id: str, spec: TrainingSpec, schema: Schema, opening: Ent
         job_id: The job.
         spec: Of the job, with its δ; the account has the same δ.
         schema: Public schema of its dataset.
-        opened: First entry of the account.
+        opening: First entry of the account.
         epsilon: Of the account.
     """
     plan = spec.plan(schema).releases

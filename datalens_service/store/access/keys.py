@@ -113,7 +113,7 @@ def create(database: Database, requested: KeyRequest | str) -> tuple[ApiKey, str
 
     Args:
         database: Where.
-        wanted: What it is to be, or the name of an owner's key.
+        requested: What it is to be, or the name of an owner's key.
 
     Raises:
         InvalidInput: The role does not hold a scope that is named.
