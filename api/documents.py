@@ -14,7 +14,7 @@ from datalens_service.evaluation.report.document import SCHEMA_FILE, json_schema
 
 DESCRIPTION_FILE: Final = "build/openapi.json"
 SNAPSHOT_FILE: Final = "tests/api/openapi_snapshot.txt"
-_PROSE: Final = {"title", "summary", "description"}
+_PROSE: Final = {"title", "summary", "description", "example"}
 
 Json = dict[str, Any]
 
@@ -24,13 +24,13 @@ def documents() -> dict[str, str]:
     described = create_app().openapi()
     return {
         DESCRIPTION_FILE: _json(described),
-        SNAPSHOT_FILE: "".join(f"{line}\n" for line in _snapshot(described)),
+        SNAPSHOT_FILE: "".join(f"{line}\n" for line in snapshot(described)),
         "docs/problems.md": as_markdown(),
         SCHEMA_FILE: _json(json_schema()),
     }
 
 
-def _snapshot(described: Json) -> Iterator[str]:
+def snapshot(described: Json) -> Iterator[str]:
     """A line for each operation and each schema: what it is called, and a digest of what programs rely on."""
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
@@ -43,19 +43,24 @@ def _digest(value: Json) -> str:
     return hashlib.sha256(json.dumps(_without_prose(value), sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _without_prose(value: Any) -> Any:
-    """What remains of a description without its texts and the values of its examples."""
+def _without_prose(value: Any, *, members: bool = False) -> Any:
+    """What remains of a description without its texts and the values of its examples.
+
+    Args:
+        value: Any part of it.
+        members: Whether its keys are names of members, which may be those of texts.
+    """
     if isinstance(value, list):
         return [_without_prose(one) for one in value]
     if not isinstance(value, dict):
         return value
-    members = {name: one for name, one in value.items() if name != "example" and not _is_prose(name, one)}
-    return {name: list(one) if name == "examples" else _without_prose(one) for name, one in members.items()}
-
-
-def _is_prose(name: str, member: Any) -> bool:
-    """A property may have the name of a text, but is no text."""
-    return name in _PROSE and isinstance(member, str)
+    if members:
+        return {name: _without_prose(one) for name, one in value.items()}
+    kept = {name: one for name, one in value.items() if name not in _PROSE}
+    return {
+        name: list(one) if name == "examples" else _without_prose(one, members=name == "properties")
+        for name, one in kept.items()
+    }
 
 
 def _json(content: Json) -> str:

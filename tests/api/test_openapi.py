@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
-from api.documents import DESCRIPTION_FILE, documents
+from api.documents import DESCRIPTION_FILE, documents, snapshot
 from api.main import create_app
 from api.problems.problem_types import PROBLEM_TYPES
 from api.schemas.common import DATASET_STATES
@@ -50,6 +51,24 @@ def validator(document: dict[str, Any], schema: dict[str, Any]) -> Draft202012Va
 def test_committed_copy_is_what_the_code_says(path: str) -> None:
     written = (ROOT / path).read_text().splitlines()
     assert written == documents()[path].splitlines(), "run `python -m api.documents` and read the difference"
+
+
+@pytest.mark.parametrize(
+    ("schema", "member", "changes", "noticed"),
+    [
+        ("TrainingSpec", "seed", {"description": "Another text."}, False),
+        ("TrainingSpec", "seed", {"type": "string"}, True),
+        # Members that are called like texts.
+        ("Notice", "examples", {"type": "string"}, True),
+        ("Problem", "title", {"type": "integer"}, True),
+    ],
+)
+def test_the_snapshot_notices_what_programs_rely_on(
+    document: dict[str, Any], schema: str, member: str, changes: dict[str, str], noticed: bool
+) -> None:
+    changed = copy.deepcopy(document)
+    changed["components"]["schemas"][schema]["properties"][member].update(changes)
+    assert (list(snapshot(changed)) != list(snapshot(document))) == noticed
 
 
 def test_is_valid_openapi(document: dict[str, Any]) -> None:
