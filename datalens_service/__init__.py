@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from datalens_service.data.dataset import Dataset, Schema, Split
     from datalens_service.data.digits import digits
     from datalens_service.errors import DatalensError
-    from datalens_service.methods import DataLens, Guided, Mixture, Moments, Rejection, Shapes
+    from datalens_service.methods import DataLens, Guided, Mixture, Moments, PooledMoments, Rejection, Shapes
     from datalens_service.models.classifiers.classifier import Classifier
     from datalens_service.models.generators.generator import Generator
     from datalens_service.presets import preset
@@ -54,6 +54,7 @@ _HOMES: Final = {
     "MemoryAccount": "privacy.budget",
     "Mixture": "methods",
     "Moments": "methods",
+    "PooledMoments": "methods",
     "Rejection": "methods",
     "Result": "run",
     "Schema": "data.dataset",
@@ -81,6 +82,7 @@ __all__ = [
     "MemoryAccount",
     "Mixture",
     "Moments",
+    "PooledMoments",
     "Rejection",
     "Result",
     "Schema",

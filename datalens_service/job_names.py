@@ -33,6 +33,7 @@ TEACHING_TITLE: Final = "Made to teach"
 METHOD_TITLES: Final[dict[str, str]] = {
     "datalens": "DataLens",
     "moments": "Moments",
+    "pooled_moments": "Pooled moments",
     "mixture": "Mixture",
     "guided": "Guided",
     "dp_sgd": "DP-SGD",

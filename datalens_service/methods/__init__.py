@@ -11,6 +11,7 @@ from datalens_service.methods.guided import Guided
 from datalens_service.methods.mixture import Mixture
 from datalens_service.methods.moments import Moments
 from datalens_service.methods.pate_gan import PateGan
+from datalens_service.methods.pooled_moments import PooledMoments
 from datalens_service.methods.rejection import Rejection
 from datalens_service.methods.rejection_or_diffusion import RejectionOrDiffusion
 from datalens_service.methods.scattering import Scattering
@@ -19,6 +20,7 @@ from datalens_service.methods.shapes import Shapes
 AnyMethod = (
     DataLens
     | Moments
+    | PooledMoments
     | Mixture
     | Guided
     | DpSgd
@@ -48,6 +50,7 @@ __all__ = [
     "Moments",
     "PateGan",
     "Plan",
+    "PooledMoments",
     "Rejection",
     "RejectionOrDiffusion",
     "Scattering",

@@ -136,7 +136,7 @@ class ClippedRecords:
         dataset: Private.
         clip_norm: Public; largest length, as a fraction of an all-white image.
         center: Public; brightness that is subtracted from every pixel before.
-        frequencies: Public; lowest frequencies that are summed.
+        frequencies: Public; lowest frequencies that are summed, in their order. None: all pixels of small images.
 
     Attributes:
         clip_norm: Length in pixel units that counts as 1.
@@ -150,7 +150,8 @@ class ClippedRecords:
         self.labels = dataset.train.labels
         self._data = dataset.train
         summed = summed_dimensions(dataset.schema, frequencies)
-        self._frequencies = LowFrequencies(dataset.schema, summed) if summed < dataset.schema.dimensions else None
+        reduced = frequencies is not None or summed < dataset.schema.dimensions
+        self._frequencies = LowFrequencies(dataset.schema, summed) if reduced else None
         self._rows = max(1, _NUMBERS // dataset.schema.dimensions)
 
     def pooled(self) -> GroupedVectors:

@@ -22,6 +22,7 @@ from datalens_service.methods import (
     Mixture,
     Moments,
     PateGan,
+    PooledMoments,
     Rejection,
     RejectionOrDiffusion,
     Scattering,
@@ -206,6 +207,7 @@ _APART = {"shards": "class_pure", **_LOW}
 
 CASES: tuple[ContributionCase, ...] = (
     *(ContributionCase(_MOMENTS, records) for records in (1, 2, 3)),
+    *(ContributionCase(PooledMoments(frequencies=9), records) for records in (1, 2, 3)),
     *(ContributionCase(_MIXTURE, records) for records in (1, 2, 3)),
     *(ContributionCase(_SHAPES, records) for records in (1, 3)),
     *(ContributionCase(Shapes(content="drawings", subspace_dimensions=4), records) for records in (1, 2, 3)),

@@ -18,6 +18,7 @@ from datalens_service.methods import (
     Mixture,
     Moments,
     PateGan,
+    PooledMoments,
     Rejection,
     Shapes,
 )
@@ -36,6 +37,7 @@ _COUNT, _SIDE, _CLASSES = 90, 6, 3
 
 METHODS: tuple[AnyMethod, ...] = (
     Moments(subspace_dimensions=4),
+    PooledMoments(frequencies=9),
     Mixture(components=2, iterations=2, subspace_dimensions=4),
     Shapes(subspace_dimensions=4),
     Shapes(content="drawings", subspace_dimensions=4),

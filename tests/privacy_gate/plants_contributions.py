@@ -17,7 +17,16 @@ from datalens_service.evaluation.metrics import downstream
 from datalens_service.jobs import execute
 from datalens_service.mechanisms.cross_product import OuterProductFactors
 from datalens_service.mechanisms.moments import GroupedVectors
-from datalens_service.methods import guided, mixture, moments, record_noise, record_sums, rejection, shapes
+from datalens_service.methods import (
+    guided,
+    mixture,
+    moments,
+    pooled_moments,
+    record_noise,
+    record_sums,
+    rejection,
+    shapes,
+)
 from datalens_service.methods.datalens import teacher_pool
 from datalens_service.models.teachers.batches import ShardSampler
 from datalens_service.models.teachers.kernel import KernelTeachers
@@ -117,6 +126,17 @@ def residuals_from_private_means(patch: pytest.MonkeyPatch) -> None:
         return self.records.vectors((coordinates - means) / self._residual_norm, labels)
 
     patch.setattr(moments.MomentsRun, "_residuals", residuals)
+
+
+def distances_from_a_private_mean(patch: pytest.MonkeyPatch) -> None:
+    """The exact mean of all records instead of the released one."""
+
+    def offsets(self: pooled_moments.PooledMomentsRun) -> GroupedVectors:
+        pooled = self.records.pooled()
+        values = (pooled.values - pooled.values.mean(axis=0)) / self._residual_norm
+        return pooled._replace(values=values, groups=self.records.labels)
+
+    patch.setattr(pooled_moments.PooledMomentsRun, "_offsets", offsets)
 
 
 def shapes_are_centred(patch: pytest.MonkeyPatch) -> None:
@@ -293,6 +313,7 @@ PLANTS = (
     Plant("guided features centred by their private mean", "R6", features_are_centred),
     Plant("components dealt evenly among the records of a class", "R6", components_are_dealt_evenly),
     Plant("residuals from exact private class means", "R6", residuals_from_private_means),
+    Plant("class means from the exact mean of all records", "R6", distances_from_a_private_mean),
     Plant("shapes centred by their private mean", "R6", shapes_are_centred),
     Plant("features of a tilt centred by their private mean", "R6", mean_features_are_centred),
     Plant("noise of a denoiser's records by their position", "R6", noise_of_records_follows_their_position),

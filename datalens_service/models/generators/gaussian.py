@@ -26,7 +26,7 @@ def draw(
     """Images basis·(mean_y + factor_y·z) with z ~ N(0, I), clipped to [0, 1].
 
     Args:
-        tensors: `basis` (d, q), `means` (classes, q), `factors` (classes, q, q).
+        tensors: `basis` (d, q), `means` (classes, q), `factors` (classes or 1, q, directions).
         settings: Unused; a Gaussian has none.
         schema: Of the images.
         labels: (n,) classes.
@@ -36,8 +36,9 @@ def draw(
         float32 (n, d) with d in channel, height, width order.
     """
     basis, means, factors = tensors["basis"], tensors["means"], tensors["factors"]
-    noise = rng.standard_normal((len(labels), basis.shape[1]), dtype=np.float32)
-    points = np.empty_like(noise)
+    noise = rng.standard_normal((len(labels), factors.shape[2]), dtype=np.float32)
+    factors = np.broadcast_to(factors, (len(means), *factors.shape[1:]))
+    points = np.empty((len(labels), basis.shape[1]), dtype=np.float32)
     for label in np.unique(labels):
         rows = labels == label
         points[rows] = means[label] + noise[rows] @ factors[label].T

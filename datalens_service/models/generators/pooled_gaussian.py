@@ -1,0 +1,106 @@
+"""Class means around a pooled one, with one covariance for all classes, fitted to three noisy sums.
+
+Everything here is post-processing. How loud the noise is follows from the plan, so it is known: what does not stand out
+from it is shrunk or dropped instead of shown.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_BAND: Final = 8
+"""Neighbouring frequencies of a channel whose strength is estimated together."""
+
+
+class PooledGaussianFit:
+    """Collects the releases; coordinates are cosine frequencies, the lowest first, in units of the clipping norm.
+
+    Args:
+        residual_norm: Length that the vectors of the second and third release call 1.
+        channels: Coordinates that belong to one frequency.
+
+    Attributes:
+        center: (d,) mean of all records, after `estimate_center`.
+        offsets: (classes, d) class means less `center`, after `estimate_offsets`.
+        factor: (d, directions) with factor·factorᵀ the covariance within classes, after `estimate_covariance`.
+    """
+
+    def __init__(self, residual_norm: float, channels: int) -> None:
+        self._residual_norm = residual_norm
+        self._band = _BAND * channels
+        self._records = 1.0
+        self.center: Floats = np.empty(0)
+        self.offsets: Floats = np.empty((0, 0))
+        self.factor: Floats = np.empty((0, 0))
+
+    def estimate_center(self, count_and_sum: Floats) -> None:
+        """Divide the noisy sum (1 + d,) of all records by their noisy number."""
+        self._records = max(count_and_sum[0], 1.0)
+        self.center = count_and_sum[1:] / self._records
+
+    def estimate_offsets(self, counts_and_sums: Floats, count_stddev: float, sum_stddev: float) -> None:
+        """Divide noisy sums (classes, 1 + d) by noisy counts, and shrink the quotients by what is known of the noise.
+
+        Args:
+            counts_and_sums: Of the residuals to `center`, per class.
+            count_stddev: Noise of a count. A class that looks smaller than it counts as being as large.
+            sum_stddev: Noise of a coordinate of a sum.
+        """
+        counts = np.maximum(counts_and_sums[:, 0], max(count_stddev, 1.0))
+        quotients = counts_and_sums[:, 1:] / counts[:, None]
+        self.offsets = self._residual_norm * shrink_bands(quotients, (sum_stddev / counts) ** 2, self._band)
+
+    def estimate_covariance(self, scatter: Floats, noise_stddev: float) -> None:
+        """Keep the directions of a noisy Σ r·rᵀ (d, d) that stand out from its noise, with what is left of them.
+
+        Args:
+            scatter: Of the residuals to `center` and `offsets`.
+            noise_stddev: Of one entry; eigenvalues of such noise reach 2·stddev·√d.
+        """
+        values, vectors = np.linalg.eigh(scatter)
+        edge = 2 * noise_stddev * math.sqrt(len(scatter))
+        kept = values > edge
+        values = values[kept]
+        # An eigenvalue λ of a spiked matrix comes out of the noise as λ + (edge/2)²/λ (Benaych-Georges and
+        # Nadakuditi, 2011).
+        variances = (values + np.sqrt(values**2 - edge**2)) / 2 / self._records
+        self.factor = self._residual_norm * vectors[:, kept] * np.sqrt(variances)
+
+    def tensors(self, clip_norm: float) -> dict[str, NDArray[np.float32]]:
+        """What `gaussian.draw` needs, in units of pixels in [0, 1]; all classes share one factor.
+
+        Args:
+            clip_norm: Length in pixel units that the fit calls 1.
+        """
+        parts = {
+            "basis": np.eye(len(self.center)),
+            "means": (self.center + self.offsets) * clip_norm,
+            "factors": self.factor[None] * clip_norm,
+        }
+        return {name: np.ascontiguousarray(part, dtype=np.float32) for name, part in parts.items()}
+
+
+def shrink_bands(values: Floats, variances: Floats, band: int) -> Floats:
+    """Shrink noisy vectors towards 0, band by band: the linear empirical Bayes estimate (Efron and Morris, 1973).
+
+    Args:
+        values: (n, d), each the sum of a vector and noise.
+        variances: (n,) of the noise of one coordinate.
+        band: Coordinates whose strength is estimated together.
+
+    Returns:
+        (n, d); a band whose strength does not stand out from the noise is 0.
+    """
+    weights = 1 / variances**2
+    shrunk = np.empty_like(values)
+    for start in range(0, values.shape[1], band):
+        part = values[:, start : start + band]
+        strength = max(0.0, float(weights @ ((part**2).mean(axis=1) - variances) / weights.sum()))
+        shrunk[:, start : start + band] = part * (strength / (strength + variances))[:, None]
+    return shrunk

@@ -1,0 +1,125 @@
+"""Pooled moments: planned equals charged, without noise the textbook fit, with noise shrunk to what stands out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from datalens_service.data.dataset import Dataset, Schema, Split
+from datalens_service.errors import InfeasiblePlan, InvalidSpec
+from datalens_service.methods import ExecutionOptions, PooledMoments
+from datalens_service.methods.pooled_moments import PooledMomentsRun, plan_frequencies
+from datalens_service.models.generators.pooled_gaussian import PooledGaussianFit, shrink_bands
+from datalens_service.privacy.accounting import limit_units
+from datalens_service.privacy.budget import MemoryAccount
+from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+
+from .test_moments import CLASSES, COUNT, SIDE, NoNoise, blobs
+
+
+def fitted(dataset: Dataset, noise, method: PooledMoments, epsilon: float) -> tuple[PooledMomentsRun, MemoryAccount]:
+    units = limit_units(epsilon, 1e-4)
+    account = MemoryAccount(units)
+    run = method.create_run(method.plan(dataset.schema, units), dataset, TrainingRandomness(0), ExecutionOptions())
+    for step in range(run.steps):
+        run.step(step, account, noise)
+    return run, account
+
+
+def test_planned_is_charged_in_order():
+    method, units = PooledMoments(), limit_units(5.0, 1e-4)
+    plan = method.plan(blobs().schema, units)
+    _, account = fitted(blobs(), NoiseSource(), method, 5.0)
+    planned = [(step, item.mechanism.label(), item.mechanism.cost()) for step, item in enumerate(plan.releases)]
+    assert account.charges == planned
+    assert 0.999 * units < plan.units() <= units
+
+
+def test_without_noise_it_is_the_textbook_fit():
+    """All frequencies of the images, no clipping: class means, and the covariance within classes."""
+    dataset = blobs()
+    method = PooledMoments(frequencies=SIDE * SIDE, clip_norm=1.0, residual_norm=1.0)
+    run, _ = fitted(dataset, NoNoise(), method, 1e9)
+    tensors = run.result().tensors
+    pixels = dataset.train.images.reshape(COUNT, -1) / 255.0
+    own = np.stack([pixels[dataset.train.labels == label].mean(axis=0) for label in range(CLASSES)])
+    np.testing.assert_allclose((tensors["basis"] @ tensors["means"].T).T, own, atol=2e-3)
+    within = np.cov((pixels - own[dataset.train.labels]).T, bias=True)
+    factor = tensors["basis"] @ tensors["factors"][0]
+    np.testing.assert_allclose(factor @ factor.T, within, atol=2e-3)
+
+
+def test_samples_look_like_their_class():
+    run, _ = fitted(blobs(), NoiseSource(), PooledMoments(), 10.0)
+    images, labels = run.result().sample(300, seed=1)
+    bars = np.stack([images[:, 2 * label : 2 * label + 2].mean(axis=(1, 2, 3)) for label in range(CLASSES)], axis=1)
+    assert (bars.argmax(axis=1) == labels).mean() > 0.95
+
+
+def test_colours_and_large_images_come_back_in_their_size():
+    schema = Schema(channels=3, height=96, width=64, class_names=("dark", "light"), num_units=60)
+    labels = np.arange(60, dtype=np.int64) % 2
+    images = np.full((60, 96, 64, 3), 40, dtype=np.uint8)
+    images[labels == 1, :48, :, 0] = 220
+    run, _ = fitted(Dataset(schema, Split(images, labels), None, b"k" * 32), NoiseSource(), PooledMoments(), 90.0)
+    drawn, wanted = run.result().sample(40)
+    assert drawn.shape == (40, 96, 64, 3)
+    assert drawn[wanted == 1, :48, :, 0].mean() > drawn[wanted == 1, 48:, :, 0].mean() + 60
+
+
+def test_a_larger_budget_and_more_records_pay_for_more_frequencies():
+    def planned(records: int, epsilon: float, classes: int = 10) -> int:
+        names = tuple(f"class {number}" for number in range(classes))
+        schema = Schema(channels=1, height=64, width=64, class_names=names, num_units=records)
+        return plan_frequencies(schema, limit_units(epsilon, 1e-5))
+
+    assert (
+        16 <= planned(500, 0.2) < planned(500, 1) < planned(2_000, 1) < planned(2_000, 5) < planned(20_000, 5) <= 1024
+    )
+    assert planned(2_000, 1, classes=2) > planned(2_000, 1)
+
+
+def test_noise_alone_is_shrunk_to_nothing_and_signal_stays():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(10, 64))
+    values[:, :8] += rng.normal(0, 30, (10, 8))
+    shrunk = shrink_bands(values, np.ones(10), 8)
+    assert np.abs(shrunk[:, 8:]).max() < 0.5 * np.abs(values[:, 8:]).max()
+    np.testing.assert_allclose(shrunk[:, :8], values[:, :8], rtol=0.01)
+
+
+def test_a_class_that_is_noisier_is_shrunk_more():
+    values = np.random.default_rng(0).normal(0, 2, (5, 16))
+    factors = shrink_bands(values, np.array([0.1, 0.1, 0.1, 0.1, 4.0]), 16) / values
+    assert factors[4].max() < 0.7 < factors[:4].min()
+
+
+def test_a_covariance_of_noise_alone_has_no_directions():
+    rng, stddev = np.random.default_rng(0), 3.0
+    upper = np.triu(rng.normal(0, stddev, (200, 200)))
+    noise = upper + np.triu(upper, 1).T
+    fit = PooledGaussianFit(residual_norm=1.0, channels=1)
+    fit.estimate_center(np.append(100.0, np.zeros(200)))
+    fit.estimate_covariance(noise * 0.97, stddev)
+    assert fit.factor.shape == (200, 0)
+    direction = np.zeros(200)
+    direction[7] = 1
+    fit.estimate_covariance(noise + 400 * np.outer(direction, direction), stddev)
+    assert fit.factor.shape == (200, 1)
+    assert fit.factor[7, 0] ** 2 == pytest.approx(4.0, rel=0.1)
+
+
+def test_a_class_without_records_gets_the_common_mean():
+    dataset = blobs()
+    schema = dataset.schema.model_copy(update={"class_names": ("a", "b", "c", "nobody")})
+    run, _ = fitted(Dataset(schema, dataset.train, None, b"k" * 32), NoiseSource(), PooledMoments(), 8.0)
+    offsets = np.linalg.norm(run.fit.offsets, axis=1)
+    assert offsets[3] < 0.5 * offsets[:3].min()
+
+
+def test_requests_that_cannot_work_are_refused():
+    schema = blobs().schema
+    with pytest.raises(InfeasiblePlan, match="raise epsilon"):
+        PooledMoments().plan(schema, 10)
+    with pytest.raises(InvalidSpec, match="share"):
+        PooledMoments(center_share=0.6, means_share=0.5).plan(schema, limit_units(1.0, 1e-4))
