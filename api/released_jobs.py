@@ -13,7 +13,6 @@ from api.openapi.document import problems
 from datalens_service.data.export import WRITERS
 from datalens_service.data.export.licence import LICENCES
 from datalens_service.errors import StateConflict
-from datalens_service.spec import TrainingSpec
 from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import Job
 from datalens_service.store.jobs.released_models import CLASSIFIER, GENERATOR
@@ -70,7 +69,7 @@ def labelling(job: Annotated[Job, Depends(released)]) -> Job:
 
 
 def _making(job: Job, kind: str) -> Job:
-    made = TrainingSpec.model_validate(job.spec).method.result
+    made = job.result
     if made != kind:
         raise StateConflict(
             f"The job made a {made}: there is no {kind} to download. See ⟦job_files⟧ for what there is."

@@ -49,7 +49,7 @@ def of_budget(budget: BudgetRead, planned_units: int = 0) -> Shares:
 
 def of_job(job: Job) -> Shares:
     """How much of its own price a job has spent."""
-    return Shares(spent=_percent(job.charged_units, PlanSummary.model_validate(job.plan).units))
+    return Shares(spent=_percent(job.charged_units, PlanSummary.model_validate(job.price).units))
 
 
 def _percent(part: int, whole: int) -> float:

@@ -9,7 +9,6 @@ from api.dashboard.quality import Figure, quality_of_job
 from api.dashboard.visitor import Visitor
 from api.deps import Services
 from api.schemas.jobs import JobRead
-from datalens_service.spec import TrainingSpec
 from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import jobs
 
@@ -55,7 +54,7 @@ def side_of(services: Services, visitor: Visitor, job_id: str) -> Side:
     dataset = datasets.get(services.database, job.dataset_id)
     quality = quality_of_job(services, visitor, job, dataset.schema)
     figures = {figure.title: figure for figure in quality.figures} if quality else {}
-    return Side(JobRead.of(job), dataset.name, TrainingSpec.model_validate(job.spec).method.result, figures)
+    return Side(JobRead.of(job), dataset.name, job.result, figures)
 
 
 def compare_figures(first: Side, second: Side) -> list[Row]:

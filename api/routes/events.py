@@ -52,7 +52,7 @@ def list_job_events(
     The stream ends with the job. Each event has its number as `id`; `Last-Event-ID` goes on behind it.
     """
     job = jobs.get(services.database, job_id)
-    delta, slack = float(job.plan["delta"]), int(job.plan.get("slack", 0))
+    delta, slack = float(job.price["delta"]), int(job.price.get("slack", 0))
     if MEDIA_TYPE in request.headers.get("accept", ""):
         last = after if last_event_id is None else last_event_id
         lines = stream(services.database, job_id, delta, slack, last, services.stopping)

@@ -14,7 +14,6 @@ from api.schemas.jobs import JobRead
 from api.security.permissions import check_scope
 from datalens_service.errors import InvalidInput, StateConflict
 from datalens_service.sampling import PACKED_IMAGES
-from datalens_service.spec import TrainingSpec
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets
 from datalens_service.store.datasets.datasets import StoredDataset
@@ -89,10 +88,10 @@ def _released(services: Services, job_id: str) -> tuple[Job, StoredDataset, int]
         StateConflict: There are no images, or too many bytes of them to page through.
     """
     job = jobs.get(services.database, job_id)
-    spec = TrainingSpec.model_validate(job.spec)
-    if job.released_at is None or spec.method.result != "generator":
+    packed = int(job.spec["synthetic_images"])
+    if job.released_at is None or job.result != "generator":
         raise StateConflict("This job has no images to look at.")
     dataset = datasets.get(services.database, job.dataset_id)
-    if not image_viewer.fits(dataset.schema, spec.synthetic_images):
+    if not image_viewer.fits(dataset.schema, packed):
         raise StateConflict("These are too many large images for a page; download them to look at them.")
-    return job, dataset, spec.synthetic_images
+    return job, dataset, packed

@@ -22,7 +22,6 @@ from api.security.permissions import check_scope
 from datalens_service.data.export import WRITERS
 from datalens_service.errors import StateConflict
 from datalens_service.methods.registered import RegisteredMethod
-from datalens_service.spec import TrainingSpec
 from datalens_service.store.access import access_log
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets
@@ -121,7 +120,7 @@ def report_page(
 
 
 def _events(services: Services, job: Job) -> list[EventRead]:
-    delta, slack = float(job.plan["delta"]), int(job.plan.get("slack", 0))
+    delta, slack = float(job.price["delta"]), int(job.price.get("slack", 0))
     return [EventRead.of(event, delta, slack) for event in events.list_milestones(services.database, job.id)]
 
 
@@ -129,7 +128,7 @@ def _confusion(services: Services, visitor: Visitor, job: Job) -> Confusion | No
     """The table of a classifier, for the owner alone."""
     if job.released_at is None or Scope.REPORTS_READ not in visitor.key.scopes:
         return None
-    if TrainingSpec.model_validate(job.spec).method.result != CLASSIFIER:
+    if job.result != CLASSIFIER:
         return None
     table = read_confusion(services.artifacts, job.id)
     if table is not None:
@@ -151,7 +150,7 @@ def _job_facts(services: Services, job: Job) -> dict[str, Any]:
     files = services.artifacts.list_artifacts(job.id)
     return {
         "job": JobRead.of(job),
-        "made": TrainingSpec.model_validate(job.spec).method.result,
+        "made": job.result,
         "dataset": dataset,
         "budget": BudgetRead.of(account),
         "budget_gauge": budget_breakdown.of_budget(BudgetRead.of(account)),

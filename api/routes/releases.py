@@ -62,7 +62,7 @@ class Release:
             job_id=job.id,
             created_at=model.created_at,
             schema=datasets.get(services.database, job.dataset_id).schema,
-            privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.plan)),
+            privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.price)),
             files=frozenset(file.name for file in services.artifacts.list_artifacts(job.id) if file.releasable),
             images=int(job.spec["synthetic_images"]),
         )

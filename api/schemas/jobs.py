@@ -126,7 +126,7 @@ class JobLinks(BaseModel):
         """Links that the job's state allows to follow."""
         base = f"/v1/jobs/{job.id}"
         files = job.released_at is not None
-        made = TrainingSpec.model_validate(job.spec).method.result if files else None
+        made = job.result if files else None
         return cls(
             self_=base,
             events=f"{base}/events",
@@ -189,7 +189,7 @@ class JobRead(BaseModel):
     @classmethod
     def of(cls, job: Job) -> Self:
         """What is shown of a job."""
-        cost = PlanSummary.model_validate(job.plan)
+        cost = PlanSummary.model_validate(job.price)
         now = utc_now()
         left = job.progress.seconds_left(now) if job.state == JobState.RUNNING else None
         progress = job.progress if left is not None else replace(job.progress, started_at=None)

@@ -47,7 +47,7 @@ def build_outcome(local_run: LocalRun, dataset: StoredDataset, job: Job) -> Outc
         out=local_run.out,
         files=files,
         audiences=local_run.list_audiences(job) if files else {},
-        privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.plan)),
+        privacy=JobPrivacy.from_charged_units(job.charged_units, PlanSummary.model_validate(job.price)),
         measures=measures,
         error=spoken(job.error),
     )

@@ -283,9 +283,7 @@ class _EarlyDelivery:
             self._bars.note(self._announcement())
 
     def _announcement(self) -> str:
-        from datalens_service.spec import TrainingSpec
-
-        made, out = TrainingSpec.model_validate(self._job.spec).method.result, self._local_run.out
+        made, out = self._job.result, self._local_run.out
         if made == "generator":
             return f"The synthetic images are ready in {out}; they are still being measured."
         return f"The {made} is ready in {out}; it is still being measured."

@@ -212,12 +212,12 @@ def _run(
 
 def _release_plan(database: Database, job: Job, spec: TrainingSpec, schema: Schema) -> Plan:
     """What was reserved: also where this version would plan the same spec otherwise."""
-    stored = jobs.get_release_plan(database, job.id)
+    stored = jobs.get_plan(database, job.id)
     if stored is not None:
         return stored
     # Of a version that kept only the price.
     plan = spec.plan(schema)
-    if plan.units() != job.plan.get("units"):
+    if plan.units() != job.price.get("units"):
         raise StateConflict("This version would run the job otherwise than its budget was reserved; submit it again.")
     return plan
 

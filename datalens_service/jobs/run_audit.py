@@ -113,12 +113,12 @@ class _AuditRun:
     def _attack_released(self, job_id: str, settings: AuditSettings) -> AuditResult:
         job = jobs.get(self._database, job_id)
         spec = TrainingSpec.model_validate(job.spec)
-        model = self._load(job_id, spec.method.result)
+        model = self._load(job_id, job.result)
         # From the ledger, not from the plan: what the model was charged.
         mu = mu_of_units(job.charged_units)
         return attack_released_model(model, self._dataset, self._private(spec), mu, settings)
 
-    def _load(self, job_id: str, result: str) -> ReleasedModel:
+    def _load(self, job_id: str, result: str | None) -> ReleasedModel:
         if result == Classifier.result:
             return Classifier.load(self._artifacts.releasable(job_id, "classifier.safetensors").path)
         return Generator.load(self._artifacts.releasable(job_id, "generator.safetensors").path)

@@ -263,10 +263,12 @@ class JobRow(Base):
     tags: Mapped[list[str]] = mapped_column(default=list, server_default="[]")
     notes: Mapped[str] = mapped_column(Text, default="", server_default="")
     spec: Mapped[dict[str, Any]]
-    plan: Mapped[dict[str, Any]]
+    result: Mapped[str | None] = mapped_column(String(32))
+    """Kind of the model that it makes; None for an audit."""
+    price: Mapped[dict[str, Any]]
     """The price, as it is shown."""
-    release_plan: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
-    """What is run, read by itself (`jobs.get_release_plan`): it may be long."""
+    plan: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
+    """What is run, read by itself (`jobs.get_plan`): it may be long."""
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
     request_fingerprint: Mapped[str] = mapped_column(String(HASH_LENGTH))
     measured_job_id: Mapped[str | None] = mapped_column(String(ID_LENGTH))

@@ -158,7 +158,7 @@ def test_list_of_jobs_reads_no_plan_of_releases(client: TestClient, services: Se
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     assert any("FROM jobs" in statement for statement in statements)
-    assert not any("release_plan" in statement for statement in statements)
+    assert not any("jobs.plan" in statement for statement in statements)
 
 
 def test_delta_of_the_account_may_be_named(client: TestClient, dataset_id: str) -> None:

@@ -161,7 +161,7 @@ def test_a_killed_run_pays_once_and_takes_no_unit_twice_in_a_pass(
     spec = job(method, 3.0)
     plan = spec.plan(dataset.schema)
     stored = new_dataset(sqlite_database, images(0, 40), epsilon=5.0)
-    submitted = new_job(sqlite_database, stored.id, plan.units(), spec=spec.model_dump(mode="json"), release_plan=plan)
+    submitted = new_job(sqlite_database, stored.id, plan.units(), spec=spec.model_dump(mode="json"), plan=plan)
     summed = np.zeros(40, dtype=int)
     noisy_sum, calls = VonMisesFisherSum.noisy_sum, [0]
 

@@ -295,7 +295,7 @@ def _block(draws: int) -> PoissonSampling:
 
 
 def _job(database: Database, dataset_id: str, block: PoissonSampling) -> Job:
-    return new_job(database, dataset_id, block.units_zero_out, release_plan=_plan_of(block))
+    return new_job(database, dataset_id, block.units_zero_out, plan=_plan_of(block))
 
 
 def _within(value: float, expected: float, deviation: float, guarantee: str) -> None:

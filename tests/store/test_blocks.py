@@ -59,7 +59,7 @@ def plan_of(block: PoissonSampling = BLOCK) -> Plan:
 
 
 def sampled_job(database: Database, dataset_id: str, block: PoissonSampling = BLOCK) -> Job:
-    return new_job(database, dataset_id, block.units_zero_out, release_plan=plan_of(block))
+    return new_job(database, dataset_id, block.units_zero_out, plan=plan_of(block))
 
 
 def test_the_first_draw_carries_the_block_and_the_others_nothing(database: Database) -> None:

@@ -40,7 +40,7 @@ def plan() -> Plan:
 
 def submitted(database: Database, dataset: Dataset, plan: Plan) -> Job:
     stored = new_dataset(database, dataset.train.images, epsilon=ACCOUNT_EPSILON, delta=DELTA)
-    return new_job(database, stored.id, plan.units(), spec=SPEC.model_dump(mode="json"), release_plan=plan)
+    return new_job(database, stored.id, plan.units(), spec=SPEC.model_dump(mode="json"), plan=plan)
 
 
 def proof_of(database: Database, job: Job, result: Result) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def real_proof(database: Database, seed: int, *, lost_releases: int = 0) -> Acco
     plan = SPEC.plan(public)
     first = plan.releases[0].mechanism
     cost = plan.units() + lost_releases * first.cost()
-    job = new_job(database, stored.id, cost, spec=SPEC.model_dump(mode="json"), release_plan=plan)
+    job = new_job(database, stored.id, cost, spec=SPEC.model_dump(mode="json"), plan=plan)
     account = account_of(database, claimed(database, job.id))
     for _ in range(lost_releases):
         account.charge(0, first.label(), first.cost())

@@ -16,11 +16,14 @@ from sqlalchemy.engine import Connection
 
 import migrations
 from datalens_service.errors import StateConflict
+from datalens_service.mechanisms.moments import VectorSum
+from datalens_service.mechanisms.planned_release import PlannedRelease
+from datalens_service.methods import Plan
 from datalens_service.store.access import keys
 from datalens_service.store.database import Database, _alembic_config
 from datalens_service.store.datasets import validations
 from datalens_service.store.datasets.datasets import DatasetState
-from datalens_service.store.jobs import jobs, leases, measurements
+from datalens_service.store.jobs import audits, jobs, leases, measurements
 from datalens_service.store.jobs.jobs import JobState
 from datalens_service.store.ledger.account import JobAccount
 from datalens_service.store.ledger.recovery import check_against_log
@@ -80,10 +83,13 @@ def copy_rows(source: Database, target: Database) -> None:
 
 
 def _copy_table(old: Connection, new: Connection, table: sa.Table, reflected: sa.Table) -> None:
-    columns = [column for column in table.columns if column.name in reflected.columns]
+    names = {column.name: column.name for column in table.columns}
+    if table.name == "jobs" and "price" not in reflected.columns:
+        names |= {"price": "plan", "plan": "release_plan"}
+    columns = [column for column in table.columns if names[column.name] in reflected.columns]
     # The types of the models: an older table has the same ones, under the names of the database.
-    older = sa.table(table.name, *(sa.column(column.name, column.type) for column in columns))
-    rows = [dict(row._mapping) for row in old.execute(sa.select(*columns))]
+    older = sa.table(table.name, *(sa.column(names[column.name], column.type) for column in columns))
+    rows = [{names[name]: value for name, value in row._mapping.items()} for row in old.execute(sa.select(*columns))]
     if table.name == "jobs" and "reserved_units" in reflected.columns:
         older, rows = _with_reservations(old, older, rows)
     # Both have a row from the first moment on.
@@ -167,6 +173,33 @@ def test_reservations_leave_the_table_of_jobs_with_their_owners(database: Databa
     noisy = measurements.replay(moved, lease.job_id, aside.id)
     assert noisy is not None
     assert noisy.tolist() == [0, 1, 2, 3]
+
+
+def test_jobs_keep_their_price_and_their_plan_and_say_what_they_make(database: Database, empty: NewDatabase) -> None:
+    dataset = new_dataset(database)
+    plan = Plan(releases=(PlannedRelease(mechanism=VectorSum(num_groups=1, dimensions=2, noise_stddev=5000)),))
+    image_maker, labeller = (
+        new_job(
+            database, dataset.id, 1000, spec={"method": {"name": name}}, result=result, price={"units": 7}, plan=plan
+        )
+        for name, result in (("moments", "generator"), ("dp_sgd", "classifier"))
+    )
+    foreign = new_job(database, dataset.id, 1000, spec={"method": {"name": "elsewhere"}}, result="classifier")
+    leases.mark_released(database, claimed(database, foreign.id), "classifier")
+    audit = audits.create(database, dataset_id=dataset.id, request={"attacks": []}, max_attempts=3)
+
+    moved = empty()
+    upgrade(moved, "0023")
+    copy_rows(database, moved)
+    moved.migrate()
+
+    moved.check()
+    for job in (image_maker, labeller, foreign, audit.job):
+        assert jobs.get(moved, job.id) == jobs.get(database, job.id)
+        assert jobs.get_plan(moved, job.id) == jobs.get_plan(database, job.id)
+    assert jobs.get_plan(moved, labeller.id) == plan
+    assert state_of(moved, dataset.id) == state_of(database, dataset.id)
+    assert verified(moved, dataset.id).head_hash == state_of(database, dataset.id).head_hash
 
 
 def test_uploads_that_an_older_version_left_half_done_go_on(database: Database, empty: NewDatabase) -> None:

@@ -133,7 +133,7 @@ def test_job_of_processes_with_clocks_that_are_off_ends_after_it_began(
     assert lease is not None
     with monkeypatch.context() as slow:
         slow.setattr("datalens_service.clock.datetime", clock_that_is_off(-60))
-        leases.mark_released(database, lease)
+        leases.mark_released(database, lease, "generator")
         ended = leases.finish(database, lease, JobState.SUCCEEDED)
     assert ended.started_at is not None
     assert ended.released_at is not None

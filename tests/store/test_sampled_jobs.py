@@ -51,7 +51,7 @@ def records() -> Dataset:
 
 def submitted(database: Database, plan: Plan) -> Job:
     dataset = new_dataset(database, images(0, RECORDS), epsilon=5.0)
-    return new_job(database, dataset.id, plan.units(), spec=SPEC.model_dump(mode="json"), release_plan=plan)
+    return new_job(database, dataset.id, plan.units(), spec=SPEC.model_dump(mode="json"), plan=plan)
 
 
 class _Killed(BaseException):

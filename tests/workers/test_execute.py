@@ -340,7 +340,7 @@ def test_what_was_reserved_is_what_is_run(local: Deployment, monkeypatch: pytest
     ended = run(local, local.claim(job))
 
     assert (ended.state, ended.charged_units) == (JobState.SUCCEEDED, job.reserved_units)
-    planned = jobs.get_release_plan(local.database, job.id)
+    planned = jobs.get_plan(local.database, job.id)
     assert planned is not None
     assert planned.units() == job.reserved_units
     charged = [release["count"] for release in read(local, job, "report.json")["method"]["plan"]]
@@ -352,7 +352,7 @@ def test_a_job_without_a_stored_plan_runs_at_its_price_or_not_at_all(
 ) -> None:
     same, other = local.submit(MOMENTS), local.submit(MOMENTS)
     with local.database.transaction() as session:
-        session.execute(update(JobRow).values(release_plan=None))
+        session.execute(update(JobRow).values(plan=None))
 
     ended = run(local, local.claim(same))
     _plan_otherwise(monkeypatch)

@@ -207,7 +207,7 @@ def _new_row(session: Session, dataset: DatasetRow, request: dict[str, Any], fin
         dataset_id=dataset.id,
         state=JobState.QUEUED,
         spec=request,
-        plan={},
+        price={},
         request_fingerprint=fingerprint,
         is_audit=True,
         lease_token=0,

@@ -111,7 +111,8 @@ class Job:
     dataset_id: str
     state: JobState
     spec: dict[str, Any]
-    plan: dict[str, Any]
+    result: str | None
+    price: dict[str, Any]
     reserved_units: int
     charged_units: int
     lease_token: int
@@ -140,7 +141,8 @@ class Job:
             dataset_id=row.dataset_id,
             state=JobState(row.state),
             spec=row.spec,
-            plan=row.plan,
+            result=row.result,
+            price=row.price,
             reserved_units=row.reserved_units,
             charged_units=row.charged_units,
             lease_token=row.lease_token,
@@ -169,9 +171,10 @@ def create(
     *,
     dataset_id: str,
     spec: dict[str, Any],
-    plan: dict[str, Any],
-    release_plan: Plan,
-    units: int,
+    result: str,
+    price: dict[str, Any],
+    plan: Plan,
+    cost: int,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     idempotency_key: str | None = None,
     queue: str | None = None,
@@ -184,9 +187,10 @@ def create(
         database: Where.
         dataset_id: The data set it trains on.
         spec: What was asked, as JSON.
-        plan: The price, as JSON.
-        release_plan: What will be charged; the worker runs this one.
-        units: Ledger units of the whole plan; its slack is that of `release_plan`.
+        result: Kind of the model that it makes.
+        price: What the plan costs, as it is shown, as JSON.
+        plan: What will be charged; the worker runs this one.
+        cost: Ledger units of the whole plan; its slack is that of `plan`.
         max_attempts: Lost workers in a row without a stored step before it fails.
         idempotency_key: Chosen by the client; the same key with the same request is the same job.
         queue: Where it waits; None leaves it to any worker.
@@ -210,10 +214,11 @@ def create(
         _check_ready(session, dataset)
         check_log(database, account)
         now = read_database_clock(session)
-        row = _new_row(dataset, spec, plan, release_plan, max_attempts, key, fingerprint, queue, now)
+        row = _new_row(dataset, spec, max_attempts, key, fingerprint, queue, now)
+        row.result, row.price, row.plan = result, price, plan.model_dump(mode="json")
         row.priority, row.name = priority, name
         session.add(row)
-        ledger.reserve(session, account, row, units, release_plan.slack)
+        ledger.reserve(session, account, row, cost, plan.slack)
         events.record(session, row, EventType.CREATED)
         return Job.of(row)
 
@@ -234,14 +239,14 @@ def get(database: Database, job_id: str) -> Job:
         return Job.of(ledger.job_row(session, job_id))
 
 
-def get_release_plan(database: Database, job_id: str) -> Plan | None:
+def get_plan(database: Database, job_id: str) -> Plan | None:
     """What the job's budget was reserved for; None for a job from before plans were stored.
 
     Raises:
         NotFound: No such job.
     """
     with database.session() as session:
-        stored = ledger.job_row(session, job_id).release_plan
+        stored = ledger.job_row(session, job_id).plan
     return None if stored is None else Plan.model_validate(stored)
 
 
@@ -299,17 +304,17 @@ def end(session: Session, row: JobRow, state: JobState, error: dict[str, Any] | 
     row.lease_owner = None
     row.lease_until = None
     if state == JobState.SUCCEEDED:
-        release(session, row)
+        mark_model_ready(session, row)
     events.record(session, row, EventType(f"job.{state}"))
 
 
-def release(session: Session, row: JobRow, kind: str = released_models.GENERATOR) -> None:
+def mark_model_ready(session: Session, row: JobRow) -> None:
     """Note that the model of a job (locked) is ready, if it is not noted yet; it may go on being evaluated."""
     # What a job pays for a figure elsewhere makes no model, and an audit keeps none.
-    if row.released_at is not None or row.measured_job_id is not None or row.is_audit:
+    if row.released_at is not None or row.measured_job_id is not None or row.result is None:
         return
     row.released_at = read_database_clock(session).replace(microsecond=0)
-    released_models.add_made(session, row, kind)
+    released_models.add_made(session, row, row.result)
 
 
 def _dataset(session: Session, dataset_id: str) -> DatasetRow:
@@ -329,8 +334,6 @@ def _check_ready(session: Session, dataset: DatasetRow) -> None:
 def _new_row(
     dataset: DatasetRow,
     spec: dict[str, Any],
-    plan: dict[str, Any],
-    release_plan: Plan,
     max_attempts: int,
     idempotency_key: str | None,
     fingerprint: str,
@@ -346,8 +349,6 @@ def _new_row(
         dataset_id=dataset.id,
         state=JobState.QUEUED,
         spec=spec,
-        plan=plan,
-        release_plan=release_plan.model_dump(mode="json"),
         idempotency_key=idempotency_key,
         request_fingerprint=fingerprint,
         lease_token=0,

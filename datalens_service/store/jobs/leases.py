@@ -20,7 +20,7 @@ from datalens_service.errors import InvalidInput
 from datalens_service.phases import Phase
 from datalens_service.store.database import Database
 from datalens_service.store.database_clock import read_database_clock
-from datalens_service.store.jobs import events, jobs, released_models
+from datalens_service.store.jobs import events, jobs
 from datalens_service.store.jobs.events import EventType
 from datalens_service.store.jobs.jobs import Job, JobState, end
 from datalens_service.store.jobs.queue_order import select_waiting
@@ -172,7 +172,7 @@ def progress(database: Database, lease: Lease, phase: Phase, value: int, maximum
             events.record(session, row, EventType.PROGRESS)
 
 
-def mark_released(database: Database, lease: Lease, kind: str = released_models.GENERATOR) -> None:
+def mark_released(database: Database, lease: Lease, kind: str) -> None:
     """Say that everything is stored that the job was paid for; its evaluation may go on. Repeatable.
 
     Args:
@@ -185,7 +185,8 @@ def mark_released(database: Database, lease: Lease, kind: str = released_models.
     """
     with locked(database, lease) as (session, row):
         if row.released_at is None:
-            jobs.release(session, row, kind)
+            row.result = kind
+            jobs.mark_model_ready(session, row)
             events.record(session, row, EventType.RELEASED)
 
 
