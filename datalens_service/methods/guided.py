@@ -29,7 +29,7 @@ from datalens_service.privacy.randomness import MAXIMUM_NOISE_STDDEV, NoiseSourc
 from datalens_service.strict import Flag, Integer, Number
 
 if TYPE_CHECKING:
-    from datalens_service.models.classifier import Classifier
+    from datalens_service.models.classifier import LastLayerClassifier
     from datalens_service.models.generators.generator import Generator
 
 Floats = NDArray[np.float32]
@@ -175,9 +175,9 @@ class GuidedRun(StatelessRun):
             self._descent = NoisyGradientDescent(self._parameters, self._dataset, *self._pretrained_classifier())
         return self._descent
 
-    def _pretrained_classifier(self) -> tuple[Classifier, Floats]:
+    def _pretrained_classifier(self) -> tuple[LastLayerClassifier, Floats]:
         """A classifier trained on released samples only, and the initial weights of its last layer."""
-        from datalens_service.models.classifier import Classifier
+        from datalens_service.models.classifier import LastLayerClassifier
         from datalens_service.models.generators.guided import propose
 
         parameters, schema, randomness = self._parameters, self._dataset.schema, self._randomness
@@ -185,7 +185,9 @@ class GuidedRun(StatelessRun):
         start, rng = self._warm.result().tensors, randomness.numpy("samples")
         samples = propose(start, parameters.settings(), schema, labels, rng)
         shape = (_FEATURE_MAPS, _FEATURE_SIDE)
-        classifier = Classifier(schema, shape, parameters.hidden_units, randomness.seed("labeller")).to(self._device)
+        classifier = LastLayerClassifier(schema, shape, parameters.hidden_units, randomness.seed("labeller")).to(
+            self._device
+        )
         classifier.fit(samples, labels, parameters.epochs, randomness.seed("order"))
         features = classifier.features(samples[:_HEAD_SAMPLES])
         return classifier, fit_linear_classifier(features, labels[:_HEAD_SAMPLES], schema.num_classes)
@@ -197,7 +199,7 @@ class NoisyGradientDescent:
     Private: the records' features. Released: the weights, which follow noisy gradients only.
     """
 
-    def __init__(self, parameters: Guided, dataset: Dataset, classifier: Classifier, weights: Floats) -> None:
+    def __init__(self, parameters: Guided, dataset: Dataset, classifier: LastLayerClassifier, weights: Floats) -> None:
         self._parameters = parameters
         self._classifier = classifier
         self._data = dataset.train

@@ -30,7 +30,7 @@ _SMALLEST_UNPADDED_SIDE: Final = 16
 _FLOOR: Final = 0.05
 
 
-class Classifier(nn.Module):
+class LastLayerClassifier(nn.Module):
     """Two convolutions with pooling and a dense layer, as in the standard CNN; a linear layer sees both their features.
 
     Args:
@@ -111,7 +111,7 @@ class Classifier(nn.Module):
         return {name: np.array(value.cpu().numpy(), dtype=np.float32) for name, value in self.state_dict().items()}
 
     @classmethod
-    def from_tensors(cls, schema: Schema, tensors: dict[str, Floats]) -> Classifier:
+    def from_tensors(cls, schema: Schema, tensors: dict[str, Floats]) -> LastLayerClassifier:
         """What `tensors` returned, as a network."""
         hidden, features = tensors["dense.0.weight"].shape
         maps = len(tensors["convolutions.3.bias"])

@@ -9,7 +9,7 @@ from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import BudgetExceeded, InfeasiblePlan
 from datalens_service.methods import ExecutionOptions, Guided, Mixture, Moments
 from datalens_service.methods.guided import NoisyGradientDescent
-from datalens_service.models.classifier import Classifier
+from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.generators.guided import propose
 from datalens_service.privacy.accounting import limit_units
@@ -52,8 +52,8 @@ def trained(dataset: Dataset, method: Guided, account: MemoryAccount):
     return training_run
 
 
-def classifier_of(training_run) -> Classifier:
-    return Classifier.from_tensors(crosses().schema, training_run._gradient_descent().tensors())
+def classifier_of(training_run) -> LastLayerClassifier:
+    return LastLayerClassifier.from_tensors(crosses().schema, training_run._gradient_descent().tensors())
 
 
 def test_planned_is_charged_in_order():
@@ -75,7 +75,7 @@ def test_gradients_over_records_correct_the_classifier():
     truth = crosses(1).train.labels
 
     def right() -> float:
-        return (Classifier.from_tensors(dataset.schema, descent.tensors()).predict(pixels) == truth).mean()
+        return (LastLayerClassifier.from_tensors(dataset.schema, descent.tensors()).predict(pixels) == truth).mean()
 
     assert right() < 0.6
     for _ in range(METHOD.steps):
@@ -111,9 +111,11 @@ def test_a_class_that_is_seldom_named_still_gets_samples_that_are_named_so(monke
     def corners(seed: int) -> np.ndarray:
         return generator.sample(400, labels=wanted, seed=seed)[0][:, 0, -1, 0]
 
-    monkeypatch.setattr(Classifier, "predict", lambda _, images: np.ones(len(images), dtype=np.int64))
+    monkeypatch.setattr(LastLayerClassifier, "predict", lambda _, images: np.ones(len(images), dtype=np.int64))
     bright = np.quantile(corners(1), 0.8)
-    monkeypatch.setattr(Classifier, "predict", lambda _, images: (255 * images[:, SIDE - 1] > bright).astype(np.int64))
+    monkeypatch.setattr(
+        LastLayerClassifier, "predict", lambda _, images: (255 * images[:, SIDE - 1] > bright).astype(np.int64)
+    )
     # A fifth of the samples of its own class will do; eight looks would leave a sixth of the places without one.
     assert (corners(3) >= np.floor(bright)).mean() > 0.95
 
@@ -213,7 +215,7 @@ def test_units_of_several_records_are_priced_in_every_release():
 def test_what_a_record_adds_does_not_depend_on_how_many_others_there_are():
     """Bit by bit, and networks see private images in blocks of one size."""
     dataset = crosses()
-    classifier = Classifier(dataset.schema, (64, 5), METHOD.hidden_units)
+    classifier = LastLayerClassifier(dataset.schema, (64, 5), METHOD.hidden_units)
     weights = np.random.default_rng(0).standard_normal((64 * 5**2 + METHOD.hidden_units + 1, 2)).astype(np.float32)
     blocks, features = [], classifier.features
     classifier.features = lambda images: (blocks.append(len(images)), features(images))[1]

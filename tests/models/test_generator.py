@@ -9,7 +9,7 @@ import pytest
 from safetensors import safe_open
 
 from datalens_service.data.dataset import Schema
-from datalens_service.models.classifier import Classifier
+from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.classifiers.architectures import build_network as build_classifier
 from datalens_service.models.generators import diffusion as diffusing
 from datalens_service.models.generators import rejection as rejecting
@@ -69,7 +69,7 @@ def every_generator(schema: Schema) -> dict[str, Generator]:
     single = gaussian(schema)
     mixture = {name: value if name == "basis" else value[:, None] for name, value in single.items()}
     mixture["weights"] = np.ones((CLASSES, 1), dtype=np.float32)
-    guided = pack(single, Classifier(schema, (2, 2), 4).tensors())
+    guided = pack(single, LastLayerClassifier(schema, (2, 2), 4).tensors())
     networks = {
         name: Generator("network", schema, settings, build_network(settings, schema).tensors())
         for name, settings in NETWORKS.items()

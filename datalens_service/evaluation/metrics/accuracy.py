@@ -10,7 +10,7 @@ from typing import Final
 
 from datalens_service.data.dataset import Images, Labels
 from datalens_service.evaluation.metrics.classifier_benchmark import ClassifierBenchmark
-from datalens_service.evaluation.metrics.classifiers import RESIDUAL, STANDARD, Classifier
+from datalens_service.evaluation.metrics.classifiers import RESIDUAL, STANDARD, ClassifierArchitecture
 from datalens_service.evaluation.metrics.context import Context
 from datalens_service.evaluation.metrics.metric import Metric
 from datalens_service.evaluation.metrics.outcome import Outcome, PublicFacts
@@ -21,19 +21,19 @@ SYNTHETIC: Final = "labels after training on synthetic images"
 REAL: Final = "labels after training on real images"
 
 
-def _accuracy(context: Context, classifier: Classifier) -> Outcome:
+def _accuracy(context: Context, classifier: ClassifierArchitecture) -> Outcome:
     benchmark = context.benchmark(classifier)
     labels = context.once((SYNTHETIC, classifier), lambda: _trained_on_samples(context.generator, benchmark))
     return _outcome(benchmark, labels, _drawn(benchmark), benchmark.settings.epochs)
 
 
-def _moments(context: Context, classifier: Classifier) -> Outcome:
+def _moments(context: Context, classifier: ClassifierArchitecture) -> Outcome:
     benchmark = context.benchmark(classifier)
     labels = _trained_on_samples(context.moments_generator, benchmark)
     return _outcome(benchmark, labels, _drawn(benchmark), benchmark.settings.epochs)
 
 
-def _upper_bound(context: Context, classifier: Classifier) -> Outcome:
+def _upper_bound(context: Context, classifier: ClassifierArchitecture) -> Outcome:
     benchmark, train = context.benchmark(classifier), context.training_images
     epochs = _epochs_on_real_images(context.settings, context.schema.num_units)
     labels = context.once(
@@ -68,15 +68,15 @@ def _epochs_on_real_images(settings: EvaluationSettings, num_units: int) -> int:
     return max(settings.epochs, -(-settings.epochs * settings.synthetic_images // num_units))
 
 
-def _uses(classifier: Classifier, facts: PublicFacts) -> bool:
+def _uses(classifier: ClassifierArchitecture, facts: PublicFacts) -> bool:
     return facts.has_test and (classifier is STANDARD or facts.settings.stronger_classifier)
 
 
-def _uses_moments(classifier: Classifier, facts: PublicFacts) -> bool:
+def _uses_moments(classifier: ClassifierArchitecture, facts: PublicFacts) -> bool:
     return _uses(classifier, facts) and facts.settings.floors and facts.has_moments
 
 
-def _uses_real_images(classifier: Classifier, facts: PublicFacts) -> bool:
+def _uses_real_images(classifier: ClassifierArchitecture, facts: PublicFacts) -> bool:
     return _uses(classifier, facts) and facts.settings.ceiling
 
 
@@ -88,7 +88,7 @@ def _real_epochs(facts: PublicFacts) -> int:
     return facts.settings.repetitions * _epochs_on_real_images(facts.settings, facts.num_units)
 
 
-def _on_samples(classifier: Classifier, title: str, meaning: str) -> Metric:
+def _on_samples(classifier: ClassifierArchitecture, title: str, meaning: str) -> Metric:
     return Metric(
         name=f"accuracy{classifier.suffix}",
         title=title,
@@ -104,7 +104,7 @@ def _on_samples(classifier: Classifier, title: str, meaning: str) -> Metric:
     )
 
 
-def _on_moments(classifier: Classifier, title: str, meaning: str) -> Metric:
+def _on_moments(classifier: ClassifierArchitecture, title: str, meaning: str) -> Metric:
     return Metric(
         name=f"floor_moments{classifier.suffix}",
         title=title,
@@ -120,7 +120,7 @@ def _on_moments(classifier: Classifier, title: str, meaning: str) -> Metric:
     )
 
 
-def _on_real_images(classifier: Classifier, title: str, meaning: str) -> Metric:
+def _on_real_images(classifier: ClassifierArchitecture, title: str, meaning: str) -> Metric:
     return Metric(
         name=f"ceiling{classifier.suffix}",
         title=title,

@@ -9,7 +9,7 @@ import numpy as np
 
 from datalens_service.data.dataset import Images, Labels
 from datalens_service.evaluation.metrics import downstream
-from datalens_service.evaluation.metrics.classifiers import Classifier
+from datalens_service.evaluation.metrics.classifiers import ClassifierArchitecture
 from datalens_service.evaluation.metrics.reference import Reference
 from datalens_service.evaluation.settings import EvaluationSettings
 
@@ -67,7 +67,7 @@ class ClassifierBenchmark:
     reference: Reference
     num_classes: int
     settings: EvaluationSettings
-    classifier: Classifier
+    classifier: ClassifierArchitecture
     device: str
     progress: Progress
 
@@ -98,6 +98,6 @@ class ClassifierBenchmark:
         )
 
 
-def trained_by(classifier: Classifier, settings: EvaluationSettings, epochs: int, training_set: str) -> str:
+def trained_by(classifier: ClassifierArchitecture, settings: EvaluationSettings, epochs: int, training_set: str) -> str:
     """How a classifier was trained, with every number that a repetition needs."""
     return f"{classifier.description}, {epochs} epochs on {training_set} in batches of {settings.batch_size}"

@@ -25,7 +25,7 @@ _STAGES = (16, 32, 64)
 _NORMALISATION_GROUPS = 8
 
 
-class Classifier(NamedTuple):
+class ClassifierArchitecture(NamedTuple):
     """An architecture.
 
     Attributes:
@@ -111,14 +111,14 @@ def _side_after(side: int, padding: int) -> int:
     return side
 
 
-STANDARD = Classifier(
+STANDARD = ClassifierArchitecture(
     "standard CNN",
     "",
     "the standard CNN (convolution 3×3 with 32 channels, pool 2, dropout 0.2, convolution 3×3 with 64 channels, "
     "pool 2, dropout 0.25, dense 64, softmax; Adam 1e-3; last epoch)",
     standard_network,
 )
-RESIDUAL = Classifier(
+RESIDUAL = ClassifierArchitecture(
     "residual network",
     "_resnet",
     "a residual network (convolution 3×3 with 16 channels, three residual blocks of 16, 32 and 64 channels with "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from datalens_service.data.dataset import Images, Labels
-from datalens_service.evaluation.metrics.classifiers import STANDARD, Classifier
+from datalens_service.evaluation.metrics.classifiers import STANDARD, ClassifierArchitecture
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +34,7 @@ def accuracy(
     epochs: int,
     seed: int,
     device: str,
-    classifier: Classifier = STANDARD,
+    classifier: ClassifierArchitecture = STANDARD,
     batch_size: int = BATCH,
     observe: Observe | None = None,
 ) -> float:
@@ -73,7 +73,7 @@ def predicted(
     epochs: int,
     seed: int,
     device: str,
-    classifier: Classifier = STANDARD,
+    classifier: ClassifierArchitecture = STANDARD,
     batch_size: int = BATCH,
     observe: Observe | None = None,
 ) -> Labels:
@@ -100,7 +100,7 @@ def trained(
     epochs: int,
     seed: int,
     device: str,
-    classifier: Classifier = STANDARD,
+    classifier: ClassifierArchitecture = STANDARD,
     batch_size: int = BATCH,
     observe: Observe | None = None,
 ) -> torch.nn.Module:

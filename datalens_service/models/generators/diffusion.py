@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from datalens_service.data.dataset import Images, Labels, Schema
 from datalens_service.errors import InvalidInput
-from datalens_service.models.classifier import Classifier as DenseClassifier
+from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators import gaussian, guided, mixture, rejection
 from datalens_service.models.generators.denoiser import Denoiser, follow_path, noise_schedule
@@ -88,7 +88,7 @@ def draw(
     return fill_requests(labels, schema.dimensions, propose, partial(_predict, classifier, schema))
 
 
-def labeller_of(start: Start, schema: Schema) -> Classifier | DenseClassifier | None:
+def labeller_of(start: Start, schema: Schema) -> Classifier | LastLayerClassifier | None:
     """The classifier inside a released model, or None."""
     if start.kind == "rejection":
         return rejection.classifier_of(start.tensors, start.settings, schema)
@@ -119,9 +119,9 @@ def _propose(
     return np.asarray(pixels.clamp(0, 1).numpy())
 
 
-def _predict(classifier: Classifier | DenseClassifier, schema: Schema, images: Floats) -> Labels:
+def _predict(classifier: Classifier | LastLayerClassifier, schema: Schema, images: Floats) -> Labels:
     """Classes (n,) of images (n, d)."""
-    if isinstance(classifier, DenseClassifier):
+    if isinstance(classifier, LastLayerClassifier):
         return classifier.predict(images)
     return np.asarray(classifier.predict(_as_bytes(images, schema)).argmax(axis=1), dtype=np.int64)
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from datalens_service.data.dataset import Labels, Schema
-from datalens_service.models.classifier import Classifier
+from datalens_service.models.classifier import LastLayerClassifier
 from datalens_service.models.generators import gaussian, mixture
 from datalens_service.models.generators.augmentation import augment_affine, augment_texture, random_affine_maps
 from datalens_service.models.generators.requests import fill_requests
@@ -95,9 +95,9 @@ def draw(
     return fill_requests(labels, schema.dimensions, propose_of, classifier.predict)
 
 
-def classifier_of(tensors: Tensors, schema: Schema) -> Classifier:
+def classifier_of(tensors: Tensors, schema: Schema) -> LastLayerClassifier:
     """The classifier inside the model."""
-    return Classifier.from_tensors(schema, _part(tensors, _CLASSIFIER))
+    return LastLayerClassifier.from_tensors(schema, _part(tensors, _CLASSIFIER))
 
 
 def _part(tensors: Tensors, prefix: str) -> Tensors:
