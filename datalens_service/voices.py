@@ -83,7 +83,7 @@ TERMS: Final[dict[str, Term]] = {
     ),
     "epsilon": _member("epsilon", "Lifetime privacy budget ε"),
     "delta": _member("delta", "δ"),
-    "account": _member("account", "Share the budget of"),
+    "shares_budget_with": _member("shares_budget_with", "Share the budget of"),
     "leave_out_constant_images": _member("leave_out_constant_images", "Leave out images of a single colour"),
     "ignore_groups": _member("ignore_groups", "Protect single images, although the file groups them"),
     "allow_identifying_classes": _member("allow_identifying_classes", "These names identify nobody: publish them"),

@@ -54,6 +54,6 @@ def confirm_dataset(
     confirm it with another budget, or delete it.
     """
     response.headers.update(PRIVATE)
-    check_own_account(services, key.tenant_id, confirmation.account)
+    check_own_account(services, key.tenant_id, confirmation.shares_budget_with)
     ingestion.confirm(services.database, services.settings, dataset_id, confirmation)
     return read_uploaded(services, dataset_id)

@@ -18,6 +18,7 @@ from api.schemas.datasets import ValidationRead
 from api.security.permissions import check_scope
 from datalens_service.data.readers import READERS, usual_suffixes
 from datalens_service.data.reading_choices import Encoding
+from datalens_service.services.dataset_declaration import DatasetForm
 from datalens_service.store.access import access_log
 from datalens_service.store.access.roles import Scope
 from datalens_service.store.datasets import datasets, validations, views
@@ -119,7 +120,7 @@ def _validation_page(visitor: Visitor, services: Services, dataset_id: str) -> R
         _note(services, visitor, dataset_id)
     shown = ValidationRead.of(validation)
     name = DatasetView.from_validation(validation).name
-    return visitor.page("validation", validation=shown, name=name, declared=validation.form)
+    return visitor.page("validation", validation=shown, name=name, declared=DatasetForm.model_validate(validation.form))
 
 
 def _cards(services: Services, visitor: Visitor, uploads: Sequence[DatasetView]) -> list[dict[str, Any]]:

@@ -103,8 +103,8 @@ def create_dataset(upload: UploadDep, services: ServicesDep, key: Caller, respon
     `epsilon` and `delta` are the budget of these records for ever: everything ever released about them is charged to
     it, and only their owner may raise it, on the record. Records that were uploaded before keep the budget they have:
     leave ε out then, and name its δ if it is not the default. `joined` in the answer says that it happened, and which
-    account pays. `account` names a dataset whose budget pays for this one, too: for data that grows. `notices` are for
-    the owner.
+    account pays. `shares_budget_with` names a dataset whose budget pays for this one, too: for data that grows.
+    `notices` are for the owner.
     """
     response.headers.update(PRIVATE)
     dataset_id = _begun(upload, services, key) if isinstance(upload, DatasetRequest) else _read(upload, services, key)
@@ -215,7 +215,7 @@ def _begun(request: DatasetRequest, services: Services, caller: ApiKey) -> str:
     form = request.form.model_dump(mode="json", exclude_none=True)
     with services.database.connection() as connection:
         tenants.check_owned(connection, caller.tenant_id, {"upload_id": request.upload_id})
-    check_own_account(services, caller.tenant_id, request.account)
+    check_own_account(services, caller.tenant_id, request.shares_budget_with)
     begun = validations.begin(services.database, caller.id, request.upload_id, form)
     services.validator.submitted()
     return begun.dataset_id
@@ -223,7 +223,7 @@ def _begun(request: DatasetRequest, services: Services, caller: ApiKey) -> str:
 
 def _read(upload: ReceivedUpload, services: Services, caller: ApiKey) -> str:
     """The file of this request was read; the id of what it became."""
-    check_own_account(services, caller.tenant_id, upload.form.account)
+    check_own_account(services, caller.tenant_id, upload.form.shares_budget_with)
     read = validations.of_request(caller.id, upload.form.model_dump(mode="json", exclude_none=True))
     ingestion.receive(services.database, services.settings, upload.path, read)
     return read.dataset_id

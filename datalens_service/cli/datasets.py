@@ -13,7 +13,7 @@ from datalens_service.cli.numbers import parse_number
 from datalens_service.cli.progress import UploadBar
 from datalens_service.cli.service import connect
 from datalens_service.cli.specs import parse_class_names
-from datalens_service.client import Budget, DatasetInfo, ImageSchema, Joined, ReviewInfo
+from datalens_service.client import Budget, Client, DatasetInfo, ImageSchema, Joined, ReviewInfo
 
 app = typer.Typer(help="Data sets of a service and their privacy budgets.", no_args_is_help=True)
 
@@ -45,7 +45,7 @@ def upload(
     unit: options.Unit = None,
     public_test: options.PublicTest = False,
     public_records: options.PublicRecords = False,
-    account: options.Account = None,
+    shares_budget_with: options.SharesBudgetWith = None,
     leave_out_constant_images: options.LeaveOutConstantImages = False,
     ignore_groups: options.IgnoreGroups = False,
     group_column: options.GroupColumn = None,
@@ -84,7 +84,7 @@ def upload(
                 unit=unit,
                 public_test=public_test,
                 public_records=public_records,
-                account=None if account is None else names.dataset_id(client, account),
+                shares_budget_with=_payer(client, shares_budget_with),
                 leave_out_constant_images=leave_out_constant_images,
                 ignore_groups=ignore_groups,
                 group_column=group_column,
@@ -120,7 +120,7 @@ def confirm(
         ),
     ] = None,
     delta: Annotated[float | None, typer.Option("--delta", parser=parse_number, help="δ of the budget.")] = None,
-    account: options.Account = None,
+    shares_budget_with: options.SharesBudgetWith = None,
     confirm_classes: options.ConfirmClasses = False,
     url: options.Url = options.DEFAULT_URL,
     api_key: options.ApiKey = "",
@@ -133,8 +133,8 @@ def confirm(
         if report.review is not None and not confirm_classes:
             notices.say(report.notices)
             _ask(named, report.review)
-        payer = None if account is None else names.dataset_id(client, account)
-        confirmed = client.confirm_dataset(named, epsilon=epsilon, delta=delta, account=payer)
+        payer = _payer(client, shares_budget_with)
+        confirmed = client.confirm_dataset(named, epsilon=epsilon, delta=delta, shares_budget_with=payer)
     notices.say(notice for notice in confirmed.notices if notice not in report.notices)
     output.show(confirmed, output.format_facts(_describe(confirmed)), as_json=as_json)
 
@@ -245,6 +245,10 @@ def preview(
         client.download_preview(names.dataset_id(client, dataset_id), path)
         path.chmod(0o600)
     output.show({"path": str(out)}, str(out), as_json=as_json)
+
+
+def _payer(client: Client, named: str | None) -> str | None:
+    return None if named is None else names.dataset_id(client, named)
 
 
 def _ask(dataset_id: str, found: ReviewInfo) -> None:

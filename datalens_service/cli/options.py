@@ -195,9 +195,10 @@ PublicData = Annotated[
     ),
 ]
 
-Account = Annotated[
+SharesBudgetWith = Annotated[
     str | None,
     typer.Option(
+        "--shares-budget-with",
         "--account",
         metavar="DATASET",
         help="Data set, by id or name, whose budget pays for this one, too: for data that grows.",

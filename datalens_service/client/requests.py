@@ -88,10 +88,11 @@ def get_validation(dataset_id: str) -> Request[ValidationInfo]:
 
 
 def confirm_dataset(
-    dataset_id: str, epsilon: float | None, delta: float | None, account: str | None
+    dataset_id: str, epsilon: float | None, delta: float | None, shares_budget_with: str | None
 ) -> Request[UploadedDataset]:
     """Make the class names of an upload public and open its budget."""
-    body = drop_unset({"confirm_classes": True, "epsilon": epsilon, "delta": delta, "account": account})
+    budget = {"epsilon": epsilon, "delta": delta, "shares_budget_with": shares_budget_with}
+    body = drop_unset({"confirm_classes": True, **budget})
     options = {"json": body, "timeout": UPLOAD_SECONDS}
     return Request("POST", f"/v1/datasets/{dataset_id}:confirm", partial(parse_model, UploadedDataset), options)
 

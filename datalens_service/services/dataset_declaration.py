@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from datalens_service.data.image_sizes import SizeText, parse_size
 from datalens_service.data.preparation_settings import Colour, Fit, PrepareSettings
@@ -40,10 +40,12 @@ class BudgetForm(BaseModel):
         description="δ, below 1/n; left out, it is min(1e-5, n^-1.1). For records that were uploaded before it has to "
         "be the δ of the budget they have.",
     )
-    account: str | None = Field(
+    shares_budget_with: str | None = Field(
         default=None,
         max_length=64,
         pattern=IDENTIFIER,
+        # Clients of 1.0 say `account`, and so do uploads that wait since then.
+        validation_alias=AliasChoices("shares_budget_with", "account"),
         description="Id of a dataset whose budget pays for this one, too, for ever: for data that grows, so that the "
         "parts can be trained on together. Leave out `epsilon` and `delta` then.",
     )

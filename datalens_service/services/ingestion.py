@@ -98,7 +98,7 @@ def confirm(database: Database, settings: Settings, dataset_id: str, budget: Bud
     Raises:
         InvalidDataset: The records cannot have the budget that is named.
         InvalidSpec: ε is missing, or δ is not below 1/n.
-        NotFound: No such data set, or the tenant does not have the one that `account` names.
+        NotFound: No such data set, or the tenant does not have the one that `shares_budget_with` names.
         StateConflict: There is nothing to confirm, it was confirmed with another budget, or the records have a budget
             already, another than the one named.
         InsufficientStorage: A disk is full.
@@ -230,7 +230,7 @@ def _open(database: Database, settings: Settings, upload: Validation, form: Data
         records_path=records_path,
         epsilon=form.epsilon,
         delta=form.delta,
-        account=form.account,
+        shares_budget_with=form.shares_budget_with,
         tenant_id=keys.get(database, upload.key_id).tenant_id,
         notices=links,
         settle=settle,

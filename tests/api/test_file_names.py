@@ -163,7 +163,7 @@ def test_a_file_name_is_in_nothing_but_the_lists_of_its_owner(
         "log": capsys.readouterr().err.encode(),
         "messages": messages.encode(),
         "owner's report": json.dumps(world.private["report"]).encode(),
-        "account": world.private["proof"],
+        "shares_budget_with": world.private["proof"],
         **{path: client.get(path).content for path in ("/metrics", f"/v1/jobs/{job_id}/events", "/v1/audit")},
         **world.files,
         **{address: content for address, (_, _, content) in world.answers.items()},

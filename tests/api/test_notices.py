@@ -145,14 +145,18 @@ def test_a_blank_image_is_left_out_where_that_is_asked(client: TestClient, leave
 def test_data_that_grows_is_uploaded_in_parts_and_trained_on_together(client: TestClient, dataset_id: str) -> None:
     second = arrays(1)["images"]
     refused = client.post(
-        "/v1/datasets", files={"file": npz(images=second)}, data={**CONFIRMED, "account": dataset_id, "delta": 0.001}
+        "/v1/datasets",
+        files={"file": npz(images=second)},
+        data={**CONFIRMED, "shares_budget_with": dataset_id, "delta": 0.001},
     )
     assert refused.status_code == 409
-    reply = client.post("/v1/datasets", files={"file": npz(images=second)}, data={**CONFIRMED, "account": dataset_id})
+    reply = client.post(
+        "/v1/datasets", files={"file": npz(images=second)}, data={**CONFIRMED, "shares_budget_with": dataset_id}
+    )
     assert reply.status_code == 201, reply.text
     assert reply.json()["notices"] == []
     both = {name: np.concatenate([arrays()[name], arrays(1)[name]]) for name in ("images", "labels")}
-    together = register(client, npz(**both), epsilon=None, account=dataset_id)
+    together = register(client, npz(**both), epsilon=None, shares_budget_with=dataset_id)
     assert settled(client, together)["state"] == "ready"
     privacy = client.get(f"/v1/datasets/{together}/privacy").json()
     assert privacy["linked_datasets"] == [dataset_id, reply.json()["id"]]
@@ -168,7 +172,7 @@ def test_parts_that_were_uploaded_apart_are_refused_with_what_to_do(client: Test
     both = {name: np.concatenate([arrays()[name], arrays(1)[name]]) for name in ("images", "labels")}
     refused = client.post("/v1/datasets", files={"file": npz(**both)}, data=CONFIRMED)
     assert (refused.status_code, refused.json()["code"]) == (422, "dataset-invalid")
-    for word in ("upload the parts separately", "synthetic images together", "use account"):
+    for word in ("upload the parts separately", "synthetic images together", "use shares_budget_with"):
         assert word in refused.json()["detail"]
 
 
@@ -176,7 +180,7 @@ def test_an_account_of_another_tenant_does_not_exist(client: TestClient, service
     tenant = tenants.create(services.database, "clinic")
     _, plain = keys.create(services.database, KeyRequest("clinic", tenant_id=tenant.id))
     stranger = TestClient(client.app, base_url="http://service", headers={"Authorization": f"Bearer {plain}"})
-    direct = stranger.post("/v1/datasets", files={"file": npz()}, data={"account": dataset_id})
+    direct = stranger.post("/v1/datasets", files={"file": npz()}, data={"shares_budget_with": dataset_id})
     assert (direct.status_code, direct.json()["code"]) == (404, "not-found")
     assert stranger.get("/v1/datasets").json()["items"] == []
     assert datasets.linked(services.database, dataset_id) == ()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_builders import CONFIRMED, npz, training
+from api_builders import CONFIRMED, arrays, npz, training
 from PIL import Image
 from sqlalchemy import select
 from starlette.testclient import TestClient
@@ -171,13 +171,30 @@ def test_known_records_are_told_at_the_confirmation_which_may_name_their_budget(
     refused = confirm(client, again)
     assert (refused.status_code, refused.json()["epsilon"]) == (409, 3)
     assert client.get(f"/v1/datasets/{first['id']}/privacy").json()["linked_datasets"] == []
-    unknown = confirm(client, again, account="ds_unknown")
+    unknown = confirm(client, again, shares_budget_with="ds_unknown")
     assert (unknown.status_code, unknown.json()["code"]) == (404, "not-found")
     joined = confirm(client, again, epsilon=None)
     assert (joined.status_code, joined.json()["joined"]["dataset_ids"]) == (200, [first["id"]])
     assert "shares_records" in [notice["code"] for notice in joined.json()["notices"]]
     changed = confirm(client, again, epsilon=5)
     assert (changed.status_code, changed.json()["code"]) == (409, "state-conflict")
+
+
+@pytest.mark.parametrize("member", ["shares_budget_with", "account"])
+def test_who_pays_may_be_named_as_clients_of_before_name_it(client: TestClient, member: str) -> None:
+    def upload(seed: int, **form: Any) -> Any:
+        content = npz(images=arrays(seed)["images"])
+        return client.post("/v1/datasets", files={"file": content}, data={**CONFIRMED, **form})
+
+    first = upload(0, epsilon="3").json()["id"]
+    second = upload(1, **{member: first}).json()["id"]
+    declared = client.post("/v1/datasets", files={"file": by_patient(2)}, data={member: first}).json()["id"]
+    named = waiting(client, content=by_patient(3))
+    assert confirm(client, declared).status_code == 200
+    assert confirm(client, named, **{member: first}).status_code == 200
+    linked = client.get(f"/v1/datasets/{first}/privacy").json()["linked_datasets"]
+    assert sorted(linked) == sorted([second, declared, named])
+    assert upload(4, shares_budget_with=first, account=first).status_code == 422
 
 
 def test_what_needs_a_budget_says_that_the_upload_waits(client: TestClient) -> None:

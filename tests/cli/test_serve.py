@@ -157,7 +157,7 @@ def test_an_upload_says_how_it_was_read_and_shares_a_budget_that_is_named(
     np.savez(tmp_path / "more.npz", **more)
     first = datalens_json("datasets", "upload", "--confirm-classes", npz, "--epsilon", 2, *service.access)
     assert first["notices"] == []
-    options = ("--account", first["id"], "--leave-out-constant-images")
+    options = ("--shares-budget-with", first["id"], "--leave-out-constant-images")
     second = datalens("datasets", "upload", "--confirm-classes", "more.npz", *options, "--json", *service.access)
     assert second.exit_code == 0, second.output
     assert "Notice: ignored_arrays, 1 (val_images): Arrays" in second.stderr

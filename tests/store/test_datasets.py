@@ -223,7 +223,7 @@ def test_a_blank_image_keeps_its_budget_where_the_link_is_meant(database: Databa
     first = new_dataset(database, np.concatenate([images(), blank()]))
     spend(database, first.id, 1000)
     meant = np.concatenate([images(seed=1), blank()])
-    for changes in ({"account": first.id}, {"epsilon": None, "delta": None}):
+    for changes in ({"shares_budget_with": first.id}, {"epsilon": None, "delta": None}):
         linked = new_dataset(database, meant, **changes)
         assert (linked.account_id, state_of(database, linked.id).charged_units) == (first.account_id, 1000)
 
@@ -246,7 +246,7 @@ def test_what_an_upload_shares_is_noted(database: Database) -> None:
 def test_data_that_grows_has_one_budget_from_the_start(database: Database) -> None:
     first = new_dataset(database)
     spend(database, first.id, 1000)
-    second = new_dataset(database, images(seed=1), account=first.id, epsilon=None, delta=None)
+    second = new_dataset(database, images(seed=1), shares_budget_with=first.id, epsilon=None, delta=None)
     assert second.account_id == first.account_id
     assert journal_of(database, first.id)[-1].kind == "join"
     spend(database, second.id, 300)
@@ -260,8 +260,8 @@ def test_data_that_grows_has_one_budget_from_the_start(database: Database) -> No
 
 def test_an_account_that_is_named_is_that_of_every_known_record(database: Database) -> None:
     first, second = new_dataset(database), new_dataset(database, images(seed=1))
-    with pytest.raises(InvalidDataset, match="use account"):
-        new_dataset(database, np.concatenate([images(seed=1), images(seed=2)]), account=first.id)
+    with pytest.raises(InvalidDataset, match="use shares_budget_with"):
+        new_dataset(database, np.concatenate([images(seed=1), images(seed=2)]), shares_budget_with=first.id)
     assert datasets.linked(database, first.id) == datasets.linked(database, second.id) == ()
 
 
@@ -269,21 +269,21 @@ def test_an_account_that_is_named_is_that_of_every_known_record(database: Databa
 def test_an_account_that_is_named_keeps_its_budget(database: Database, changes: dict[str, float]) -> None:
     first = new_dataset(database)
     with pytest.raises(StateConflict, match="have a budget already"):
-        new_dataset(database, images(seed=1), account=first.id, **changes)
+        new_dataset(database, images(seed=1), shares_budget_with=first.id, **changes)
 
 
 def test_an_account_of_a_deleted_data_set_goes_on(database: Database) -> None:
     first = new_dataset(database)
     spend(database, first.id, 1000)
     datasets.delete(database, first.id)
-    second = new_dataset(database, images(seed=1), account=first.id)
+    second = new_dataset(database, images(seed=1), shares_budget_with=first.id)
     assert state_of(database, second.id).charged_units == 1000
 
 
 def test_an_account_of_nobody_or_of_another_tenant_does_not_exist(database: Database) -> None:
     first = new_dataset(database)
     other = tenants.create(database, "clinic").id
-    for changes in ({"account": "ds_0"}, {"account": first.id, "tenant_id": other}):
+    for changes in ({"shares_budget_with": "ds_0"}, {"shares_budget_with": first.id, "tenant_id": other}):
         with pytest.raises(NotFound, match="no such data set"):
             new_dataset(database, images(seed=1), **changes)
     assert _count(database, RecordFingerprintRow) == 20
@@ -298,7 +298,7 @@ def test_no_record_is_charged_more_than_its_account_holds(database: Database, se
         rows = rng.choice(12, rng.integers(2, 6), replace=False)
         named = str(rng.choice(sorted(members))) if members and rng.random() < 0.5 else None
         with suppress(InvalidDataset):
-            members[new_dataset(database, pool[rows], account=named).id] = set(rows.tolist())
+            members[new_dataset(database, pool[rows], shares_budget_with=named).id] = set(rows.tolist())
     for dataset_id in rng.permutation(sorted(members) * 3):
         limit = state_of(database, dataset_id).limit_units
         with suppress(BudgetExceeded):

@@ -109,7 +109,7 @@ class StoreMachine(RuleBasedStateMachine):
                 records_path="/nowhere",
                 epsilon=EPSILON,
                 delta=DELTA,
-                account=payer,
+                shares_budget_with=payer,
             ),
         )
         return dataset_id

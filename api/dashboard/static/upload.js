@@ -31,7 +31,7 @@ class Upload {
     this.problem = document.getElementById("upload-problem");
     this.file.addEventListener("change", () => this.chosen());
     form.elements.epsilon.addEventListener("input", () => this.showTier());
-    for (const field of [form.elements.known, form.elements.account]) field.addEventListener("change", () => this.known());
+    for (const field of [form.elements.known, form.elements.shares_budget_with]) field.addEventListener("change", () => this.known());
     for (const choice of form.elements.prepare) choice.addEventListener("change", () => this.preparation());
     document.getElementById("preparation-fields").addEventListener("input", () => this.preparation());
     form.addEventListener("submit", (event) => {
@@ -91,9 +91,9 @@ class Upload {
 
   /** Records that were uploaded before, and those that share a budget, have one: naming another would be refused. */
   known() {
-    const { epsilon, delta, known, account } = this.form.elements;
-    epsilon.disabled = known.checked || account.value !== "";
-    delta.disabled = account.value !== "";
+    const { epsilon, delta, known, shares_budget_with: payer } = this.form.elements;
+    epsilon.disabled = known.checked || payer.value !== "";
+    delta.disabled = payer.value !== "";
   }
 
   async start() {

@@ -36,7 +36,7 @@ class DatasetOperations:
         unit: str | None = None,
         public_test: bool = False,
         public_records: bool = False,
-        account: str | None = None,
+        shares_budget_with: str | None = None,
         leave_out_constant_images: bool = False,
         ignore_groups: bool = False,
         group_column: str | None = None,
@@ -70,7 +70,7 @@ class DatasetOperations:
             unit: Word for one group, for example "patient".
             public_test: Whether the test split is public: figures measured on it may be passed on.
             public_records: Whether all records are public, so that jobs may start from them (`public_data`).
-            account: Id of a dataset whose budget pays for this one, too: for data that grows.
+            shares_budget_with: Id of a dataset whose budget pays for this one, too: for data that grows.
             leave_out_constant_images: Whether training images of a single colour are left out.
             ignore_groups: Whether single images are protected although the file groups them.
             group_column: Column of the metadata with the groups; None takes the usual names.
@@ -98,7 +98,7 @@ class DatasetOperations:
             "unit": unit,
             "public_test": public_test or None,
             "public_records": public_records or None,
-            "account": account,
+            "shares_budget_with": shares_budget_with,
             "leave_out_constant_images": leave_out_constant_images or None,
             "ignore_groups": ignore_groups or None,
             "group_column": group_column,
@@ -121,7 +121,12 @@ class DatasetOperations:
         return requests.add_report(dataset, self.validation(dataset.id))
 
     def confirm_dataset(
-        self, dataset_id: str, *, epsilon: float | None = None, delta: float | None = None, account: str | None = None
+        self,
+        dataset_id: str,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        shares_budget_with: str | None = None,
     ) -> UploadedDataset:
         """Make the class names of an upload in state "review" public, for good, and open its budget. Repeatable.
 
@@ -130,9 +135,9 @@ class DatasetOperations:
             epsilon: Lifetime budget of these records. If this or one of the next two is named, the three replace what
                 was declared with the upload.
             delta: Of the budget.
-            account: Id of a dataset whose budget pays for this one, too.
+            shares_budget_with: Id of a dataset whose budget pays for this one, too.
         """
-        return self._transport.send(requests.confirm_dataset(dataset_id, epsilon, delta, account))
+        return self._transport.send(requests.confirm_dataset(dataset_id, epsilon, delta, shares_budget_with))
 
     def upload(self, path: Path, *, upload_id: str | None = None, on_bytes: OnBytes | None = None) -> str:
         """Send a file in chunks, each with a checksum, across interruptions; returns the id of the upload.

@@ -49,7 +49,8 @@ from datalens_service.store.unopened_uploads import absence
 _KEY_BYTES = 32
 _CONSTANT_LINK = (
     "The only images of this upload that were uploaded before show a single colour. Use ⟦leave_out_constant_images⟧ to "
-    "open a budget without them, or ⟦account⟧ to name a data set whose budget is meant to pay for this one, too."
+    "open a budget without them, or ⟦shares_budget_with⟧ to name a data set whose budget is meant to pay for this one, "
+    "too."
 )
 
 
@@ -137,7 +138,7 @@ def create(
     records_path: str,
     epsilon: float | None = None,
     delta: float | None = None,
-    account: str | None = None,
+    shares_budget_with: str | None = None,
     tenant_id: str = DEFAULT_TENANT,
     notices: Notices | None = None,
     settle: Callable[[Session, StoredDataset], None] = lambda _session, _stored: None,
@@ -155,9 +156,9 @@ def create(
         has_test: Whether the owner's hold-out lies beside the training records.
         records_path: Where the caller has put the records.
         epsilon: Lifetime budget; needed unless the records have an account already.
-        delta: Of the lifetime budget; None takes the default for n, or that of `account`. Known records need the δ of
-            their account.
-        account: Id of a data set of this tenant, deleted or not, whose account pays for this one, too.
+        delta: Of the lifetime budget; None takes the default for n, or that of `shares_budget_with`. Known records
+            need the δ of their account.
+        shares_budget_with: Id of a data set of this tenant, deleted or not, whose account pays for this one, too.
         tenant_id: Whose records they are.
         notices: Collects which records an account knew already. Private.
         settle: Called at the end of the transaction: what it notes, and refuses, is part of it.
@@ -165,7 +166,7 @@ def create(
     Raises:
         InvalidSpec: ε is missing or cannot be counted.
         InvalidDelta: δ, named or of the account, is not below 1/n.
-        NotFound: The tenant has no data set `account`.
+        NotFound: The tenant has no data set `shares_budget_with`.
         StateConflict: The records have an account with another ε or δ, or share nothing but images of a single colour
             with one that was not named; or there is a data set of this id.
         InvalidDataset: The records belong to several accounts, or came with other units before.
@@ -185,8 +186,8 @@ def create(
         if schema.records_are_public:
             _check_none_is_private(session, known)
         accounts = {record.account_id for record in known.values()}
-        if account is not None:
-            named = _named_account(session, account, tenant_id)
+        if shares_budget_with is not None:
+            named = _named_account(session, shares_budget_with, tenant_id)
             accounts.add(named.id)
             # Named by the owner, not found by a record: its δ tells nothing of the records.
             delta = named.delta if delta is None else delta
@@ -374,7 +375,8 @@ def _account(
             "Records of this upload belong to several data sets with budgets of their own, and budgets are not merged: "
             "upload the parts separately, train on each, and put their synthetic images together, which costs nothing. "
             "If they share only images of a single colour, use ⟦leave_out_constant_images⟧. For data that grow, use "
-            "⟦account⟧ when a part is uploaded for the first time: then one budget pays for all parts, also together."
+            "⟦shares_budget_with⟧ when a part is uploaded for the first time: then one budget pays for all parts, also "
+            "together."
         )
     if known:
         return _joined(session, dataset_id, known.pop(), schema, epsilon, delta)
