@@ -28,7 +28,7 @@ class Side(NamedTuple):
 
     job: JobRead
     dataset: str
-    made: str
+    made: str | None
     figures: dict[str, Figure]
 
 
