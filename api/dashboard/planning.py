@@ -13,9 +13,8 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import DatalensError, InvalidSpec
 from datalens_service.expectations import expect
 from datalens_service.job_names import PRESET_TITLES, TEACHING_TITLE
-from datalens_service.methods import AnyMethod
 from datalens_service.notation import RefusedMember, json_value
-from datalens_service.presets import DEFAULT_PRESET, preset
+from datalens_service.presets import DEFAULT_PRESET
 from datalens_service.privacy.accounting import round_down
 from datalens_service.requested_spec import RequestedSpec
 from datalens_service.spec import TrainingSpec
@@ -86,15 +85,15 @@ def timed_choices(schema: Schema, epsilon: float, calibration_seconds: float | N
 
 def _training_seconds(choice: Choice, schema: Schema, epsilon: float, calibration: float | None) -> float | None:
     try:
-        spec = TrainingSpec(method=_method_of(choice.name, schema, epsilon), epsilon=epsilon)
+        spec = RequestedSpec.model_validate({"epsilon": epsilon, **_preset_of(choice.name)}).resolve(schema)
     except DatalensError:
         return None
     expectation = expect(spec, schema, calibration)
     return None if expectation is None else expectation.training_seconds
 
 
-def _method_of(choice: str, schema: Schema, epsilon: float) -> AnyMethod:
-    return preset("auto", schema, epsilon, "teach") if choice == _TEACH else preset(choice, schema, epsilon)
+def _preset_of(choice: str) -> dict[str, str]:
+    return {"preset": "auto", "purpose": "teach"} if choice == _TEACH else {"preset": choice}
 
 
 class PlanForm(BaseModel):
@@ -173,7 +172,7 @@ class PlanForm(BaseModel):
     def _wanted(self) -> dict[str, Any]:
         """The method as it was written down, or the choice that stands for one."""
         if not self.method.strip():
-            return {"preset": "auto", "purpose": "teach"} if self.preset == _TEACH else {"preset": self.preset}
+            return _preset_of(self.preset)
         try:
             return {"method": json_value(self.method)}
         except RefusedMember as refused:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from datalens_service.cli.complaints import describe_error
 from datalens_service.errors import InvalidSpec
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from datalens_service.data.dataset import Schema
     from datalens_service.data.privacy_units import UnitDeclaration
-    from datalens_service.presets import Purpose
     from datalens_service.spec import TrainingSpec
 
 _EVALUATION = "evaluation."
@@ -63,12 +62,15 @@ class SpecOptions:
         """The training request for a data set with this public schema.
 
         Raises:
-            InvalidSpec: Both a method and a preset are named, or a parameter is unknown or out of range.
+            InvalidSpec: As `build_request`, or something does not go with the method that the preset chooses.
         """
+        from datalens_service.requested_spec import RequestedSpec
         from datalens_service.spec import TrainingSpec
 
-        self._check_choice()
-        method = {"name": self.method} if self.method is not None else self._load_preset(schema)
+        if not self.changes_preset:
+            return _validate(self.build_request(), RequestedSpec).resolve(schema)
+        unchanged = replace(self, settings=[one for one in self.settings if one.startswith(_EVALUATION)])
+        method = unchanged.build_spec(schema).method.model_dump(mode="json")
         return _validate(self._state({"method": method}), TrainingSpec)
 
     def build_request(self) -> dict[str, Any]:
@@ -79,17 +81,12 @@ class SpecOptions:
         """
         from datalens_service.requested_spec import RequestedSpec
 
-        self._check_choice()
         stated = self._state({} if self.method is None else {"method": {"name": self.method}})
-        _validate(stated, RequestedSpec)
         named = {} if self.preset is None else {"preset": self.preset}
-        return stated | named | ({} if self.purpose == _LOOK else {"purpose": self.purpose})
-
-    def _check_choice(self) -> None:
-        if self.method is not None and self.preset is not None:
-            raise InvalidSpec("Name a method or a preset, not both: a preset names its method.")
-        if self.method is not None and self.purpose != _LOOK:
-            raise InvalidSpec(f"--purpose {self.purpose} needs --preset auto.")
+        request = stated | named | ({} if self.purpose == _LOOK else {"purpose": self.purpose})
+        # A service may know presets that this version does not.
+        _validate(stated if self.method is None else request, RequestedSpec)
+        return request
 
     def _state(self, chosen: dict[str, Any]) -> dict[str, Any]:
         """All that was said, as JSON, beside what was chosen."""
@@ -106,12 +103,6 @@ class SpecOptions:
         for setting in _check_unique(self.settings):
             _assign(request if setting.startswith(_EVALUATION) else request["method"], setting)
         return request
-
-    def _load_preset(self, schema: Schema) -> dict[str, Any]:
-        from datalens_service.presets import DEFAULT_PRESET, preset
-
-        name = self.preset or DEFAULT_PRESET
-        return preset(name, schema, self.epsilon, cast("Purpose", self.purpose)).model_dump(mode="json")
 
 
 def _validate(request: dict[str, Any], model: type[Model]) -> Model:
