@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from api.main import create_app
-from api.problems.problem_types import as_markdown
 from datalens_service.evaluation.report.document import SCHEMA_FILE, json_schema
 
 DESCRIPTION_FILE: Final = "build/openapi.json"
@@ -25,7 +24,6 @@ def documents() -> dict[str, str]:
     return {
         DESCRIPTION_FILE: _json(described),
         SNAPSHOT_FILE: "".join(f"{line}\n" for line in snapshot(described)),
-        "docs/problems.md": as_markdown(),
         SCHEMA_FILE: _json(json_schema()),
     }
 

@@ -20,6 +20,7 @@ from mkdocs.structure.pages import Page
 
 from api.http.static_files import StaticFolder
 from api.main import create_app
+from api.problems.problem_types import as_markdown
 from datalens_service.evaluation.report import html
 from datalens_service.settings import Settings
 
@@ -51,6 +52,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, name, content=rebased((ROOT / origin).read_text(), origin, name)))
     example = json.loads((ROOT / "docs" / "examples" / "privacy-report.json").read_text())
     files.append(File.generated(config, "examples/privacy-report.html", content=html.page(example, None)))
+    files.append(File.generated(config, "problems.md", content=as_markdown()))
     for name, content in _reference().items():
         files.append(File.generated(config, name, content=content))
     for path in sorted(_linked_sources(files)):

@@ -1,6 +1,6 @@
 """Every type of problem the API answers with: its status, what it means and what to do about it.
 
-`/problems/{slug}`, `docs/problems.md` and the OpenAPI document are made from this list.
+`/problems/{slug}`, a page of the site and the OpenAPI document are made from this list.
 """
 
 from __future__ import annotations
@@ -159,13 +159,13 @@ BY_STATUS: Final[dict[int, ProblemType]] = {
 
 
 def as_markdown() -> str:
-    """All problem types as the page `docs/problems.md`."""
+    """All problem types as a page of the site."""
     lines = [
         "# Problems",
         "",
         "Every error is `application/problem+json` (RFC 9457). `type` is one of the URIs below, relative to the",
         "service, which answers there with the same text; `code` is its last part; `instance` names the request in",
-        "the log. Types are stable: programs may branch on them. This page is written by `python -m api.documents`.",
+        "the log. Types are stable: programs may branch on them.",
         "",
     ]
     for problem in PROBLEM_TYPES.values():

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from api.main import create_app
+from api.problems.problem_types import PROBLEM_TYPES
 from datalens_service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +75,11 @@ def test_the_reference_has_every_operation_of_the_api(site: Path):
     described = create_app(Settings(data_dir=Path("never-opened"))).openapi()["paths"]
     assert json.loads((site / "openapi.json").read_text())["paths"] == described
     assert 'data-description="./openapi.json"' in (site / "reference.html").read_text()
+
+
+def test_every_type_of_problem_is_explained(site: Path):
+    page = (site / "problems.html").read_text()
+    assert [slug for slug in PROBLEM_TYPES if f'id="{slug}"' not in page] == []
 
 
 def test_a_source_file_that_a_page_links_to_is_in_the_site(site: Path):
