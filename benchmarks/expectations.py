@@ -2,7 +2,6 @@
 
     python -m benchmarks.expectations measure --dataset mnist --units 2000 --epsilon 1 --preset auto
     python -m benchmarks.expectations adopt --dataset mnist --epsilon 1
-    python -m benchmarks.expectations page > docs/expectations.md
     python -m benchmarks.expectations check --dataset fashion_mnist --units 4000 --epsilon 3 --preset auto
 
 `measure` draws that many training images for each seed, trains, and adds the row to the table of the package
@@ -179,38 +178,10 @@ def calibration_of(machine: str) -> float:
     return min(known, default=round(measure_machine(), 5))
 
 
-def write_page() -> str:
-    """The page with the table: a line for each size, a column for each preset, mean accuracies by ε."""
-    found = {row.job: f"{row.mean:.1f}" for row in read_table()}
-    budgets = sorted({row.epsilon for row in read_table()})
-    lines = [PAGE_HEAD, f"| images | {' | '.join(f'`{name}`' for name in PRESETS)} |", "|" + " --- |" * 4]
-    for dataset_name, units in sorted({(row.dataset, row.units) for row in read_table()}):
-        cells = [[found.get((dataset_name, name, units, each), "–") for each in budgets] for name in PRESETS]
-        title = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}[dataset_name]
-        lines.append(f"| {title}, {units:,} | {' | '.join(' / '.join(cell) for cell in cells)} |")
-    return "\n".join(lines)
-
-
-PAGE_HEAD = """# What to expect
-
-Before anything is spent, a plan says which accuracy jobs like it reached, and how long they trained. It quotes a
-[table](../datalens_service/expectations.json), which has seeds, seconds and commits too, and scales the seconds by a
-calibration of the machine that it runs on. Below are its mean accuracies in percent at ε = 0.2 / 1 / 10: of a standard
-CNN that learned from the samples alone, on real test images, or of the released classifier itself (δ = 10⁻⁵, last
-epoch).
-
-MNIST (digits) and Fashion-MNIST (clothes) stand for easy and hard images: expect to lie between them where your images
-are grey, of about 28×28 pixels and in about ten classes. Between its sizes and ε a plan interpolates; outside of them,
-for colours and for other shapes it says that nothing was measured. `python -m benchmarks.expectations measure` makes a
-row; `python -m benchmarks.expectations check` compares a fresh job with what its plan says, and
-[three that are not in the table](../benchmarks/results/expectations.jsonl) lie inside.
-"""
-
-
 def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("measure", "adopt", "check", "page"))
+    parser.add_argument("what", choices=("measure", "adopt", "check"))
     parser.add_argument("--seconds-of", type=int, metavar="SEED", help="of adopt: first seed of a row that trained")
     parser.add_argument("--dataset", choices=("mnist", "fashion_mnist"), default="mnist")
     parser.add_argument("--units", type=int, default=2000)
@@ -221,9 +192,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=30_000)
     parser.add_argument("--epochs", type=int, default=2)
     options = parser.parse_args()
-    if options.what == "page":
-        sys.stdout.write(write_page() + "\n")
-    elif options.what == "check":
+    if options.what == "check":
         print_result(check(options))
     elif options.what == "adopt":
         store(adopt(read_rows("utility"), options.dataset, options.epsilon, options.seconds_of), ["auto"])

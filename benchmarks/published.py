@@ -17,7 +17,6 @@ HEAD: Final = (
 )
 SOK: Final = "re-run, [SoK](rivals.md#sources)"
 BENCH: Final = "re-run, [DPImageBench](rivals.md#sources)"
-TABLE_12: Final = "[DataLens, table 12](rivals.md#sources)"
 QUOTED: Final = "its paper, quoted by DPDM and DP-Sinkhorn"
 
 Cells = tuple[str, str, str, str]
@@ -37,17 +36,13 @@ FIGURES: Final = (
     Published("G-PATE", QUOTED, ("", "80.9", "", "69.3"), ("", "150.6", "", "171.9")),
     Published("G-PATE", "re-run, GS-WGAN's authors", ("", "51", "", "50")),
     Published("G-PATE", SOK, ("", "42.0", "", "")),
-    Published("G-PATE", TABLE_12, _NONE, ("153.4", "", "214.8", "")),
     Published("GS-WGAN", "its paper", ("", "80", "", "65"), ("", "61.3", "", "131.3")),
     Published("GS-WGAN", SOK, ("13.2", "78.3", "12.5", "64.7")),
     Published("GS-WGAN", BENCH, ("72.4", "75.3", "52.7", "56.7"), ("", "47.7", "", "97.2")),
-    Published("GS-WGAN", TABLE_12, _NONE, ("489.8 †", "58.8", "587.3 †", "135.5")),
     Published("PATE-GAN", SOK, ("", "cannot learn", "", "")),
-    Published("PATE-GAN", TABLE_12, _NONE, ("231.5", "", "253.2", "")),
     Published("DP-GAN", "Bie et al.", ("", "95.0", "", ""), ("", "13.0", "", "")),
     Published("DP-GAN", SOK, ("58.6", "74.7", "54.1", "59.5")),
     Published("DP-GAN", BENCH, ("92.4", "92.7", "71.8", "70.3"), ("", "30.3", "", "76.9")),
-    Published("DP-GAN", TABLE_12, _NONE, ("470.2 †", "", "472.0 †", "")),
 )
 
 

@@ -16,7 +16,7 @@ from tests.docs.commands import FENCE, list_commands, read_blocks, read_commands
 from tests.docs.rehearsal import Rehearsal
 
 PAGE = "docs/walkthrough.md"
-LINES, COLUMNS = 12, 120
+LINES, COLUMNS = 8, 120
 
 
 def main() -> None:
