@@ -103,7 +103,7 @@ def create_predictions(
     if isinstance(upload, PredictionRequest):
         predicted = services.predictions.of_images(file, schema, _pixels(upload))
     else:
-        predicted = services.predictions.of_upload(file, schema, upload)
+        predicted = services.predictions.of_upload(file, schema, upload.path)
     return PredictionList.of(predicted, schema.class_names)
 
 

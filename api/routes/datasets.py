@@ -15,7 +15,7 @@ from api.problems.handlers import PRIVATE
 from api.schemas.common import DatasetRead, Page, PrivacyRead
 from api.schemas.datasets import DatasetRequest, DeletionReceipt, UploadedDataset, ValidationRead
 from api.uploaded_datasets import check_own_account, read_uploaded
-from api.uploads.receiver import FILE_FIELD, ReceivedUpload, UploadDep
+from api.uploads.receiver import FILE_FIELD, ReceivedFile, UploadDep
 from datalens_service.data.export.grid import grid
 from datalens_service.data.export.png import encode_private_png
 from datalens_service.data.readers import READERS
@@ -221,10 +221,11 @@ def _begun(request: DatasetRequest, services: Services, caller: ApiKey) -> str:
     return begun.dataset_id
 
 
-def _read(upload: ReceivedUpload, services: Services, caller: ApiKey) -> str:
+def _read(upload: ReceivedFile[DatasetForm], services: Services, caller: ApiKey) -> str:
     """The file of this request was read; the id of what it became."""
     check_own_account(services, caller.tenant_id, upload.form.shares_budget_with)
-    read = validations.of_request(caller.id, upload.form.model_dump(mode="json", exclude_none=True))
+    form = upload.form.model_copy(update={"name": upload.form.name or upload.label})
+    read = validations.of_request(caller.id, form.model_dump(mode="json", exclude_none=True))
     ingestion.receive(services.database, services.settings, upload.path, read)
     return read.dataset_id
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, TypeVar
+from typing import Annotated, Any, BinaryIO, Final, Generic, TypeVar
 
 import anyio.to_thread
 from fastapi import Depends, Request
@@ -37,126 +37,63 @@ Form = TypeVar("Form", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class ReceivedUpload:
-    """An upload on the disk, for the time of one request.
+class ReceivedFile(Generic[Form]):
+    """A file on the disk, for the time of one request.
 
     Attributes:
         path: The file, as it came.
+        label: What its name calls it, if it has one.
         form: The checked fields beside it.
     """
 
     path: Path
-    form: DatasetForm
+    label: str | None
+    form: Form
 
 
-async def received_upload(
-    request: Request, services: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
-) -> AsyncIterator[ReceivedUpload | DatasetRequest]:
-    """Receive the upload of this request, or the name of one that is there already.
+def _build_receiver(form: type[Form], body: type[BaseModel] | None = None) -> Callable[..., AsyncIterator[Any]]:
+    """Build the dependency that receives the file of a request, and removes it when the handler has ended.
 
-    A file that comes with the request is removed when the handler has ended.
-
-    Raises:
-        HTTPException: 415, not multipart/form-data; 413, longer than the limit.
-        RequestValidationError: Malformed, without exactly one file, or a field is unknown or not usable.
-        InsufficientStorage: The disk is full.
-    """
-    if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
-        yield await _request(DatasetRequest, request)
-        return
-    with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
-        reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
-        await _receive(request, reader)
-        fields = {"name": label_of(reader.file_name), **typed(DatasetForm, reader.fields)}
-        yield ReceivedUpload(path, _checked(DatasetForm, fields))
-
-
-@dataclass(frozen=True)
-class ReceivedGenerator:
-    """A generator on the disk, for the time of one request.
-
-    Attributes:
-        path: The file, as it came.
-        form: The checked fields beside it.
+    Args:
+        form: Fields beside the file.
+        body: What may be sent as JSON in its place; None takes files alone.
     """
 
-    path: Path
-    form: GeneratorForm
+    async def receive(
+        request: Request, services: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
+    ) -> AsyncIterator[ReceivedFile[Form] | BaseModel]:
+        """Receive the file or the JSON body of this request.
+
+        Raises:
+            HTTPException: 415, neither multipart/form-data nor JSON that is taken; 413, longer than the limit.
+            RequestValidationError: Malformed, without exactly one file, or a field is unknown or not usable.
+            InsufficientStorage: The disk is full.
+        """
+        content_type = request.headers.get("content-type", "")
+        if body is not None and content_type.partition(";")[0].strip() == "application/json":
+            yield await _request(body, request)
+            return
+        with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
+            reader = FormReader(content_type, FILE_FIELD, file)
+            await _receive(request, reader)
+            yield ReceivedFile(path, label_of(reader.file_name), _checked(form, typed(form, reader.fields)))
+
+    return receive
 
 
-async def received_generator(
-    request: Request, services: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
-) -> AsyncIterator[ReceivedGenerator]:
-    """Receive the generator of this request; its file is removed when the handler has ended.
-
-    Raises:
-        HTTPException: 415, not multipart/form-data; 413, longer than the limit.
-        RequestValidationError: Malformed, without exactly one file, or a field is unknown or not usable.
-        InsufficientStorage: The disk is full.
-    """
-    with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
-        reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
-        await _receive(request, reader)
-        yield ReceivedGenerator(path, _checked(GeneratorForm, typed(GeneratorForm, reader.fields)))
-
-
-async def received_images(
-    request: Request, services: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
-) -> AsyncIterator[Path | PredictionRequest]:
-    """Receive the images of this request as a file, which is removed when the handler has ended, or as numbers.
-
-    Raises:
-        HTTPException: 415, not multipart/form-data; 413, longer than the limit.
-        RequestValidationError: Malformed, without exactly one file, or a field is unknown or not usable.
-        InsufficientStorage: The disk is full.
-    """
-    if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
-        yield await _request(PredictionRequest, request)
-        return
-    with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
-        reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
-        await _receive(request, reader)
-        _checked(PredictionForm, reader.fields)
-        yield path
-
-
-@dataclass(frozen=True)
-class ReceivedRecord:
-    """An image on the disk, for the time of one request.
-
-    Attributes:
-        path: The file, as it came.
-        form: The checked fields beside it.
-    """
-
-    path: Path
-    form: IndividualEpsilonForm
-
-
-async def received_record(
-    request: Request, services: ServicesDep, _caller: Annotated[ApiKey, Depends(caller)]
-) -> AsyncIterator[ReceivedRecord | IndividualEpsilonRequest]:
-    """Receive the record of this request as a file, which is removed when the handler has ended, or as numbers.
-
-    Raises:
-        HTTPException: 415, not multipart/form-data; 413, longer than the limit.
-        RequestValidationError: Malformed, without exactly one file, or a field is unknown or not usable.
-        InsufficientStorage: The disk is full.
-    """
-    if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
-        yield await _request(IndividualEpsilonRequest, request)
-        return
-    with _temporary_file(incoming_folder(services.settings.data_dir)) as (file, path):
-        reader = FormReader(request.headers.get("content-type", ""), FILE_FIELD, file)
-        await _receive(request, reader)
-        form = _checked(IndividualEpsilonForm, typed(IndividualEpsilonForm, reader.fields))
-        yield ReceivedRecord(path, form)
-
-
-RecordUploadDep = Annotated[ReceivedRecord | IndividualEpsilonRequest, Depends(received_record, scope="function")]
-ImagesUploadDep = Annotated[Path | PredictionRequest, Depends(received_images, scope="function")]
-GeneratorUploadDep = Annotated[ReceivedGenerator, Depends(received_generator, scope="function")]
-UploadDep = Annotated[ReceivedUpload | DatasetRequest, Depends(received_upload, scope="function")]
+RecordUploadDep = Annotated[
+    ReceivedFile[IndividualEpsilonForm] | IndividualEpsilonRequest,
+    Depends(_build_receiver(IndividualEpsilonForm, IndividualEpsilonRequest), scope="function"),
+]
+ImagesUploadDep = Annotated[
+    ReceivedFile[PredictionForm] | PredictionRequest,
+    Depends(_build_receiver(PredictionForm, PredictionRequest), scope="function"),
+]
+GeneratorUploadDep = Annotated[ReceivedFile[GeneratorForm], Depends(_build_receiver(GeneratorForm), scope="function")]
+UploadDep = Annotated[
+    ReceivedFile[DatasetForm] | DatasetRequest,
+    Depends(_build_receiver(DatasetForm, DatasetRequest), scope="function"),
+]
 
 
 def incoming_folder(data_dir: Path) -> Path:
