@@ -210,7 +210,7 @@ class LocalRun:
             name=name,
             schema=upload.schema,
             images=upload.train.images,
-            units=upload.train.units,
+            unit_ids=upload.train.units,
             format=format_name,
             has_test=upload.test is not None,
             records_path=str(folder),

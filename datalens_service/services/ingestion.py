@@ -224,7 +224,7 @@ def _open(database: Database, settings: Settings, upload: Validation, form: Data
         name=form.name or upload.dataset_id,
         schema=_declared(dataset.schema, form),
         images=dataset.train.images,
-        units=dataset.train.units,
+        unit_ids=dataset.train.units,
         format=reading.format,
         has_test=dataset.test is not None,
         records_path=records_path,

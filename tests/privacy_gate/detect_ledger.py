@@ -184,7 +184,7 @@ def uploading_again_brings_no_fresh_budget(_rng: np.random.Generator) -> None:
             expect(again.account_id == dataset.account_id, "records that were uploaded before keep their account")
             expect(state_of(database, again.id).charged_units == 400, "and what was spent on them")
         with refused(InvalidDataset, "records come back with the privacy units they had, or not at all"):
-            new_dataset(database, images()[:4], units=np.array([7, 7, 8, 8]))
+            new_dataset(database, images()[:4], unit_ids=np.array([7, 7, 8, 8]))
         journal = {entry.kind for entry in journal_of(database, dataset.id)}
         expect("join" in journal and "delete" in journal, "the journal says so")
 

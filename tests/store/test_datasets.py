@@ -411,10 +411,10 @@ PATIENTS = np.arange(20, dtype=np.int64) // 4
 
 
 def test_records_of_the_same_units_inherit_their_spend(database: Database) -> None:
-    first = new_dataset(database, units=PATIENTS)
+    first = new_dataset(database, unit_ids=PATIENTS)
     spend(database, first.id, 1000)
-    again = new_dataset(database, images()[::-1], units=PATIENTS[::-1], epsilon=None, delta=None)
-    part = new_dataset(database, images()[4:7], units=PATIENTS[4:7], epsilon=None, delta=None)
+    again = new_dataset(database, images()[::-1], unit_ids=PATIENTS[::-1], epsilon=None, delta=None)
+    part = new_dataset(database, images()[4:7], unit_ids=PATIENTS[4:7], epsilon=None, delta=None)
     for dataset in (again, part):
         assert state_of(database, dataset.id).charged_units == 1000
 
@@ -430,16 +430,16 @@ OTHER_UNITS = {
 @pytest.mark.parametrize("how", sorted(OTHER_UNITS))
 def test_records_do_not_come_back_with_other_units(database: Database, how: str) -> None:
     before, after = OTHER_UNITS[how]
-    first = new_dataset(database, units=before)
+    first = new_dataset(database, unit_ids=before)
     with pytest.raises(InvalidDataset, match="other privacy units"):
-        new_dataset(database, images()[::-1], units=None if after is None else after[::-1])
+        new_dataset(database, images()[::-1], unit_ids=None if after is None else after[::-1])
     assert datasets.linked(database, first.id) == ()
     # Nothing was remembered of the refused upload.
-    new_dataset(database, units=before)
+    new_dataset(database, unit_ids=before)
 
 
 def test_equal_records_of_two_units_may_come_back_as_they_were(database: Database) -> None:
     twice = np.concatenate([images(), images()[:1]])
     units = np.append(PATIENTS, 99)
-    first = new_dataset(database, twice, units=units)
-    assert datasets.linked(database, new_dataset(database, twice[::-1], units=units[::-1]).id) == (first.id,)
+    first = new_dataset(database, twice, unit_ids=units)
+    assert datasets.linked(database, new_dataset(database, twice[::-1], unit_ids=units[::-1]).id) == (first.id,)

@@ -132,7 +132,7 @@ def create(
     name: str,
     schema: Schema,
     images: Images,
-    units: UnitIds | None = None,
+    unit_ids: UnitIds | None = None,
     format: str,
     has_test: bool,
     records_path: str,
@@ -151,7 +151,7 @@ def create(
         name: For people.
         schema: Public declaration; its `num_units` bounds δ.
         images: The training records, uint8 (n, height, width, channels); only their fingerprints are kept here.
-        units: int64 (n,), identity of each record's unit; None: every record is its own.
+        unit_ids: int64 (n,), identity of each record's unit; None: every record is its own.
         format: Name of the reader that can load `records_path`.
         has_test: Whether the owner's hold-out lies beside the training records.
         records_path: Where the caller has put the records.
@@ -174,7 +174,7 @@ def create(
     """
     with database.session() as session:
         key = tenant_key(installation_key(session, lock=False), tenant_id)
-    prints = fingerprints(key, images, units)
+    prints = fingerprints(key, images, unit_ids)
     constant = fingerprints(key, images[constant_rows(images)]).keys()
     with database.transaction() as session:
         installation_key(session, lock=True)

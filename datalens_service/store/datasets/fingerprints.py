@@ -34,22 +34,22 @@ class KnownRecord(NamedTuple):
     unit_print: bytes | None
 
 
-def fingerprints(key: bytes, images: Images, units: UnitIds | None = None) -> dict[bytes, bytes | None]:
+def fingerprints(key: bytes, images: Images, unit_ids: UnitIds | None = None) -> dict[bytes, bytes | None]:
     """Fingerprint of every record, with that of its unit; None where a record is a unit of its own.
 
     Args:
         key: Of the installation.
         images: uint8 (n, height, width, channels).
-        units: int64 (n,), identity of each record's unit; of equal records in several units one unit is taken.
+        unit_ids: int64 (n,), identity of each record's unit; of equal records in several units one unit is taken.
     """
     shape = ",".join(map(str, images.shape[1:])).encode()
     keyed = hmac.new(key, shape + b"\0", hashlib.sha256)
     records = (_fingerprint(keyed, image.tobytes()) for image in images)
-    if units is None:
+    if unit_ids is None:
         return dict.fromkeys(records)
     keyed_units = hmac.new(key, b"unit\0", hashlib.sha256)
     unit_prints: dict[bytes, bytes] = {}
-    for record, unit in zip(records, units.tolist(), strict=True):
+    for record, unit in zip(records, unit_ids.tolist(), strict=True):
         unit_print = _fingerprint(keyed_units, unit.to_bytes(8, "big"))
         unit_prints[record] = min(unit_print, unit_prints.get(record, unit_print))
     return dict(unit_prints)
