@@ -167,8 +167,8 @@ def frozen_accounts_state_what_the_log_knows(_rng: np.random.Generator) -> None:
         database.log.add(lost)
         expect(bool(check_against_log(database)), "an account without room for its charges is frozen")
         found = state_of(database, dataset.id)
-        expect(found.figures()["spent"] >= found.epsilon_of(lost.units), "a frozen account states what was spent")
-        expect(found.figures()["remaining"] == 0, "nothing remains of a frozen account")
+        expect(found.figures().epsilon_spent >= found.epsilon_of(lost.units), "a frozen account states what was spent")
+        expect(found.figures().epsilon_remaining == 0, "nothing remains of a frozen account")
 
 
 def uploading_again_brings_no_fresh_budget(_rng: np.random.Generator) -> None:
