@@ -42,8 +42,6 @@ METHOD_TITLES: Final[dict[str, str]] = {
     "rejection": "Rejection",
     "diffusion": "Diffusion",
     "rejection_or_diffusion": "Rejection or diffusion",
-    "g_pate": "G-PATE",
-    "gs_wgan": "GS-WGAN",
     "pate_gan": "PATE-GAN",
     "dp_gan": "DP-GAN",
 }

@@ -23,15 +23,18 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.mechanisms import HistogramParameters, LabelScoresParameters, TopAggParameters
+from datalens_service.mechanisms import (
+    ClippedRowsParameters,
+    HistogramParameters,
+    LabelScoresParameters,
+    TopAggParameters,
+)
 from datalens_service.methods import (
     AnyMethod,
     DataLens,
     Diffusion,
     DpGan,
     DpSgd,
-    GPate,
-    GsWgan,
     Guided,
     Mixture,
     Moments,
@@ -40,6 +43,7 @@ from datalens_service.methods import (
     RejectionOrDiffusion,
     Scattering,
 )
+from datalens_service.methods.datalens.rivals import build_rival
 from datalens_service.methods.datalens.teachers import ConvTeacher, DenseTeacher
 from datalens_service.models.classifiers.sizes import fits_scattering, num_weights
 from datalens_service.privacy.accounting import default_delta, mu_for_epsilon
@@ -304,32 +308,35 @@ def _class_pure(schema: Schema) -> dict[str, Any]:
     }
 
 
-def _g_pate(schema: Schema, _epsilon: float) -> GPate:
-    return GPate(votes=HistogramParameters(projections=min(64, schema.dimensions), bins=4), **_class_pure(schema))
+def _g_pate(schema: Schema, _epsilon: float) -> DataLens:
+    votes = HistogramParameters(projections=min(64, schema.dimensions), bins=4)
+    return build_rival("g_pate", votes=votes, **_class_pure(schema))
 
 
-def _g_pate_paper(schema: Schema, epsilon: float) -> GPate:
+def _g_pate_paper(schema: Schema, epsilon: float) -> DataLens:
     small = epsilon <= 1
-    return GPate(
+    return DataLens(
         num_teachers=min(teachers_for(schema), 4000 if small else 2000),
         teacher=ConvTeacher(batch=64),
         shards="mixed",
         images_per_step=64,
         votes=HistogramParameters(projections=min(10, schema.dimensions), bins=10, weight=1, reading="argmax"),
         clip=1e-4,
+        stochastic=False,
         threshold=0.5,
         vote_basis="pixels",
         noise_stddev=1000 if small else 100,
         steps=None,
         z_dim=50 if small else 100,
         student="deconv",
+        image_step_size=1.0,
         student_learning_rate=1e-3,
         student_averaging=0.0,
     )
 
 
-def _gs_wgan(schema: Schema, _epsilon: float) -> GsWgan:
-    return GsWgan(**_class_pure(schema))
+def _gs_wgan(schema: Schema, _epsilon: float) -> DataLens:
+    return build_rival("gs_wgan", **_class_pure(schema))
 
 
 def _pate_gan(schema: Schema, _epsilon: float) -> PateGan:
@@ -378,14 +385,18 @@ def _convolutions_or_not(schema: Schema) -> Literal["small_cnn", "mlp"]:
     return "small_cnn"
 
 
-def _gs_wgan_paper(schema: Schema, _epsilon: float) -> GsWgan:
+def _gs_wgan_paper(schema: Schema, _epsilon: float) -> DataLens:
     # The authors train 10,000 steps before the first round; a teacher may have 1,000.
-    return GsWgan(
+    return DataLens(
         num_teachers=min(1000, max(1, schema.num_units // 60)),
         teacher=ConvTeacher(batch=32, steps=5, warmup_steps=1000, learning_rate=1e-4),
         shards="mixed",
         images_per_step=32,
+        votes=ClippedRowsParameters(),
         clip=1.0,
+        stochastic=False,
+        threshold="none",
+        image_step_size=4.0,
         vote_basis="pixels",
         steps=20_000,
         z_dim=10,

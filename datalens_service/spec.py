@@ -16,7 +16,7 @@ from datalens_service.data.dataset import Schema
 from datalens_service.errors import InfeasiblePlan
 from datalens_service.evaluation.settings import EvaluationSettings
 from datalens_service.methods import Plan
-from datalens_service.methods.base import named
+from datalens_service.methods.datalens.rivals import restate_rival
 from datalens_service.methods.noisy_directions import DirectionsSummary, summarize_directions
 from datalens_service.methods.record_sums import describe_working_size
 from datalens_service.methods.registered import RegisteredMethod
@@ -60,7 +60,7 @@ class Device(StrEnum):
     GPU = "gpu"
 
 
-NamedMethod = Annotated[RegisteredMethod, Field(discriminator="name"), BeforeValidator(named)]
+NamedMethod = Annotated[RegisteredMethod, Field(discriminator="name"), BeforeValidator(restate_rival)]
 Epsilon = Annotated[Number, Field(gt=0, le=100, description="ε this job may spend at δ.")]
 Delta = Annotated[
     Annotated[Number, Field(gt=0, lt=1)] | None,

@@ -37,7 +37,7 @@ MethodName = Annotated[
     typer.Option(
         "--method",
         help="Of images: datalens, moments, mixture, guided, shapes, rejection, diffusion, "
-        "rejection_or_diffusion, g_pate, gs_wgan, pate_gan or dp_gan. Of a classifier: scattering or dp_sgd. See "
+        "rejection_or_diffusion, pate_gan or dp_gan. Of a classifier: scattering or dp_sgd. See "
         "docs/methods.md.",
         rich_help_panel=_SPEC,
     ),

@@ -30,6 +30,7 @@ from datalens_service.jobs.execute import execute
 from datalens_service.jobs.heartbeat import Heartbeat
 from datalens_service.jobs.observer import ShutdownRequested
 from datalens_service.jobs.ranks import ReadyRanks
+from datalens_service.methods.datalens.rivals import restate_rival
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
 from datalens_service.run import Observer
 from datalens_service.sampling import PACKED_IMAGES, write_prefix
@@ -128,7 +129,8 @@ class LocalRun:
         request = price.spec.model_dump(mode="json")
         existing = jobs.list_jobs(self.database, limit=200).items
         for job in existing:
-            if job.spec == request and job.state not in (JobState.FAILED, JobState.CANCELLED):
+            stored = {**job.spec, "method": restate_rival(job.spec.get("method"))}
+            if stored == request and job.state not in (JobState.FAILED, JobState.CANCELLED):
                 return job
         self._cancel_unfinished([job for job in existing if not job.state.terminal], price.cost.units, dataset.id)
         return submit_job(self.database, LocalDispatcher(), price, max_attempts=_MAXIMUM_ATTEMPTS)

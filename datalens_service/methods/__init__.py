@@ -5,8 +5,6 @@ from datalens_service.methods.datalens.method import DataLens
 from datalens_service.methods.diffusion import Diffusion
 from datalens_service.methods.dp_gan import DpGan
 from datalens_service.methods.dp_sgd import DpSgd
-from datalens_service.methods.g_pate import GPate
-from datalens_service.methods.gs_wgan import GsWgan
 from datalens_service.methods.guided import Guided
 from datalens_service.methods.mixture import Mixture
 from datalens_service.methods.moments import Moments
@@ -29,8 +27,6 @@ AnyMethod = (
     | Rejection
     | Diffusion
     | RejectionOrDiffusion
-    | GPate
-    | GsWgan
     | PateGan
     | DpGan
 )
@@ -42,8 +38,6 @@ __all__ = [
     "DpGan",
     "DpSgd",
     "ExecutionOptions",
-    "GPate",
-    "GsWgan",
     "Guided",
     "Method",
     "Mixture",

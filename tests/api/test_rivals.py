@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from sqlalchemy import update
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from api.deps import Services
 from datalens_service.cli.app import app
 from datalens_service.jobs.execute import execute
-from datalens_service.methods import DpGan, GPate, GsWgan, PateGan
+from datalens_service.methods.datalens.rivals import RIVALS
 from datalens_service.store.jobs import leases
+from datalens_service.store.tables import JobRow
 
 VOTES: Final = {"num_teachers": 8, "images_per_step": 4, "steps": 2, "teacher_batch": 4, "z_dim": 4}
 JOBS: Final[dict[str, dict[str, Any]]] = {
@@ -22,11 +24,48 @@ JOBS: Final[dict[str, dict[str, Any]]] = {
     "pate_gan": {"discriminator": "linear", "warm_start": {"name": "moments", "subspace_dimensions": 4}, **VOTES},
     "dp_gan": {"discriminator": "linear", "steps": 2, "images_per_step": 4, "z_dim": 4, "warm_start": None},
 }
+STORED: Final[dict[str, dict[str, Any]]] = {
+    "g_pate": {
+        "name": "g_pate", "num_teachers": 8, "teacher": {"batch": 4, "name": "kernel"}, "shards": "class_pure",
+        "images_per_step": 4, "vote_basis": "dct", "vote_dimensions": 9, "noise_stddev": None, "steps": 2, "z_dim": 4,
+        "student": "class_networks", "image_step_size": 1.0, "student_learning_rate": None, "student_updates": 1,
+        "student_averaging": 0.9, "warm_start": None, "refiner_width": 8, "warm_start_share": 0.95,
+        "votes": {"name": "histogram", "projections": 4, "bins": 4, "weight": 64, "reading": "mean"},
+        "clip": 0.2, "threshold": "none",
+    },
+    "gs_wgan": {
+        "name": "gs_wgan", "num_teachers": 8, "teacher": {"batch": 4, "name": "kernel"}, "shards": "class_pure",
+        "images_per_step": 4, "vote_basis": "dct", "vote_dimensions": 9, "noise_stddev": None, "steps": 2, "z_dim": 4,
+        "student": "class_networks", "image_step_size": 4.0, "student_learning_rate": None, "student_updates": 1,
+        "student_averaging": 0.9, "warm_start": None, "refiner_width": 8, "warm_start_share": 0.95,
+        "votes": {"name": "clipped_rows", "grid": 4096}, "clip": 0.05,
+    },
+}  # fmt: skip
+"""Methods of the same jobs as version 1.0 stored them."""
 
 
-def test_there_is_a_job_of_every_rival() -> None:
-    methods = (GPate, GsWgan, PateGan, DpGan)
-    assert set(JOBS) == {method.model_fields["name"].default for method in methods}
+@pytest.mark.parametrize("method", RIVALS)
+def test_a_job_of_a_former_method_is_read_found_run_and_cloned(
+    client: TestClient, services: Services, dataset_id: str, method: str
+) -> None:
+    spec = {"method": {"name": method, **JOBS[method]}, "epsilon": 4.0, "evaluation": {"enabled": False}}
+    asked = client.post("/v1/jobs", json={"dataset_id": dataset_id, "spec": spec}).json()
+    assert asked["spec"]["method"]["name"] == "datalens"
+    with services.database.transaction() as session:
+        stored = {**asked["spec"], "method": STORED[method]}
+        session.execute(update(JobRow).where(JobRow.id == asked["id"]).values(spec=stored))
+    lease = leases.claim(services.database, asked["id"], "test", 600)
+    assert lease is not None
+    execute(services.database, services.artifacts, services.settings, lease)
+    job = client.get(f"/v1/jobs/{asked['id']}").json()
+    assert job["state"] == "succeeded", job["error"]
+    assert job["spec"] == asked["spec"]
+    for name in (method, "datalens"):
+        found = client.get("/v1/jobs", params={"method": name}).json()
+        assert [one["id"] for one in found["items"]] == [asked["id"]]
+    copy = client.post(f"/v1/jobs/{asked['id']}:clone", json={"seed": 5})
+    assert copy.status_code == 202, copy.text
+    assert copy.json()["spec"]["method"] == asked["spec"]["method"]
 
 
 @pytest.mark.parametrize("method", JOBS)

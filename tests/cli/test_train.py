@@ -30,7 +30,7 @@ from datalens_service.proof.hash_chain import Entry, EntryKind
 from datalens_service.spec import Device
 from datalens_service.store.jobs import jobs
 from datalens_service.store.ledger import account_summary, chain_verification
-from datalens_service.store.tables import RecordFingerprintRow
+from datalens_service.store.tables import JobRow, RecordFingerprintRow
 from deployments.hold import Hold
 
 Run = Callable[..., Result]
@@ -181,6 +181,20 @@ def test_the_same_command_again_spends_nothing(datalens: Run, datalens_json: Jso
     assert "nothing was spent again" in again.stderr
     with open_local_run(Path("out")) as local_run:
         assert len(_spends(local_run)) == 3
+
+
+def test_a_job_that_was_stored_under_a_former_method_is_found_again(datalens: Run, npz: Path) -> None:
+    settings = ("num_teachers=8", "shards=mixed", "images_per_step=4", "vote_dimensions=9", "steps=2")
+    command = (
+        *("train", "--confirm-classes", "--data", npz, "--epsilon", 2, "--out", "out", "--method", "gs_wgan"),
+        *("--images", "50", "--no-evaluation", *(word for one in settings for word in ("--set", one))),
+    )
+    assert datalens(*command).exit_code == 0
+    with open_local_run(Path("out")) as local_run, local_run.database.transaction() as session:
+        job = session.scalars(select(JobRow)).one()
+        former = {name: value for name, value in job.spec["method"].items() if name not in ("stochastic", "threshold")}
+        job.spec = job.spec | {"method": former | {"name": "gs_wgan", "student_learning_rate": None}}
+    assert "nothing was spent again" in datalens(*command).stderr
 
 
 def test_other_settings_get_what_is_left_of_the_budget(datalens: Run, datalens_json: Json, npz: Path) -> None:

@@ -8,7 +8,9 @@ from pydantic import ValidationError
 
 from datalens_service.data.dataset import Dataset, Schema, Split
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import AnyMethod, DpGan, ExecutionOptions, GPate, GsWgan, PateGan
+from datalens_service.methods import AnyMethod, DataLens, DpGan, ExecutionOptions, PateGan
+from datalens_service.methods.datalens.rivals import RIVALS as RIVALS_OF_DATALENS
+from datalens_service.methods.datalens.rivals import build_rival
 from datalens_service.methods.datalens.teachers import ConvTeacher
 from datalens_service.presets import preset
 from datalens_service.privacy.accounting import limit_units
@@ -31,16 +33,16 @@ DESCENT: dict = {"discriminator": "linear", "steps": 5, "images_per_step": 6, "z
 SAMPLED = DpGan(warm_start=None, sampling="poisson", batch=30, **DESCENT | {"steps": 60, "noise_multiplier": 2.0})
 HISTOGRAM = {"votes": {"projections": 6, "bins": 4}}
 RIVALS = [
-    GPate(**HISTOGRAM, **SMALL),
-    GPate(teacher="dense", shards="mixed", vote_basis="pixels", student="deconv", **HISTOGRAM, **SMALL),
-    GPate(warm_start={"name": "moments", "subspace_dimensions": 4}, **HISTOGRAM, **SMALL),
-    GsWgan(**SMALL),
+    build_rival("g_pate", **HISTOGRAM, **SMALL),
+    build_rival("g_pate", teacher="dense", shards="mixed", vote_basis="pixels", student="deconv", **HISTOGRAM, **SMALL),
+    build_rival("g_pate", warm_start={"name": "moments", "subspace_dimensions": 4}, **HISTOGRAM, **SMALL),
+    build_rival("gs_wgan", **SMALL),
     DpGan(warm_start={"name": "moments", "subspace_dimensions": 4}, **DESCENT),
     DpGan(warm_start=None, **DESCENT),
     PateGan(warm_start=None, teacher="dense", **SCORED),
     PateGan(warm_start={"name": "moments", "subspace_dimensions": 4}, votes={"scores": "bit"}, **SCORED),
     PateGan(warm_start=None, shards="mixed", votes={"scores": "relative"}, teacher="conv", **SCORED),
-    GsWgan(teacher="dense", shards="mixed", vote_basis="pixels", student="deconv", **SMALL),
+    build_rival("gs_wgan", teacher="dense", shards="mixed", vote_basis="pixels", student="deconv", **SMALL),
 ]
 each_rival = pytest.mark.parametrize("method", RIVALS, ids=lambda method: f"{method.name}")
 
@@ -107,37 +109,52 @@ def test_a_rival_survives_json(method):
 
 
 @pytest.mark.parametrize(
-    "request_", [{"top_k": 3}, {"votes": "topagg"}, {"votes": {"bins": 1}}, {"votes": {"projections": 65}}], ids=str
+    ("name", "votes"),
+    [
+        ("g_pate", "topagg"),
+        ("g_pate", {"name": "clipped_rows"}),
+        ("g_pate", {"bins": 1}),
+        ("g_pate", {"projections": 65}),
+        ("g_pate", None),
+        ("gs_wgan", "topagg"),
+        ("gs_wgan", {"bins": 4}),
+    ],
 )
-def test_g_pate_refuses_what_it_has_not(request_):
+def test_a_rival_refuses_votes_that_it_has_not(name, votes):
     with pytest.raises(ValidationError):
-        GPate(**request_)
+        TrainingSpec.model_validate({"method": {"name": name, "votes": votes}, "epsilon": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("settings", "rate"), [({}, 6e-3), ({"warm_start": "moments"}, 1e-5), ({"student_learning_rate": 0.5}, 0.5)]
+)
+@pytest.mark.parametrize("name", RIVALS_OF_DATALENS)
+def test_the_student_of_a_rival_learns_as_fast_as_ever(name, settings, rate):
+    method = TrainingSpec.model_validate({"method": {"name": name, **settings}, "epsilon": 1.0}).method
+    assert isinstance(method, DataLens)
+    assert method.resolved_student_learning_rate == rate
 
 
 def test_more_directions_than_numbers_of_an_image_are_refused():
     with pytest.raises(InvalidSpec, match="64 coordinates"):
-        GPate(num_teachers=4, vote_basis="pixels", votes={"projections": 65}).plan(stripes().schema, UNITS)
+        build_rival("g_pate", num_teachers=4, vote_basis="pixels", votes={"projections": 65}).plan(
+            stripes().schema, UNITS
+        )
 
 
 @pytest.mark.parametrize(("epsilon", "steps"), [(1.0, 56), (10.0, 31)])
 def test_the_authors_settings_of_g_pate_pay_for_the_golden_number_of_images(epsilon, steps):
     method = preset("g_pate_paper", MNIST, epsilon)
-    assert isinstance(method, GPate)
+    assert isinstance(method, DataLens)
     assert isinstance(method.teacher, ConvTeacher)
     plan = method.plan(MNIST, limit_units(epsilon, 1e-5))
     assert (plan.steps, plan.images) == (steps, 64 * steps)
 
 
-@pytest.mark.parametrize("request_", [{"top_k": 3}, {"votes": "topagg"}, {"threshold": 0.5}], ids=str)
-def test_gs_wgan_refuses_what_it_has_not(request_):
-    with pytest.raises(ValidationError):
-        GsWgan(**request_)
-
-
 @pytest.mark.parametrize(("epsilon", "lengths"), [(1.0, 5969), (10.0, 800)])
 def test_the_authors_settings_of_gs_wgan_get_the_golden_noise(epsilon, lengths):
     method = preset("gs_wgan_paper", MNIST, epsilon)
-    assert isinstance(method, GsWgan)
+    assert isinstance(method, DataLens)
     (votes,) = method.plan(MNIST, limit_units(epsilon, 1e-5)).releases
     assert votes.count == 20_000
     assert round(votes.mechanism.noise_stddev / votes.mechanism.grid) == lengths

@@ -16,8 +16,6 @@ from datalens_service.methods import (
     Diffusion,
     DpGan,
     DpSgd,
-    GPate,
-    GsWgan,
     Guided,
     Mixture,
     Moments,
@@ -28,6 +26,7 @@ from datalens_service.methods import (
     Scattering,
     Shapes,
 )
+from datalens_service.methods.datalens.rivals import build_rival
 from datalens_service.privacy.accounting import NeighboringRelation
 from datalens_service.spec import TrainingSpec
 
@@ -232,7 +231,7 @@ CASES: tuple[ContributionCase, ...] = (
         ),
         1, tried=2,
     ),
-    *(ContributionCase(GPate(**_HISTOGRAMS), records, tried=4) for records in (1, 3)),
+    *(ContributionCase(build_rival("g_pate", **_HISTOGRAMS), records, tried=4) for records in (1, 3)),
     ContributionCase(
         DataLens(
             teacher="kernel", votes="clipped_rows",
@@ -250,12 +249,12 @@ CASES: tuple[ContributionCase, ...] = (
     ContributionCase(
         PateGan(warm_start=None, **_SCORES | {"votes": {"scores": "relative"}, "shards": "mixed"}), 3, tried=3
     ),
-    *(ContributionCase(GsWgan(**_RIVAL), records, tried=4) for records in (1, 3)),
+    *(ContributionCase(build_rival("gs_wgan", **_RIVAL), records, tried=4) for records in (1, 3)),
     ContributionCase(
-        GsWgan(teacher="dense", shards="mixed", vote_basis="pixels", student="class_networks", **_RIVAL), 2, tried=2
+        build_rival("gs_wgan", teacher="dense", shards="mixed", vote_basis="pixels", **_RIVAL), 2, tried=2
     ),
     ContributionCase(
-        GPate(teacher="dense", shards="mixed", vote_basis="pixels", student="class_networks", **_HISTOGRAMS), 2, tried=2
+        build_rival("g_pate", teacher="dense", shards="mixed", vote_basis="pixels", **_HISTOGRAMS), 2, tried=2
     ),
     ContributionCase(DpSgd(architecture="linear", steps=3), 1),
     ContributionCase(DpSgd(architecture="linear", steps=2, compression="normtopk", keep=0.7), 3),

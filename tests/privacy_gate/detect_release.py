@@ -12,8 +12,6 @@ from datalens_service.methods import (
     AnyMethod,
     DataLens,
     DpGan,
-    GPate,
-    GsWgan,
     Guided,
     Mixture,
     Moments,
@@ -22,6 +20,7 @@ from datalens_service.methods import (
     Rejection,
     Shapes,
 )
+from datalens_service.methods.datalens.rivals import build_rival
 from datalens_service.models.classifiers.classifier import Classifier
 from datalens_service.models.generators.generator import Generator
 from datalens_service.privacy.blocks import Block
@@ -53,10 +52,12 @@ METHODS: tuple[AnyMethod, ...] = (
         vote_basis="dct", vote_dimensions=9, votes="count_sketch", sketch_rows=2, sketch_columns=8, steps=2,
         teacher_warmup_steps=2, warm_start=Moments(subspace_dimensions=4),
     ),
-    GPate(num_teachers=6, images_per_step=6, votes={"projections": 4}, vote_dimensions=9, steps=2, z_dim=4),
+    build_rival(
+        "g_pate", num_teachers=6, images_per_step=6, votes={"projections": 4}, vote_dimensions=9, steps=2, z_dim=4
+    ),
     PateGan(num_teachers=6, images_per_step=6, discriminator="linear", steps=2, z_dim=4, warm_start=None),
     DpGan(discriminator="linear", steps=2, updates_per_generator_step=1, images_per_step=6, z_dim=4, warm_start=None),
-    GsWgan(num_teachers=6, images_per_step=6, vote_dimensions=9, steps=2, z_dim=4),
+    build_rival("gs_wgan", num_teachers=6, images_per_step=6, vote_dimensions=9, steps=2, z_dim=4),
 )  # fmt: skip
 
 

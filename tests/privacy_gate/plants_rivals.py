@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from datalens_service.mechanisms import ClippedRows, Histogram, LabelScores, VoteMechanism, label_scores
-from datalens_service.methods import GsWgan, pate_gan_run
+from datalens_service.methods import pate_gan_run
 from datalens_service.methods.datalens import teacher_pool
 from datalens_service.methods.datalens.training_run import DataLensRun
 from datalens_service.methods.dp_gan_run import DiscriminatorRun, DpGanRun
@@ -163,7 +163,7 @@ def the_generator_of_the_pretraining_is_released(patch: pytest.MonkeyPatch) -> N
 
     def pretrained(self: DataLensRun, parameters: Any, plan: Any, dataset: Any, *others: Any) -> None:
         init(self, parameters, plan, dataset, *others)
-        if isinstance(parameters, GsWgan):
+        if parameters.votes.name == "clipped_rows":
             images, labels = self._student.propose(0, self._votes.images)
             records = dataset.train.images.reshape(len(dataset.train.images), -1) / 255
             means = [records[dataset.train.labels == label].sum(axis=0) / len(records) for label in labels.tolist()]

@@ -18,7 +18,7 @@ class _VoteSettings(TeacherSettings):
     """Before those of the student, where specs of all versions have them."""
 
     votes: Annotated[AnyVotes, Field(discriminator="name"), BeforeValidator(named)] = Field(
-        default=TopAggParameters(), description="DataLens' own votes, those of D2P-Fed, or those of FetchSGD."
+        default=TopAggParameters(), description="DataLens' own votes, those of D2P-Fed, FetchSGD, G-PATE or GS-WGAN."
     )
     clip: Number = Field(default=1e-5, gt=0, description="Clipping bound of a gradient coordinate.")
     stochastic: Flag = Field(default=True, description="Stochastic signs, as in TopkStoSignGrad.")

@@ -1,6 +1,6 @@
 """What every method with voting teachers shares: teachers, student, and the releases that a budget pays for.
 
-A method of this kind adds its votes: DataLens its own, G-PATE histograms, GS-WGAN clipped gradients.
+A method of this kind adds its votes: DataLens one of several kinds, PATE-GAN scores.
 """
 
 from __future__ import annotations
@@ -55,11 +55,9 @@ class VotingMethod(TeacherSettings, ABC):
     """Teachers, student and plan; runs and teachers depend on these alone.
 
     Attributes:
-        usual_student_learning_rate: Where none is named and nothing is released before the votes.
         short_names: Of parameters of votes and teachers: `teacher_batch` for `teacher.batch`.
     """
 
-    usual_student_learning_rate: ClassVar[float] = 1e-3
     short_names: ClassVar[Mapping[str, tuple[str, str]]] = TEACHER_SHORT_NAMES
 
     vote_basis: Literal["pixels", "dct"] = Field(
@@ -134,7 +132,7 @@ class VotingMethod(TeacherSettings, ABC):
     @property
     def resolved_student_learning_rate(self) -> float:
         """The named rate, or the default for this kind of start: votes undo a good start unless they are gentle."""
-        return self.student_learning_rate or (1e-5 if self.warm_start else self.usual_student_learning_rate)
+        return self.student_learning_rate or (1e-5 if self.warm_start else 1e-3)
 
     def dimensions(self, schema: Schema) -> int:
         """Coordinates of one vote."""

@@ -9,6 +9,7 @@ from datetime import MAXYEAR, datetime, timedelta
 from sqlalchemy import Select, Text, cast, or_
 
 from datalens_service.clock import to_second
+from datalens_service.methods.datalens.rivals import list_stored_names
 from datalens_service.store.tables import JobRow
 
 
@@ -40,7 +41,7 @@ class JobFilter:
             if (value := getattr(self, name)) is not None:
                 query = query.where(getattr(JobRow, name) == value)
         if self.method is not None:
-            query = query.where(JobRow.spec["method"]["name"].as_string() == self.method)
+            query = query.where(JobRow.spec["method"]["name"].as_string().in_(list_stored_names(self.method)))
         if self.search is not None:
             tagged = cast(JobRow.tags, Text).contains(json.dumps(self.search), autoescape=True)
             query = query.where(or_(JobRow.name.icontains(self.search, autoescape=True), tagged))
