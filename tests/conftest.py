@@ -24,6 +24,12 @@ from datalens_service.store.charge_log import ChargeLog
 from datalens_service.store.database import Database
 from deployments.postgresql import TEMPLATE, Cluster, postgresql_binaries, roomy_memory
 from disks import SmallDisk, small_disk
+from fast import (  # noqa: F401 (hooks of pytest)
+    pytest_addoption,
+    pytest_configure,
+    pytest_runtest_call,
+    pytest_runtest_setup,
+)
 
 PATIENCE = 240
 TESTS = Path(__file__).parent

@@ -15,6 +15,11 @@ def alive(process_id: int) -> bool:
     return status.rpartition(")")[2].split()[0] != "Z"
 
 
+def parent_of(process_id: int) -> int:
+    """Of a process that lives, the process that started it."""
+    return int(Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def wait_until_gone(process_ids: list[int], seconds: float) -> list[int]:
     """The processes that are still there after `seconds`."""
     until = time.monotonic() + seconds

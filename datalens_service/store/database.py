@@ -38,6 +38,7 @@ _SQLITE_CONNECTIONS = 60
 _POSTGRESQL_OPTIONS = "-c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
 _CONNECT_SECONDS = 10
 _UNANSWERED_MILLISECONDS = 30_000
+_MIGRATIONS = str(Path(migrations.__file__).parent)
 _MIGRATION_LOCK = 0x646C_6D69
 _BEGIN = "datalens_begin"
 _DISK_FULL = "53100"
@@ -141,7 +142,8 @@ class Database:
         with _translated(), self._migrating() as connection:
             if self.dialect == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-            alembic.command.upgrade(_alembic_config(connection), "head")
+            if _revision(connection) != _head():
+                alembic.command.upgrade(_alembic_config(connection), "head")
 
     def check(self) -> None:
         """Refuse to start on a database that could forget or alter a charge.
@@ -301,14 +303,22 @@ def _durability(connection: Connection) -> list[tuple[str, str, tuple[str, ...]]
 
 def _alembic_config(connection: Connection) -> alembic.config.Config:
     config = alembic.config.Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent).replace("%", "%%"))
+    config.set_main_option("script_location", _MIGRATIONS.replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
 
 
+@functools.cache
+def _head() -> str | None:
+    return ScriptDirectory(_MIGRATIONS).get_current_head()
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
 def _check_revision(connection: Connection) -> None:
-    head = ScriptDirectory.from_config(_alembic_config(connection)).get_current_head()
-    actual = MigrationContext.configure(connection).get_current_revision()
+    actual, head = _revision(connection), _head()
     if actual != head:
         raise StoreUnavailable(f"The database schema is at revision {actual}, this version needs {head}; migrate it.")
 

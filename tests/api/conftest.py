@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from starlette.testclient import TestClient
 
 from api.deps import Services
 from api.main import create_app
-from datalens_service.data.sandbox import sandbox
+from datalens_service.data import decoder_for
+from datalens_service.data.sandbox import decode, sandbox
+from datalens_service.data.sandbox.exchange import OUTCOME
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys
 
@@ -44,7 +46,7 @@ def services(client: TestClient) -> Services:
 
 @pytest.fixture(scope="session")
 def records_read(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the confined process left the records of the usual upload, once it has run."""
+    """Where the records of the usual upload are, once they were read."""
     return tmp_path_factory.mktemp("records") / "read"
 
 
@@ -52,18 +54,17 @@ def records_read(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def dataset_id(client: TestClient, records_read: Path) -> str:
     """200 records in four classes with a budget of ε = 10."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sandbox, "_run", partial(read_once, sandbox._run, records_read))
+        patch.setattr(sandbox, "_run", partial(read_here, records_read))
         reply = client.post("/v1/datasets", files={"file": npz()}, data={"confirm_classes": "true", "epsilon": "10"})
     assert reply.status_code == 201, reply.text
     return str(reply.json()["id"])
 
 
-def read_once(run: Callable[..., int], before: Path, request: sandbox.Request, *limits: Any) -> int:
-    """Starting a process for the same file each time would take most of the time of these tests."""
-    if before.exists():
-        shutil.copytree(before, request.folder, dirs_exist_ok=True)
-        return 0
-    status = run(request, *limits)
-    if status == 0:
+def read_here(before: Path, request: decode.RecordsRequest, *_limits: Any) -> int:
+    """Once and in this process: to start one each time would take most of the time of these tests."""
+    if not before.exists():
+        outcome = decode.read_records(request, decoder_for(request.choices))
+        (request.folder / OUTCOME).write_text(outcome.model_dump_json())
         shutil.copytree(request.folder, before)
-    return status
+    shutil.copytree(before, request.folder, dirs_exist_ok=True)
+    return 0

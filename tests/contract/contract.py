@@ -55,6 +55,8 @@ class Contract:
             asked(stack, job, "pause")
         stack.wait(lambda: stack.job(job).state == JobState.PAUSED)
         before, held = stack.stored_steps(job), stack.job(job)
+        kept = stack.folder / "private" / job.id
+        assert [folder.name for folder in kept.iterdir()] == [str(held.lease_token)]
         assert held.charged_units + held.reserved_units == job.reserved_units
         # Whatever waits behind it is not held up.
         succeeded(stack, stack.order(QUICK))
@@ -62,27 +64,41 @@ class Contract:
         asked(stack, job, "resume")
         assert succeeded(stack, job).lease_token == 2
         assert before.items() <= stack.stored_steps(job).items()
+        # A pause falls between two steps: nothing was charged twice.
+        assert len(stack.stored_steps(job)) == VOTES["method"]["steps"]
         assert stack.job(job).charged_units == job.reserved_units
 
-    def test_killed_job_process_is_replaced_and_nothing_is_drawn_twice(self, stack: Stack) -> None:
-        with stack.held(4):
+    def test_killed_job_process_is_replaced_at_once_and_nothing_is_drawn_twice(self, stack: Stack) -> None:
+        with stack.held(4, after="charge"):
             job = stack.order(VOTES)
-            stack.wait_for_steps(job, 5)
+            stack.wait(lambda: 4 in stack.charged_steps(job))
             before = stack.stored_steps(job)
             stack.kill_job_process(job)
+            stack.wait(lambda: stack.job(job).lease_token == 2)
         assert succeeded(stack, job).lease_token == 2
-        assert before.items() <= stack.stored_steps(job).items()
+        after = stack.stored_steps(job)
+        assert before.items() <= after.items()
+        # Everything that was planned is charged. One step was lost: charged, and its sum not stored.
+        assert stack.job(job).charged_units == job.reserved_units
+        assert len(after) == VOTES["method"]["steps"] - 1
 
-    def test_killed_supervisor_loses_no_job(self, stack: Stack) -> None:
+    def test_workers_come_and_go_and_lose_no_job(self, stack: Stack) -> None:
         with stack.held(1):
             job = stack.order(VOTES)
             stack.wait_for_steps(job, 2)
+            # One that is asked to end gives its job back, which is not held against the job.
+            first = stack.workers.pop()
+            first.terminate()
+            assert first.wait(PATIENCE) == 0
+            assert (stack.job(job).state, stack.job(job).attempts) == (JobState.QUEUED, 0)
+            stack.start_worker()
+            stack.wait(lambda: stack.latest_token(job) == 2)
             stack.kill_worker(stack.workers[0])
             stack.kill_job_process(job)
         before = stack.stored_steps(job)
         stack.lose_lease(job)
         stack.start_worker()
-        assert succeeded(stack, job).lease_token == 2
+        assert succeeded(stack, job).lease_token == 3
         assert before.items() <= stack.stored_steps(job).items()
 
     def test_killed_api_loses_no_job_and_knows_its_keys(self, stack: Stack) -> None:
@@ -105,7 +121,9 @@ class Contract:
         stack.deliver(job.id)
 
     def test_two_supervisors_run_each_job_once(self, stack: Stack) -> None:
+        started = stack.log.read_text().count(stack.STARTED)
         second = stack.start_worker()
+        stack.wait(lambda: stack.log.read_text().count(stack.STARTED) > started)
         submitted = [stack.order(QUICK) for _ in range(2)]
         for job in submitted:
             assert succeeded(stack, job).lease_token == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -36,7 +37,9 @@ from datalens_service.store.jobs.leases import Lease
 from datalens_service.store.ledger.account_summary import AccountSummary, entries, summarize_account
 from datalens_service.store.ledger.chain_verification import verify_chain
 from datalens_service.store.tables import AggregateRow, JobRow, ReleasedStateRow
+from deployments.fork_servers import VARIABLE, fork_server, new_server
 from deployments.hold import Hold
+from workers.process.fork_server import ForkedProcess
 
 CLASSES = ("bright", "dark")
 EVALUATION = {"epochs": 1, "synthetic_images": 200, "seeds": 1}
@@ -78,6 +81,7 @@ class Deployment:
         self.changes: dict[str, str] = {}
         self._hold = Hold(folder)
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._jobs: list[ForkedProcess] = []
 
     @property
     def settings(self) -> Settings:
@@ -211,14 +215,30 @@ class Deployment:
         assert self.statement(job).charged_units == ended.charged_units
         assert self.statement(job).reserved_units == ended.reserved_units == 0
 
-    def start(self, *command: str) -> subprocess.Popen[bytes]:
+    def start(self, *command: str, server: socket.socket | None = None) -> subprocess.Popen[bytes]:
+        environment, inherited = self.environment, ()
+        if server is not None:
+            environment |= {VARIABLE: str(server.fileno())}
+            inherited = (server.fileno(),)
         with self.log.open("ab") as log:
-            process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, pass_fds=inherited)
         self._processes.append(process)
         return process
 
     def start_module(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         return self.start(sys.executable, "-m", module, *arguments)
+
+    def start_warm(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """A worker whose fork server has imported everything already."""
+        with new_server() as server:
+            return self.start(sys.executable, "-m", module, *arguments, server=server)
+
+    def start_job(self, *arguments: str) -> ForkedProcess:
+        """`workers.run_job`, forked as a worker does it."""
+        with self.log.open("ab") as log:
+            process = fork_server().fork(arguments, self.environment, log.fileno(), log.fileno())
+        self._jobs.append(process)
+        return process
 
     def wait(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -246,6 +266,8 @@ class Deployment:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for forked in self._jobs:
+            forked.kill()
         for job in jobs.list_jobs(self.database, JobFilter(state=JobState.RUNNING)).items:
             with contextlib.suppress(ValueError, ProcessLookupError):
                 os.kill(self.worker_pid(job), signal.SIGKILL)

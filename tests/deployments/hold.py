@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _HOOK = Path(__file__).parent / "held"
+_TESTS = Path(__file__).parents[1]
 
 
 class Hold:
@@ -27,7 +28,7 @@ class Hold:
     @property
     def environment(self) -> dict[str, str]:
         """Of a process that may be held."""
-        path = filter(None, [str(_HOOK), os.environ.get("PYTHONPATH")])
+        path = filter(None, [str(_HOOK), str(_TESTS), os.environ.get("PYTHONPATH")])
         return {"PYTHONPATH": os.pathsep.join(path), "HELD_JOBS": str(self._order)}
 
     @contextmanager

@@ -46,6 +46,9 @@ _WORKER = ("-A", "workers.app", "worker", "--concurrency", "1", "--without-gossi
 class Stack(Deployment):
     """A running service in a folder of its own; the processes of the API and of the workers can be killed."""
 
+    STARTED: str
+    """What a worker logs when it begins to take jobs."""
+
     def __init__(self, database: Database, folder: Path) -> None:
         super().__init__(database, folder)
         self.port = free_port()
@@ -82,7 +85,7 @@ class Stack(Deployment):
         self.api.wait()
 
     def start_worker(self) -> subprocess.Popen[bytes]:
-        worker = self.start_module(*self.worker_command())
+        worker = self.start_warm(*self.worker_command())
         self.workers.append(worker)
         return worker
 
@@ -159,6 +162,8 @@ class Stack(Deployment):
 class LocalStack(Stack):
     """SQLite and the supervisor."""
 
+    STARTED = "supervisor started"
+
     def __init__(self, folder: Path) -> None:
         database = Database(f"sqlite:///{folder / 'datalens.db'}", ChargeLog(folder / "ledger.log"))
         database.migrate()
@@ -173,6 +178,8 @@ class LocalStack(Stack):
 
 class CeleryStack(Stack):
     """PostgreSQL, Redis and Celery workers."""
+
+    STARTED = " ready."
 
     def __init__(self, folder: Path) -> None:
         binaries = postgresql_binaries()

@@ -66,6 +66,8 @@ _OF_SUPERVISORS: Final[Mapping[str, Mapping[str, str]]] = {
     "database or disk unavailable, no job is started": {"detail": _SENTENCES},
     "no job is started, trying again": OUTLINE,
     "job is not attended any more": OUTLINE,
+    "no job process can start": {"detail": _SENTENCES},
+    "job process cannot start": {"detail": _SENTENCES},
     "job process started": {"pid": _NUMBER},
     "job process ended early": {"pid": _NUMBER, "exit_code": r"-?\d{1,3}"},
     "job process lost its lease, killed": {"pid": _NUMBER},

@@ -21,9 +21,6 @@ from .plant import Plant
 from .plants_noise import no_noise
 from .plants_votes import sensitivity_is_root_k
 
-CLEAN_RUNS_HERE = 2
-"""The command does twenty; each takes a minute of a core."""
-
 HARMLESS = Plant("nothing at all", "R33", lambda patch: None)
 
 
@@ -40,9 +37,9 @@ def test_a_planted_bug_is_caught(plant: Plant):
     assert caught(plant) is not None
 
 
-@pytest.mark.parametrize("seed", range(CLEAN_RUNS_HERE))
-def test_the_product_raises_no_alarm(seed: int):
-    assert first_alarm(seed) is None
+def test_the_product_raises_no_alarm():
+    """The command makes twenty runs; each takes most of a minute of a core."""
+    assert first_alarm(seed=0) is None
 
 
 @pytest.mark.parametrize("change", NEUTRAL, ids=lambda change: change.name)

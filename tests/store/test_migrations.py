@@ -36,6 +36,9 @@ pytestmark = pytest.mark.both_databases
 
 REVISIONS = sorted(path.stem.split("_")[1] for path in Path(migrations.__file__).parent.glob("versions/rev_*.py"))
 
+EARLIER = ("0001", "0006", "0014", "0017", *REVISIONS[-2:])
+"""The first, those before a table was taken apart or others were made, and the last two."""
+
 NewDatabase = Callable[[], Database]
 
 
@@ -117,8 +120,8 @@ def test_there_is_one_line_of_revisions(sqlite_database: Database) -> None:
     assert sorted(revision.revision for revision in script.walk_revisions()) == REVISIONS
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_an_installation_of_every_revision_goes_on(database: Database, empty: NewDatabase, revision: str) -> None:
+@pytest.mark.parametrize("revision", EARLIER)
+def test_an_installation_of_an_earlier_revision_goes_on(database: Database, empty: NewDatabase, revision: str) -> None:
     dataset = new_dataset(database)
     ended, running, waiting = (new_job(database, dataset.id, 1000) for _ in range(3))
     first, lease = claimed(database, ended.id), claimed(database, running.id)

@@ -22,14 +22,6 @@ def local(sqlite_database: Database, tmp_path: Path) -> Iterator[Deployment]:
     deployment.close()
 
 
-@pytest.fixture
-def either(database: Database, tmp_path: Path) -> Iterator[Deployment]:
-    """On SQLite, then on PostgreSQL."""
-    deployment = Deployment(database, tmp_path)
-    yield deployment
-    deployment.close()
-
-
 @pytest.fixture(scope="session")
 def redis_port(do_without: Callable[[str], NoReturn]) -> Iterator[int]:
     """Port of a Redis server of our own."""

@@ -40,14 +40,14 @@ def kept_rows(local: Deployment, job_id: str) -> np.ndarray:
 def test_a_killed_job_loses_no_iterate_and_its_statistics_are_verified(local: Deployment) -> None:
     job = local.submit(REQUEST)
     with local.held(50, after="advance"):
-        killed = local.start_module("workers.run_job", job.id)
+        killed = local.start_job(job.id)
         local.wait(lambda: local.first_kept_step(job) >= 50)
         killed.kill()
         killed.wait()
     before = kept_rows(local, job.id)
     assert len(before) == 50
     local.lose_lease(job)
-    assert local.start_module("workers.run_job", job.id).wait() == Exit.ENDED
+    assert local.start_job(job.id).wait() == Exit.ENDED
     assert local.job(job).state == JobState.SUCCEEDED, local.job(job).error
 
     files = ArtifactStore(local.database, local.folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -44,7 +45,7 @@ class Processes:
         self.moments: list[float] = []
         self.outcome: Callable[[Database, Lease], bool] = self.succeed
 
-    def supervise(self, database: Database, lease: Lease, _stopping: threading.Event) -> bool:
+    def supervise(self, database: Database, lease: Lease, _stopping: threading.Event, _server: object) -> bool:
         self.started.append(lease.job_id)
         self.moments.append(time.monotonic())
         return self.outcome(database, lease)
@@ -64,6 +65,8 @@ class Processes:
 def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
     made = Processes()
     monkeypatch.setattr(job_loop, "supervise", made.supervise)
+    ready = SimpleNamespace(ready=lambda: True, close=lambda: None)
+    monkeypatch.setattr(job_loop, "ForkServer", lambda: ready)
     return made
 
 
@@ -169,18 +172,16 @@ def test_loop_turns_while_the_database_is_away_and_goes_on_when_it_is_back(
 
 
 def test_lease_outlives_a_process_that_is_slow_to_start_and_returns_when_it_dies(
-    local: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    local: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = tmp_path / "python"
-    slow.write_text("#!/bin/sh\nexec sleep 600\n")
-    slow.chmod(0o755)
-    monkeypatch.setattr(job_process.sys, "executable", str(slow))
+    slow = SimpleNamespace(kill=lambda: None, wait=lambda *_: -signal.SIGKILL)
+    server = SimpleNamespace(fork=lambda *_: slow)
     clock = [0.0]
     monkeypatch.setattr(job_process, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     job = local.submit(MOMENTS, max_attempts=1)
     lease = leases.claim_next(local.database, "worker", 600)
     assert lease is not None
-    process, last = JobProcess(lease), lease.until
+    process, last = JobProcess(lease, server), lease.until  # type: ignore[arg-type]
     for _ in range(6):
         clock[0] += lease.seconds / 3
         process.hold(local.database)

@@ -117,7 +117,7 @@ def test_killed_ranks_end_the_job_process_and_nothing_is_charged_twice(local: De
     local.changes |= {"DATALENS_LEASE_SECONDS": "3600", "DATALENS_RANKS": "2"}
     job = local.submit(SHARED)
     with local.held(4):
-        local.start_module("workers.process.supervisor")
+        local.start_warm("workers.process.supervisor")
         local.wait_for_steps(job, 5)
         [follower] = followers_of(job)
         os.kill(follower, signal.SIGKILL)

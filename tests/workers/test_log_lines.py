@@ -66,7 +66,7 @@ def test_lines_of_real_processes_are_on_the_list(local: Deployment, fails: bool)
     if fails:
         for file in (local.folder / "datasets").rglob("*_labels.npy"):
             file.write_bytes(b"not an array")
-    supervisor = local.start_module("workers.process.supervisor")
+    supervisor = local.start_warm("workers.process.supervisor")
     local.wait_for_end(job)
     supervisor.terminate()
     supervisor.wait(PATIENCE)

@@ -23,7 +23,6 @@ from datalens_service.store.jobs.events import EventType, list_events
 from datalens_service.store.jobs.jobs import Job, JobState
 from deployments.deployment import MOMENTS, QUICK, Deployment
 
-RUN_JOB = "workers.run_job"
 FILES = ("generator.safetensors", "synthetic.npz", "samples.png", "card.json", "privacy.json")
 # Long enough to be killed in its middle.
 SLOW = {**MOMENTS, "evaluation": {"epochs": 100, "synthetic_images": 1000, "seeds": 1, "fidelity": []}}
@@ -177,7 +176,7 @@ def test_workers_lost_in_the_evaluation_keep_the_images(local: Deployment) -> No
 
 def test_a_kill_in_the_evaluation_is_gone_on_from_without_a_second_charge(local: Deployment) -> None:
     job = local.submit(SLOW)
-    victim = local.start_module(RUN_JOB, job.id)
+    victim = local.start_job(job.id)
     local.wait(lambda: local.job(job).progress.phase == "evaluating")
     first, steps = local.job(job), local.stored_steps(job)
     assert first.released_at is not None
@@ -186,7 +185,7 @@ def test_a_kill_in_the_evaluation_is_gone_on_from_without_a_second_charge(local:
     victim.send_signal(signal.SIGKILL)
     victim.wait()
     local.lose_lease(job)
-    assert local.start_module(RUN_JOB, job.id).wait() == Exit.ENDED
+    assert local.start_job(job.id).wait() == Exit.ENDED
 
     ended = local.job(job)
     assert (ended.state, ended.released_at) == (JobState.SUCCEEDED, first.released_at)

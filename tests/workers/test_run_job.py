@@ -15,8 +15,6 @@ from datalens_service.store.jobs.jobs import JobState
 from deployments.deployment import MOMENTS, VOTES, Deployment, stop_between_transactions
 from workers.run_job import run_job
 
-RUN_JOB = "workers.run_job"
-
 
 def test_woken_zombie_dies_without_charging_or_drawing(
     local: Deployment, record_property: Callable[[str, object], None]
@@ -24,12 +22,12 @@ def test_woken_zombie_dies_without_charging_or_drawing(
     local.changes["DATALENS_LEASE_SECONDS"] = "600"  # Lost by `lose_lease` alone, however busy the machine is.
     job = local.submit(VOTES)
     with local.held(4):
-        zombie = local.start_module(RUN_JOB, job.id)
+        zombie = local.start_job(job.id)
         local.wait_for_steps(job, 5)
         stop_between_transactions(zombie.pid, local.database)
         record_property("stops", 1)
         local.lose_lease(job)
-        successor = local.start_module(RUN_JOB, job.id)
+        successor = local.start_job(job.id)
         local.wait(lambda: local.latest_token(job) == 2)
 
     zombie.send_signal(signal.SIGCONT)
@@ -56,5 +54,5 @@ def test_held_or_ended_job_is_left_alone(local: Deployment, state: JobState) -> 
 
 
 def test_unknown_job_is_nobodys_business(local: Deployment) -> None:
-    assert local.start_module(RUN_JOB, "job_unknown").wait() == Exit.ENDED
+    assert local.start_job("job_unknown").wait() == Exit.ENDED
     assert "there is no such job" in local.log.read_text()

@@ -26,7 +26,7 @@ def test_a_killed_sampled_job_goes_on_and_is_charged_once(local: Deployment) -> 
     # A draw that was counted and not stored is made again.
     kill_behind(local, job, 20, "charge_draw")
 
-    assert local.start_module("workers.run_job", job.id).wait() == Exit.ENDED
+    assert local.start_job(job.id).wait() == Exit.ENDED
 
     assert local.job(job).state == JobState.SUCCEEDED
     charges = [entry for entry in local.entries(job) if entry.kind == EntryKind.CHARGE]
@@ -44,7 +44,7 @@ def test_a_killed_sampled_job_goes_on_and_is_charged_once(local: Deployment) -> 
 def kill_behind(local: Deployment, job: Job, step: int, method: str) -> None:
     """Kill a process of the job as soon as its account has answered `method` at `step`."""
     with local.held(step, after=method):
-        killed = local.start_module("workers.run_job", job.id)
+        killed = local.start_job(job.id)
         local.wait(
             lambda: step in local.charged_steps(job) and len(local.stored_steps(job)) == step + (method == "store")
         )

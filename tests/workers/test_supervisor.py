@@ -8,38 +8,19 @@ import stat
 import subprocess
 import sys
 
-from datalens_service.store.jobs import jobs, pausing
+from datalens_service.store.jobs import jobs
 from datalens_service.store.jobs.jobs import JobState
-from deployments.deployment import PATIENCE, QUICK, VOTES, Deployment, lamps, stop_between_transactions
-from processes import alive
+from deployments.deployment import QUICK, VOTES, Deployment, lamps, stop_between_transactions
+from processes import alive, parent_of
 from workers.process.recover_jobs import run_maintenance
 
 SUPERVISOR = "workers.process.supervisor"
 
 
-def test_killed_job_process_is_replaced_before_its_lease_runs_out_and_resumes(either: Deployment) -> None:
-    either.changes["DATALENS_LEASE_SECONDS"] = "3600"
-    job = either.submit(VOTES)
-    with either.held(10, after="charge"):
-        either.start_module(SUPERVISOR)
-        either.wait(lambda: 10 in either.charged_steps(job))
-        before = either.stored_steps(job)
-        os.kill(either.worker_pid(job), signal.SIGKILL)
-
-    either.wait(lambda: either.job(job).lease_token == 2)
-    assert either.wait_for_end(job).state == JobState.SUCCEEDED
-    after = either.stored_steps(job)
-    assert before.items() <= after.items(), "a stored sum was drawn again"
-    # Everything that was planned is charged. One step was lost: charged, and its sum not stored.
-    assert either.job(job).charged_units == job.reserved_units
-    assert len(after) == VOTES["method"]["steps"] - 1
-    either.assert_balanced(job)
-
-
 def test_hanging_process_is_replaced_and_the_job_can_be_cancelled(local: Deployment) -> None:
     job = local.submit(VOTES)
     with local.held(4):
-        local.start_module(SUPERVISOR)
+        local.start_warm(SUPERVISOR)
         local.wait_for_steps(job, 5)
         hanging = local.worker_pid(job)
 
@@ -61,81 +42,61 @@ def test_hanging_process_is_replaced_and_the_job_can_be_cancelled(local: Deploym
     local.assert_balanced(job)
 
 
-def test_paused_job_keeps_what_it_has_and_goes_on_when_resumed(either: Deployment) -> None:
-    job = either.submit(VOTES)
-    with either.held(4):
-        either.start_module(SUPERVISOR)
-        either.wait_for_steps(job, 5)
-        pausing.request_pause(either.database, job.id)
-
-    either.wait(lambda: either.job(job).state == JobState.PAUSED)
-    paused, before = either.job(job), either.stored_steps(job)
-    assert paused.charged_units + paused.reserved_units == job.reserved_units
-    assert [folder.name for folder in either.private_folders()] == [job.id, str(paused.lease_token)]
-
-    pausing.resume(either.database, job.id)
-
-    assert either.wait_for_end(job).state == JobState.SUCCEEDED
-    assert before.items() <= either.stored_steps(job).items(), "a stored sum was drawn again"
-    # A pause falls between two steps: nothing was charged twice.
-    assert len(either.stored_steps(job)) == VOTES["method"]["steps"]
-    assert either.job(job).charged_units == job.reserved_units
-    either.assert_balanced(job)
-
-
 def test_job_whose_process_always_dies_ends(local: Deployment) -> None:
-    # Stands for a lack of memory. Only the job process imports torch, so only that is hit.
-    deadly = local.folder / "deadly" / "torch" / "__init__.py"
-    deadly.parent.mkdir(parents=True)
-    deadly.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
-    local.changes["PYTHONPATH"] = os.pathsep.join([str(deadly.parent.parent), *sys.path])
     job = local.submit(VOTES, max_attempts=2)
+    with local.held(0, after="charge"):
+        local.start_warm(SUPERVISOR)
+        for attempt in (1, 2):
+            local.wait(lambda count=attempt: len(local.charged_steps(job)) == count)
+            os.kill(local.worker_pid(job), signal.SIGKILL)
+        ended = local.wait_for_end(job)
 
-    local.start_module(SUPERVISOR)
-
-    ended = local.wait_for_end(job)
     assert ended.error is not None
     assert (ended.state, ended.error["type"]) == (JobState.FAILED, "worker-lost")
-    assert (ended.lease_token, ended.charged_units, ended.reserved_units) == (2, 0, 0)
+    assert (ended.lease_token, ended.reserved_units) == (2, 0)
     local.wait(lambda: not local.private_folders())
 
 
-def test_two_supervisors_start_each_job_once(local: Deployment) -> None:
-    submitted = [local.submit(QUICK, local.upload(lamps(seed))) for seed in (1, 2)]
+def test_worker_whose_processes_cannot_start_leaves_jobs_to_others(local: Deployment) -> None:
+    torch = local.folder / "broken" / "torch" / "__init__.py"
+    torch.parent.mkdir(parents=True)
+    torch.write_text("raise ImportError('No GPU, no torch.')\n")
+    local.changes["PYTHONPATH"] = os.pathsep.join([str(torch.parent.parent), *sys.path])
+    job = local.submit(QUICK, max_attempts=1)
 
     local.start_module(SUPERVISOR)
-    local.start_module(SUPERVISOR)
 
-    for job in submitted:
-        ended = local.wait_for_end(job)
-        assert (ended.state, ended.error, ended.lease_token) == (JobState.SUCCEEDED, None, 1)
-        local.assert_balanced(job)
-    assert str(local.folder) not in local.log.read_text(), "the log says where the records lie"
+    local.wait(lambda: local.log.read_text().count("no job process can start") >= 2)
+    assert (local.job(job).state, local.job(job).lease_token) == (JobState.QUEUED, 0)
 
 
-def test_supervisors_come_and_go(local: Deployment) -> None:
+def test_job_outlives_the_process_that_forked_it(local: Deployment) -> None:
     job = local.submit(VOTES)
     with local.held(4):
-        first = local.start_module(SUPERVISOR)
-        local.wait_for_steps(job, 5)
-
-        # One that is asked to end gives its jobs back, which is not held against them.
-        first.terminate()
-        assert first.wait(PATIENCE) == 0
-        assert (local.job(job).state, local.job(job).attempts) == (JobState.QUEUED, 0)
-
-        # One that is killed leaves its job running; its successor lets it, and counts it.
-        second = local.start_module(SUPERVISOR)
-        local.wait(lambda: local.latest_token(job) == 2)
-        second.kill()
-        second.wait()
-        waiting = local.submit(QUICK, local.upload(lamps(1)))
         local.start_module(SUPERVISOR)
-        local.wait(lambda: local.log.read_text().count("supervisor started") == 3)
+        local.wait_for_steps(job, 5)
+        os.kill(parent_of(local.worker_pid(job)), signal.SIGKILL)
+        after = local.submit(QUICK, local.upload(lamps(1)))
+
+    assert (local.wait_for_end(job).state, local.job(job).lease_token) == (JobState.SUCCEEDED, 1)
+    assert local.wait_for_end(after).state == JobState.SUCCEEDED
+    local.assert_balanced(job)
+
+
+def test_job_of_a_killed_supervisor_goes_on_and_its_successor_counts_it(local: Deployment) -> None:
+    job = local.submit(VOTES)
+    with local.held(4):
+        first = local.start_warm(SUPERVISOR)
+        local.wait_for_steps(job, 5)
+        first.kill()
+        first.wait()
+        waiting = local.submit(QUICK, local.upload(lamps(1)))
+        local.start_warm(SUPERVISOR)
+        local.wait(lambda: local.log.read_text().count("supervisor started") == 2)
 
     assert local.wait_for_end(waiting).state == JobState.SUCCEEDED
     ended, began = local.job(job), local.job(waiting).started_at
-    assert (ended.state, ended.lease_token) == (JobState.SUCCEEDED, 2)
+    assert (ended.state, ended.lease_token) == (JobState.SUCCEEDED, 1)
     assert ended.finished_at is not None
     assert began is not None
     assert ended.finished_at <= began, "two jobs ran at once where one is allowed"

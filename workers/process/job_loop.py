@@ -1,7 +1,7 @@
 """The loop that gives jobs to processes: the local supervisor's and a Celery worker's.
 
     every turn    jobs of lost workers wait again
-                  a free slot takes the job that has waited longest, and starts a process for it
+                  a free slot, once a process can be forked, takes the job that has waited longest, and has it forked
                   the next turn comes after a while, when a process has ended, or when somebody wakes the loop
 
 The database is the queue. What wakes the loop only shortens the wait: a job is never tied to a message.
@@ -14,15 +14,18 @@ import socket
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 
 import structlog
 
 from datalens_service import logs
-from datalens_service.errors import StoreUnavailable
+from datalens_service.errors import StoreUnavailable, WorkerUnavailable
 from datalens_service.services.startup import check_disks
 from datalens_service.settings import Settings
 from datalens_service.store.database import Database
+from datalens_service.store.datasets import datasets
 from datalens_service.store.jobs import leases
+from workers.process.fork_server import ForkServer
 from workers.process.recover_jobs import run_maintenance
 from workers.process.supervise_job import supervise
 
@@ -62,6 +65,8 @@ class JobLoop:
         self._turn_seconds = turn_seconds
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
         self._attended: dict[str, Future[bool]] = {}
+        self._server = ForkServer()
+        self._has_data = False
         self._woken = threading.Event()
         self._pause = _SHORTEST_PAUSE
         self._paused_until = 0.0
@@ -72,7 +77,7 @@ class JobLoop:
 
     def run(self) -> None:
         """Take turns until told to stop; then wait for the processes."""
-        with ThreadPoolExecutor(self._slots, thread_name_prefix="supervise") as threads:
+        with closing(self._server), ThreadPoolExecutor(self._slots, thread_name_prefix="supervise") as threads:
             while not self._stopping.is_set():
                 self._try_turn(threads)
                 self.turned()
@@ -113,8 +118,20 @@ class JobLoop:
         self._paused_until = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
+    def _can_start(self) -> bool:
+        """Whether a job that is claimed now would begin now. Without any data set, nothing is imported for jobs."""
+        self._has_data = self._has_data or bool(datasets.list_datasets(self._database, limit=1).items)
+        if not self._has_data or time.monotonic() < self._paused_until:
+            return False
+        try:
+            return self._server.ready()
+        except WorkerUnavailable as error:
+            log.error("no job process can start", detail=error.detail)
+            self._note(ended_well=False)
+            return False
+
     def _start_jobs(self, threads: ThreadPoolExecutor) -> None:
-        if time.monotonic() < self._paused_until:
+        if not self._can_start():
             return
         while self.free_slots() > 0 and leases.next_queued(self._database, 1, self._queue):
             # Before the claim: where there is no room, others may take the job.
@@ -123,6 +140,6 @@ class JobLoop:
             lease = leases.claim_next(self._database, self._owner, seconds, queue=self._queue)
             if lease is None:
                 return
-            future = threads.submit(supervise, self._database, lease, self._stopping)
+            future = threads.submit(supervise, self._database, lease, self._stopping, self._server)
             self._attended[lease.job_id] = future
             future.add_done_callback(lambda _: self.wake())

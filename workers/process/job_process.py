@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,14 +15,12 @@ from datalens_service.store.database import Database
 from datalens_service.store.jobs import leases
 from datalens_service.store.jobs.jobs import Job, JobState
 from datalens_service.store.jobs.leases import Lease
+from workers.process.fork_server import WAITS_ASLEEP, ForkServer
 
 _TOKEN_BYTES = 32
+_STANDARD_ERROR = 2
 _RENEWALS = 3
 """Per lease, as of the heartbeat of a job."""
-
-
-WAITS_ASLEEP = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""Threads that wait spin by default; where other work runs beside a job, that makes it many times slower."""
 
 
 def announce(lease: Lease) -> None:
@@ -32,24 +29,23 @@ def announce(lease: Lease) -> None:
 
 
 class JobProcess:
-    """One `python -m workers.run_job --token TOKEN JOB_ID`, in a session of its own so that all of it can be killed.
+    """One `workers.run_job --token TOKEN JOB_ID`, in a session of its own so that all of it can be killed.
 
     It runs under a lease that was claimed before it was started. Until it has adopted the lease, `hold` renews it.
     The process announces that on its standard output: a file, not a pipe, so that it outlives either side.
+
+    Raises:
+        WorkerUnavailable: It could not be started.
     """
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: Lease, server: ForkServer) -> None:
         self.job_id = lease.job_id
         self._lease = lease
         self._next_renewal = time.monotonic() + lease.seconds / _RENEWALS
         self._announced = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as this object)
-        self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and module; the id is the database's)
-            [sys.executable, "-P", "-m", "workers.run_job", "--token", str(lease.token), lease.job_id],
-            stdin=subprocess.DEVNULL,
-            stdout=self._announced,
-            start_new_session=True,
-            env=WAITS_ASLEEP | os.environ,
-        )
+        arguments = ["--token", str(lease.token), lease.job_id]
+        environment = WAITS_ASLEEP | os.environ
+        self._process = server.fork(arguments, environment, self._announced.fileno(), _STANDARD_ERROR)
 
     @property
     def pid(self) -> int:
@@ -62,21 +58,17 @@ class JobProcess:
         # pread leaves the offset alone, which both processes share.
         return b"\n" in os.pread(self._announced.fileno(), _TOKEN_BYTES, 0)
 
-    def wait(self, seconds: float) -> int | None:
+    def wait(self, seconds: float | None = None) -> int | None:
         """Exit code, or None if it still runs after `seconds`."""
-        try:
-            return self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
+        return self._process.wait(seconds)
 
     def terminate(self) -> None:
         """Ask it to give the job back."""
-        self._process.terminate()
+        self._process.send_signal(signal.SIGTERM)
 
-    def kill(self) -> int:
-        """End it and everything it started, at once."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+    def kill(self) -> int | None:
+        """End it and everything it started, at once; its exit code."""
+        self._process.kill()
         return self._process.wait()
 
     def superseded(self, job: Job) -> bool:
@@ -84,7 +76,7 @@ class JobProcess:
         return job.lease_token != self._lease.token or job.state != JobState.RUNNING
 
     def hold(self, database: Database) -> None:
-        """Renew the lease while the process still starts: imports may take longer than a lease."""
+        """Renew the lease while the process still starts."""
         if time.monotonic() < self._next_renewal or self.adopted:
             return
         self._next_renewal = time.monotonic() + self._lease.seconds / _RENEWALS

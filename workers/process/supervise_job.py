@@ -15,11 +15,12 @@ import time
 
 import structlog
 
-from datalens_service.errors import StoreUnavailable
+from datalens_service.errors import StoreUnavailable, WorkerUnavailable
 from datalens_service.jobs.exit_codes import Exit
 from datalens_service.store.database import Database
-from datalens_service.store.jobs import jobs
+from datalens_service.store.jobs import jobs, leases
 from datalens_service.store.jobs.leases import Lease
+from workers.process.fork_server import ForkServer
 from workers.process.job_process import JobProcess
 
 log = structlog.get_logger()
@@ -32,18 +33,24 @@ _CHECK_SECONDS = 2.0
 _PATIENCE_SECONDS = 5.0
 
 
-def supervise(database: Database, lease: Lease, stopping: threading.Event) -> bool:
+def supervise(database: Database, lease: Lease, stopping: threading.Event, server: ForkServer) -> bool:
     """Run one process of a job, and give its lease up when it was lost.
 
     Args:
         database: Where the job is.
         lease: Claimed for the process.
         stopping: Set to have the job given back to the queue.
+        server: Forks the process.
 
     Returns:
         Whether the process did what it was started for: the job has ended, pauses, or is held elsewhere.
     """
-    process = JobProcess(lease)
+    try:
+        process = JobProcess(lease, server)
+    except WorkerUnavailable as error:
+        log.error("job process cannot start", job_id=lease.job_id, detail=error.detail)
+        leases.release(database, lease)
+        return False
     log.info("job process started", job_id=process.job_id, pid=process.pid)
     code = _Watch(database, process, stopping).exit_code()
     if code in (Exit.ENDED, Exit.PAUSED, Exit.FENCED):
@@ -67,7 +74,7 @@ class _Watch:
         self._next_check = time.monotonic() + _CHECK_SECONDS
         self._superseded_since: float | None = None
 
-    def exit_code(self) -> int:
+    def exit_code(self) -> int | None:
         """How it ended."""
         while (code := self._process.wait(_POLL_SECONDS)) is None:
             if self._stopping.is_set():
@@ -78,7 +85,7 @@ class _Watch:
                 return self._process.kill()
         return code
 
-    def _ended(self) -> int:
+    def _ended(self) -> int | None:
         self._process.terminate()
         code = self._process.wait(GRACE_SECONDS)
         return self._process.kill() if code is None else code

@@ -9,13 +9,13 @@ import os
 import sys
 from pathlib import Path
 
-if "workers.run_job" in sys.orig_argv:
+if {"workers.fork_jobs", "workers.run_job"} & {*sys.orig_argv}:
     from datalens_service.privacy.randomness import NoiseSource
 
     _draw = NoiseSource.discrete_gaussian
 
     def _noted(source: NoiseSource, *arguments: object, **named: object) -> object:
-        path = Path(os.environ["CHAOS_DRAWS"]) / sys.orig_argv[-1]
+        path = Path(os.environ["CHAOS_DRAWS"]) / sys.argv[-1]
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.write(descriptor, b"draw\n")
         os.close(descriptor)

@@ -49,7 +49,8 @@ def _note(number: int, terminated: list[int]) -> None:
     signal.signal = handle
 
 
-if {"workers.run_job", "datalens_service.cli"} & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
+_DO_JOBS = {"deployments.fork_servers", "workers.fork_jobs", "workers.run_job", "datalens_service.cli"}
+if _DO_JOBS & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
     from datalens_service.jobs import observer
     from datalens_service.store.ledger.account import JobAccount
 
@@ -58,3 +59,10 @@ if {"workers.run_job", "datalens_service.cli"} & {*sys.orig_argv} and "HELD_JOBS
     for _method in ("charge", "charge_draw", "store", "advance"):
         _hold(JobAccount, _method, _terminated)
     observer._LOOK_SECONDS = 0.0  # type: ignore[misc]
+
+if "TEST_FORK_SERVER" in os.environ:
+    import socket
+
+    from deployments.fork_servers import use
+
+    use(socket.socket(fileno=int(os.environ.pop("TEST_FORK_SERVER"))))
