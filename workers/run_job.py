@@ -32,10 +32,8 @@ from datalens_service import logs
 from datalens_service.errors import DatalensError, NotFound, RankLost, StaleLease, StoreUnavailable
 from datalens_service.jobs.execute import execute
 from datalens_service.jobs.exit_codes import Exit
-from datalens_service.jobs.heartbeat import Heartbeat
-from datalens_service.jobs.observer import ShutdownRequested
+from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.jobs.ranks import MetRanks, Ranks
-from datalens_service.jobs.request_watch import RequestWatch
 from datalens_service.phases import Phase
 from datalens_service.process_group import Rendezvous, join_process_group, read_rendezvous
 from datalens_service.services.startup import check_disks, connect
@@ -80,8 +78,7 @@ def run_job(
         return Exit.ENDED
     logs.bind_job(lease.job_id)
     announce(lease)
-    with Heartbeat(database, lease), RequestWatch(database, settings, lease):
-        ended = _execute(database, settings, lease, stopping, ranks or StartedRanks(settings))
+    ended = _execute(database, settings, lease, stopping, ranks or StartedRanks(settings))
     if ended == Exit.CRASHED:
         _give_up(database, lease)
     return ended

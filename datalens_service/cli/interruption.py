@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Final, Self
 
-from datalens_service.jobs.observer import ShutdownRequested
+from datalens_service.jobs.job_watch import ShutdownRequested
 
 _STDERR: Final = 2
 _MESSAGE: Final = "\nStopping as soon as this step is done; Ctrl-C again stops at once.\n"

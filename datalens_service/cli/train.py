@@ -248,7 +248,7 @@ def _ask(upload: Upload, upload_notices: Sequence[Notice], out: Path) -> None:
 def _run_job(local_run: LocalRun, dataset: StoredDataset, job: Job, process_group: ProcessGroup) -> Job:
     from datalens_service.cli.interruption import Interruption
     from datalens_service.cli.progress import PhaseBars
-    from datalens_service.jobs.observer import ShutdownRequested
+    from datalens_service.jobs.job_watch import ShutdownRequested
 
     bars, interruption = PhaseBars(), Interruption()
     delivery = _EarlyDelivery(local_run, dataset, job, bars)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -30,7 +30,7 @@ from datalens_service.evaluation.evaluate import PENDING, Evaluation
 from datalens_service.jobs.build_report import proof_for, report_of
 from datalens_service.jobs.device import device_for, training_device
 from datalens_service.jobs.failures import check_disk, problem_of
-from datalens_service.jobs.observer import JobObserver, ShutdownRequested
+from datalens_service.jobs.job_watch import JobWatch, ShutdownRequested
 from datalens_service.jobs.packaging import package, restate
 from datalens_service.jobs.previews import SamplePreviews
 from datalens_service.jobs.private_folder import PrivateFolder
@@ -71,7 +71,7 @@ def execute(
         database: Of the job, its data set and its account.
         artifacts: Where the files go that the job makes.
         settings: Where private state goes while it runs, and where to train.
-        lease: Of the job; the caller keeps it alive.
+        lease: Of the job; it is kept until its end.
         observe: Told of every step; may raise ShutdownRequested.
         ranks: Processes that may share its teachers, of which this one leads.
 
@@ -86,24 +86,38 @@ def execute(
     """
     private = PrivateFolder(settings.data_dir, lease)
     private.open()
-    state, problem = JobState.SUCCEEDED, None
+    with JobWatch(database, private, lease, observe) as watch:
+        state, problem = _attempt(database, artifacts, settings, lease, private, watch, ranks)
+        # Before the end, so that an ended job has none; a crash in between only costs the checkpoint.
+        private.close()
+        job = leases.finish(database, lease, state, problem)
+        private.remove_job()
+    return job
+
+
+def _attempt(
+    database: Database,
+    artifacts: ArtifactStore,
+    settings: Settings,
+    lease: Lease,
+    private: PrivateFolder,
+    observe: Observer,
+    ranks: Ranks,
+) -> tuple[JobState, dict[str, Any] | None]:
+    """Do the work; the state in which the job ends, and the problem of a failed one."""
     try:
-        with JobObserver(database, lease, observe) as observer:
-            work = _attack if jobs.get(database, lease.job_id).is_audit else _work
-            work(database, artifacts, settings, lease, private, observer, ranks)
+        work = _attack if jobs.get(database, lease.job_id).is_audit else _work
+        work(database, artifacts, settings, lease, private, observe, ranks)
     except (StaleLease, StoreUnavailable, ShutdownRequested, RankLost):
         raise
     except JobStopped:
-        state = JobState.CANCELLED
+        return JobState.CANCELLED, None
     except Exception as error:  # noqa: BLE001 (whatever ended the job has to be on its row)
         check_disk(error, settings.data_dir)
-        state, problem = JobState.FAILED, problem_of(error)
+        problem = problem_of(error)
         log.error("job failed", job_id=lease.job_id, problem=problem["type"], **logs.outline(error))
-    # Before the end, so that an ended job has none; a crash in between only costs the checkpoint.
-    private.close()
-    job = leases.finish(database, lease, state, problem)
-    private.remove_job()
-    return job
+        return JobState.FAILED, problem
+    return JobState.SUCCEEDED, None
 
 
 def _work(

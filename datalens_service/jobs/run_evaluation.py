@@ -28,7 +28,7 @@ from datalens_service.evaluation.classification import evaluate_classifier, pred
 from datalens_service.evaluation.evaluate import Evaluation, Subject, evaluate
 from datalens_service.evaluation.metrics import METRICS
 from datalens_service.jobs.holdout import holdout_accuracy, open_holdout
-from datalens_service.jobs.observer import ShutdownRequested
+from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.models.released import ReleasedModel

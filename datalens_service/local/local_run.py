@@ -27,8 +27,7 @@ from datalens_service.data.dataset import Split, Upload
 from datalens_service.data.stored_dataset import load_dataset, save_dataset
 from datalens_service.errors import InvalidInput, RankLost, StateConflict
 from datalens_service.jobs.execute import execute
-from datalens_service.jobs.heartbeat import Heartbeat
-from datalens_service.jobs.observer import ShutdownRequested
+from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.jobs.ranks import ReadyRanks
 from datalens_service.methods.datalens.rivals import restate_rival
 from datalens_service.process_group import SINGLE_PROCESS, ProcessGroup
@@ -150,8 +149,7 @@ class LocalRun:
         if lease is None:
             return jobs.get(self.database, job.id)
         try:
-            with Heartbeat(self.database, lease):
-                return execute(self.database, self.artifacts, self.settings, lease, observe, ReadyRanks(process_group))
+            return execute(self.database, self.artifacts, self.settings, lease, observe, ReadyRanks(process_group))
         except (ShutdownRequested, RankLost):
             leases.release(self.database, lease)
             raise

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from api.deps import Services
 from datalens_service.errors import BudgetExceeded
 from datalens_service.jobs.execute import execute
-from datalens_service.jobs.observer import ShutdownRequested
+from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.privacy.accounting import mu_of_units
 from datalens_service.store.access import keys, tenants, webhooks
 from datalens_service.store.access.keys import KeyRequest

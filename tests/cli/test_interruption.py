@@ -13,7 +13,7 @@ from typer.testing import Result
 
 from datalens_service.cli import interruption as interruption_module
 from datalens_service.cli.interruption import Interruption
-from datalens_service.jobs.observer import ShutdownRequested
+from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.local.local_run import open_local_run
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.store.database import Database

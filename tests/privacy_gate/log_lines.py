@@ -44,15 +44,13 @@ _OF_JOBS: Final[Mapping[str, Mapping[str, str]]] = {
     "there is no such job": {},
     "database unavailable": {"detail": _SENTENCES},
     "a figure failed": {"figure": _METRIC, **OUTLINE},
-    "progress not published, database unavailable": {},
-    "lease not renewed, database unavailable": {},
     "lease lost, process ends": {"lease_token": _NUMBER},
     "ranks of the job": {"ranks": _NUMBER, "allowed": _NUMBER},
     "job is too small for its ranks, one runs it": {"max_ranks": _NUMBER},
     "rank lost, process ends": {},
     "rank lost, job will be resumed": {},
     "rank failed": {"rank": _NUMBER, "detail": rf"{_SENTENCES}|null", **OUTLINE},
-    "requests not read, database unavailable": {},
+    "job not watched, database unavailable": {},
     "request not heard between two steps, process ends": {},
 }
 

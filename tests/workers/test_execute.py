@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,8 @@ import datalens_service.jobs.execute
 import datalens_service.jobs.run_evaluation
 from datalens_service import logs
 from datalens_service.errors import NotFound, StaleLease, StoreUnavailable
-from datalens_service.jobs import observer
 from datalens_service.jobs.execute import execute
-from datalens_service.jobs.observer import PauseRequested, ShutdownRequested
+from datalens_service.jobs.job_watch import JobWatch, PauseRequested, ShutdownRequested
 from datalens_service.methods import Moments
 from datalens_service.models.generators.generator import Generator
 from datalens_service.proof.proof_verification import verify
@@ -210,13 +210,20 @@ def test_job_that_can_go_on_elsewhere_does_not_end(
 def test_job_cancelled_in_training_has_no_images_and_keeps_its_charge(
     local: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observer, "_LOOK_SECONDS", 0.0)
     job = local.submit(QUICK)
+    hear, heard = JobWatch._hear, threading.Event()
+
+    def hear_and_tell(watch: JobWatch) -> None:
+        hear(watch)
+        if watch._requests.cancel:
+            heard.set()
 
     def cancel(_phase: str, value: int, _maximum: int) -> None:
         if value == 2 and not local.job(job).cancel_requested:
             jobs.request_cancel(local.database, job.id)
+            heard.wait()
 
+    monkeypatch.setattr(JobWatch, "_hear", hear_and_tell)
     ended = run(local, local.claim(job), cancel)
 
     assert (ended.state, ended.released_at) == (JobState.CANCELLED, None)

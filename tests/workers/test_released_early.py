@@ -14,7 +14,7 @@ import datalens_service.jobs.run_evaluation
 from datalens_service.clock import utc_now
 from datalens_service.jobs.execute import execute
 from datalens_service.jobs.exit_codes import Exit
-from datalens_service.jobs.observer import ShutdownRequested
+from datalens_service.jobs.job_watch import ShutdownRequested
 from datalens_service.proof.hash_chain import EntryKind
 from datalens_service.proof.proof_verification import verify
 from datalens_service.store.datasets.artifacts import ArtifactStore

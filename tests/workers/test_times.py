@@ -16,14 +16,18 @@ from starlette.testclient import TestClient
 
 from api.main import create_app
 from datalens_service.errors import JobStopped
-from datalens_service.jobs import observer
+from datalens_service.jobs import job_watch
 from datalens_service.jobs.execute import execute
-from datalens_service.jobs.observer import JobObserver
+from datalens_service.jobs.job_watch import JobWatch
+from datalens_service.jobs.private_folder import PrivateFolder
+from datalens_service.phases import Phase
 from datalens_service.settings import Settings
 from datalens_service.store.access import keys, webhooks
+from datalens_service.store.database import Database
 from datalens_service.store.datasets.artifacts import ArtifactStore
 from datalens_service.store.jobs import jobs, leases, released_models
 from datalens_service.store.jobs.job_filter import JobFilter
+from datalens_service.store.jobs.leases import Lease, Requests
 from datalens_service.store.tables import JobRow
 from deployments.deployment import MOMENTS, Deployment, lamps
 
@@ -177,27 +181,33 @@ def test_a_filter_by_time_tells_no_more_than_the_second(local: Deployment) -> No
 def test_progress_within_a_phase_is_published_by_a_clock_and_not_by_steps(
     local: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = local.submit(MOMENTS)
-    lease = local.claim(job)
+    lease = local.claim(local.submit(MOMENTS))
+    private = PrivateFolder(local.folder, lease)
     published: list[tuple[str, int]] = []
-    monkeypatch.setattr(
-        observer.leases, "progress", lambda _database, _lease, phase, value, _maximum: published.append((phase, value))
-    )
-    with JobObserver(local.database, lease, seconds=1000) as observe:
+
+    def publish(_database: Database, _lease: Lease, phase: Phase, value: int, _maximum: int) -> Requests:
+        published.append((phase, value))
+        return Requests(cancel=False, pause=False)
+
+    monkeypatch.setattr(job_watch.leases, "progress", publish)
+    monkeypatch.setattr(job_watch, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(job_watch, "PROGRESS_SECONDS", 1000.0)
+    with JobWatch(local.database, private, lease) as observe:
         for step in range(40):
-            observe("training", step, 1000)
+            observe(Phase.TRAINING, step, 1000)
         assert published == [("training", 0)]
-        observe("evaluating", 0, 10)
+        observe(Phase.EVALUATING, 0, 10)
         assert published == [("training", 0), ("evaluating", 0)]
-    with JobObserver(local.database, lease, seconds=0.1) as observe:
+    monkeypatch.setattr(job_watch, "PROGRESS_SECONDS", 0.1)
+    with JobWatch(local.database, private, lease) as observe:
         for step in range(40):
-            observe("training", step, 1000)
+            observe(Phase.TRAINING, step, 1000)
         local.wait(lambda: published[-1] == ("training", 39))
-    assert not [one for one in threading.enumerate() if one.name == "progress"]
+    assert not [one for one in threading.enumerate() if one.name == "watch"]
 
 
 def test_the_clock_is_that_of_the_rule() -> None:
-    assert observer.PROGRESS_SECONDS >= 10
+    assert job_watch.PROGRESS_SECONDS >= 10
     rule = Path(__file__).parents[2].joinpath("docs", "privacy.md").read_text()
     assert "| every ten seconds |" in rule
 
@@ -205,13 +215,13 @@ def test_the_clock_is_that_of_the_rule() -> None:
 def test_a_request_is_noticed_while_nothing_is_published(local: Deployment) -> None:
     job = local.submit(MOMENTS)
     lease = local.claim(job)
-    with JobObserver(local.database, lease, seconds=1000) as observe:
-        observe("training", 0, 1000)
+    with JobWatch(local.database, PrivateFolder(local.folder, lease), lease) as observe:
+        observe(Phase.TRAINING, 0, 1000)
         jobs.request_cancel(local.database, job.id)
 
         def is_noticed() -> bool:
             try:
-                observe("training", 1, 1000)
+                observe(Phase.TRAINING, 1, 1000)
             except JobStopped:
                 return True
             return False

@@ -19,8 +19,6 @@ from workers.process.fork_server import WAITS_ASLEEP, ForkServer
 
 _TOKEN_BYTES = 32
 _STANDARD_ERROR = 2
-_RENEWALS = 3
-"""Per lease, as of the heartbeat of a job."""
 
 
 def announce(lease: Lease) -> None:
@@ -41,7 +39,7 @@ class JobProcess:
     def __init__(self, lease: Lease, server: ForkServer) -> None:
         self.job_id = lease.job_id
         self._lease = lease
-        self._next_renewal = time.monotonic() + lease.seconds / _RENEWALS
+        self._next_renewal = time.monotonic() + lease.seconds / leases.RENEWALS
         self._announced = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as this object)
         arguments = ["--token", str(lease.token), lease.job_id]
         environment = WAITS_ASLEEP | os.environ
@@ -79,7 +77,7 @@ class JobProcess:
         """Renew the lease while the process still starts."""
         if time.monotonic() < self._next_renewal or self.adopted:
             return
-        self._next_renewal = time.monotonic() + self._lease.seconds / _RENEWALS
+        self._next_renewal = time.monotonic() + self._lease.seconds / leases.RENEWALS
         with contextlib.suppress(StaleLease, StoreUnavailable):
             leases.renew(database, self._lease)
 

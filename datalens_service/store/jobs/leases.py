@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final, NamedTuple, Self
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -34,6 +34,9 @@ WORKER_LOST = {
     "submit the job again. What was charged stays charged.",
 }
 
+RENEWALS: Final = 3
+"""How often a lease is renewed before it would run out."""
+
 
 @dataclass(frozen=True)
 class Lease:
@@ -52,6 +55,18 @@ class Lease:
     owner: str
     seconds: float
     until: datetime
+
+
+class Requests(NamedTuple):
+    """What is asked of a running job."""
+
+    cancel: bool
+    pause: bool
+
+    @classmethod
+    def from_row(cls, row: JobRow) -> Self:
+        """As they stand in the row."""
+        return cls(row.cancel_requested, row.pause_requested)
 
 
 def claim(
@@ -156,8 +171,11 @@ def was_lost(database: Database, lease: Lease) -> bool:
         return token != lease.token or lease.until < read_database_clock(session)
 
 
-def progress(database: Database, lease: Lease, phase: Phase, value: int, maximum: int) -> None:
+def progress(database: Database, lease: Lease, phase: Phase, value: int, maximum: int) -> Requests:
     """Say how far the job is, in public numbers only: never a loss, a count or a time of the private set.
+
+    Returns:
+        What is asked of it meanwhile.
 
     Raises:
         StaleLease: Another worker holds the job, or it has ended.
@@ -170,6 +188,14 @@ def progress(database: Database, lease: Lease, phase: Phase, value: int, maximum
         row.phase, row.progress_value, row.progress_maximum = phase, value, maximum
         if news:
             events.record(session, row, EventType.PROGRESS)
+        return Requests.from_row(row)
+
+
+def read_requests(database: Database, job_id: str) -> Requests:
+    """What is asked of a job now."""
+    query = select(JobRow.cancel_requested, JobRow.pause_requested).where(JobRow.id == job_id)
+    with database.session() as session:
+        return Requests(*session.execute(query).one())
 
 
 def mark_released(database: Database, lease: Lease, kind: str) -> None:

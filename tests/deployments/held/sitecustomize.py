@@ -49,16 +49,26 @@ def _note(number: int, terminated: list[int]) -> None:
     signal.signal = handle
 
 
+def _hear_between_steps(watch: type) -> None:
+    observe = watch.__call__
+
+    def hear_and_observe(self: Any, *step: Any) -> None:
+        self._hear()
+        observe(self, *step)
+
+    watch.__call__ = hear_and_observe
+
+
 _DO_JOBS = {"deployments.fork_servers", "workers.fork_jobs", "workers.run_job", "datalens_service.cli"}
 if _DO_JOBS & {*sys.orig_argv} and "HELD_JOBS" in os.environ:
-    from datalens_service.jobs import observer
+    from datalens_service.jobs.job_watch import JobWatch
     from datalens_service.store.ledger.account import JobAccount
 
     _terminated: list[int] = []
     _note(signal.SIGTERM, _terminated)
     for _method in ("charge", "charge_draw", "store", "advance"):
         _hold(JobAccount, _method, _terminated)
-    observer._LOOK_SECONDS = 0.0  # type: ignore[misc]
+    _hear_between_steps(JobWatch)
 
 if "TEST_FORK_SERVER" in os.environ:
     import socket
