@@ -1,9 +1,9 @@
 """Presets: settings of a method from public values only, the shape of the images, n and ε.
 
-    auto       images that look like the private ones. Grey: rejection or, where the records show objects and are many,
-               diffusion; colour: guided. Where there is too little evidence to train a classifier: fast. With the
-               purpose `teach`: guided, widened
-    fast       moments, or a mixture where the budget pays for one
+    auto       images that look like the private ones. Small grey ones: rejection or, where the records show objects
+               and are many, diffusion; with the purpose `teach` guided, widened. Images in colour, large ones, and
+               those with too little evidence to train a classifier: fast
+    fast       pooled moments, or where the budget pays for it moments, or a mixture
     diffusion  images with texture: a denoiser that starts from images of rejection, or guided, and learns from records
     large      the same with a larger network, for a graphics processor
     balanced   DataLens with small dense teachers, started from moments and refined by votes
@@ -39,6 +39,7 @@ from datalens_service.methods import (
     Mixture,
     Moments,
     PateGan,
+    PooledMoments,
     Rejection,
     RejectionOrDiffusion,
     Scattering,
@@ -66,6 +67,12 @@ _IMAGES_OF_A_RIVAL: Final = 100
 # At ε = 1 (μ = 0.27) three help a little on the one and cost much on the other.
 _RECORDS_PER_COMPONENT: Final = 1000
 _FEWEST_COMPONENTS, _MOST_COMPONENTS = 4, 10
+
+# μ times the records of a class from which a covariance for each class is better than one for all: with 10,000 images
+# MNIST has 268 at ε = 1, where it is not, and 2,000 at ε = 10, where it is.
+_EVIDENCE_FOR_COVARIANCES: Final = 1000
+# Of the images on which outlines and relabelled samples were seen to be better than pooled moments.
+_LARGEST_OUTLINED: Final = 32 * 32
 
 # n·μ from which a classifier learns more than samples tell: MNIST has 3,700 at ε = 0.2, where it does.
 _EVIDENCE_FOR_A_LABELLER: Final = 3000
@@ -182,9 +189,20 @@ def _evidence(schema: Schema, epsilon: float) -> float:
     return schema.num_units * mu_for_epsilon(epsilon, default_delta(schema.num_units)) / schema.records_per_unit
 
 
-def _fast(schema: Schema, epsilon: float) -> Moments | Mixture:
+def _fast(schema: Schema, epsilon: float) -> PooledMoments | Moments | Mixture:
+    records = _evidence(schema, epsilon) / schema.num_classes
+    if records < _EVIDENCE_FOR_COVARIANCES or not _is_small_and_grey(schema):
+        return PooledMoments()
+    return _per_class(schema, epsilon)
+
+
+def _per_class(schema: Schema, epsilon: float) -> Moments | Mixture:
     components, start = components_for(schema, epsilon), moments_for(schema)
     return Mixture(components=components, center=start.center) if components > 1 else start
+
+
+def _is_small_and_grey(schema: Schema) -> bool:
+    return schema.dimensions <= _LARGEST_OUTLINED and schema.channels == 1
 
 
 def moments_for(schema: Schema) -> Moments:
@@ -192,8 +210,12 @@ def moments_for(schema: Schema) -> Moments:
     return Moments(center=_MIDDLE_BRIGHTNESS) if schema.channels > 1 else Moments()
 
 
-def _auto(schema: Schema, epsilon: float) -> RejectionOrDiffusion | Rejection | Guided | Moments | Mixture:
+def _auto(
+    schema: Schema, epsilon: float
+) -> RejectionOrDiffusion | Rejection | Guided | PooledMoments | Moments | Mixture:
     """Images to look at."""
+    if not _pays_for_a_labeller(schema, epsilon) or not _is_small_and_grey(schema):
+        return _fast(schema, epsilon)
     method = _outlines_or_pixels(schema, epsilon)
     if not isinstance(method, Rejection):
         return method
@@ -212,15 +234,17 @@ def _pays_for_a_denoiser(schema: Schema, epsilon: float) -> bool:
 def _outlines_or_pixels(schema: Schema, epsilon: float) -> Rejection | Guided | Moments | Mixture:
     """Outlines where images are grey, pixels that vary as those of records where not."""
     if not _pays_for_a_labeller(schema, epsilon):
-        return _fast(schema, epsilon)
+        return _per_class(schema, epsilon)
     if schema.channels == 1 and fits_scattering(schema):
         return Rejection()
     return _guided(schema, epsilon).model_copy(update=_AS_RECORDS_VARY)
 
 
-def _teaching(schema: Schema, epsilon: float) -> Guided | Moments | Mixture:
+def _teaching(schema: Schema, epsilon: float) -> Guided | PooledMoments | Moments | Mixture:
     """Images to learn from, wider than the private ones."""
-    return _guided(schema, epsilon) if _pays_for_a_labeller(schema, epsilon) else _fast(schema, epsilon)
+    if not _pays_for_a_labeller(schema, epsilon) or not _is_small_and_grey(schema):
+        return _fast(schema, epsilon)
+    return _guided(schema, epsilon)
 
 
 def _pays_for_a_labeller(schema: Schema, epsilon: float) -> bool:
@@ -228,7 +252,7 @@ def _pays_for_a_labeller(schema: Schema, epsilon: float) -> bool:
 
 
 def _guided(schema: Schema, epsilon: float) -> Guided:
-    start = _fast(schema, epsilon)
+    start = _per_class(schema, epsilon)
     if not isinstance(start, Mixture):
         return Guided(warm_start=start)
     steps, learning_rate, averaging = _LONG

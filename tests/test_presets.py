@@ -6,7 +6,16 @@ import pytest
 
 from datalens_service.data.dataset import Schema
 from datalens_service.errors import InvalidSpec
-from datalens_service.methods import DataLens, Diffusion, Guided, Mixture, Moments, Rejection, RejectionOrDiffusion
+from datalens_service.methods import (
+    DataLens,
+    Diffusion,
+    Guided,
+    Mixture,
+    Moments,
+    PooledMoments,
+    Rejection,
+    RejectionOrDiffusion,
+)
 from datalens_service.methods.datalens.teachers import ConvTeacher
 from datalens_service.presets import PRESETS, Purpose, preset, teachers_for
 from datalens_service.spec import TrainingSpec
@@ -138,8 +147,16 @@ def test_fast_takes_as_many_components_as_the_budget_pays_for(epsilon: float, co
 
 def test_fast_is_moments_where_a_mixture_would_drown_in_noise() -> None:
     grouped = MNIST.model_copy(update={"unit": "patient", "records_per_unit": 5})
-    for public, epsilon in ((MNIST, 1.0), (grouped, 5.0), (schema(1_438, side=8), 5.0)):
+    for public, epsilon in ((MNIST, 1.0), (grouped, 5.0), (schema(10_000), 10.0)):
         assert preset("fast", public, epsilon) == Moments()
+
+
+@pytest.mark.parametrize("name", ["auto", "fast"])
+def test_few_records_colours_and_large_images_get_pooled_moments(name: str) -> None:
+    few = [(schema(500), 10.0), (schema(2_000), 1.0), (schema(10_000), 1.0), (schema(1_438, side=8), 5.0)]
+    others = [(schema(5_000, side=32, channels=3), 5.0), (schema(11_000, side=64, num_classes=2), 5.0)]
+    for public, epsilon in (*few, *others):
+        assert preset(name, public, epsilon) == PooledMoments()
 
 
 DESCENT = {"steps": 240, "learning_rate": 60, "averaging": 0.95}
@@ -147,7 +164,7 @@ DESCENT = {"steps": 240, "learning_rate": 60, "averaging": 0.95}
 
 def test_auto_rejects_shapes_by_a_classifier_where_the_evidence_pays_for_one() -> None:
     assert preset("auto", MNIST, 0.2) == Rejection()
-    assert preset("auto", schema(50_000, side=32, channels=3), 1.0).name == "guided"
+    assert preset("diffusion", schema(50_000, side=32, channels=3), 1.0).warm_start.name == "guided"
 
 
 @pytest.mark.parametrize(("epsilon", "drawings"), [(1.0, Rejection()), (10.0, Rejection(accepted=0.2))])
@@ -177,13 +194,12 @@ def test_auto_is_fast_where_the_evidence_is_too_small(purpose: Purpose) -> None:
 def test_only_the_purpose_teach_widens_samples() -> None:
     """Whoever names nothing gets images that look like the private ones."""
     colour = schema(50_000, side=32, channels=3)
-    for public in (MNIST, colour, schema(60_000, side=64)):
-        for epsilon in (1.0, 10.0):
-            method = preset("auto", public, epsilon)
-            if isinstance(method, Guided):
-                assert (method.spread, method.poses, method.surfaces) == (1.0, False, False)
-            assert "look like the private ones" in method.rationale()
-            assert "teach" in preset("auto", public, epsilon, "teach").rationale()
+    for epsilon in (1.0, 10.0):
+        start = preset("diffusion", colour, epsilon).warm_start
+        assert isinstance(start, Guided)
+        assert (start.spread, start.poses, start.surfaces) == (1.0, False, False)
+        assert "look like the private ones" in preset("auto", MNIST, epsilon).rationale()
+        assert "teach" in preset("auto", MNIST, epsilon, "teach").rationale()
 
 
 def test_the_purpose_teach_is_guided() -> None:

@@ -89,10 +89,10 @@ class PooledMoments(SummedImages):
         )
 
     def rationale(self) -> str:
-        """They are for few records."""
+        """They are for few or large images."""
         return (
             "Images are drawn around noisy class means, with the variation that all classes share, at the detail that "
-            "so few records pay for: they are soft."
+            "the budget pays for: they are soft."
         )
 
     def create_run(
