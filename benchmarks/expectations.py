@@ -91,7 +91,7 @@ def measure(options: argparse.Namespace) -> Measured:
         units=options.units,
         epsilon=options.epsilon,
         accuracies=tuple(percent for percent, _ in runs),
-        training_seconds=round(float(np.mean([seconds for _, seconds in runs])), 1),
+        training_seconds=max(0.1, round(float(np.mean([seconds for _, seconds in runs])), 1)),
         calibration_seconds=round(measure_machine(), 5),
         synthetic_images=0 if method == "scattering" else options.images,
         epochs=options.epochs,

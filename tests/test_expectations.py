@@ -141,7 +141,7 @@ def test_nothing_is_said_of_what_was_not_measured(changed: dict[str, Any]) -> No
 def test_nothing_is_said_of_other_methods_settings_and_budgets() -> None:
     assert expect(planned(GREY, 1.0, preset="balanced"), GREY) is None
     assert expect(planned(GREY, 11.0), GREY) is None
-    method = preset("fast", GREY, 1.0).model_copy(update={"subspace_share": 0.2})
+    method = preset("fast", GREY, 1.0).model_copy(update={"means_share": 0.3})
     assert expect(planned(GREY, 1.0, method=method), GREY) is None
 
 

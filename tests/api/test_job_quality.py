@@ -182,7 +182,7 @@ def test_plan_and_download_say_what_they_do_by_curl_and_python(
     body = re.search(r"/v1/plans.*--data '(\{.*\})'</pre>", html.unescape(part), re.DOTALL)
     assert body is not None
     again = visitor.post("/v1/plans", content=body[1], headers={FORM_TOKEN_HEADER: token[1]} | JSON)
-    assert again.json()["cost"]["method"] in ("moments", "mixture")
+    assert again.json()["cost"]["method"] == "pooled_moments"
     for text, name in ((page, "download"), (html.unescape(part), "plan")):
         python = re.search(rf'id="{name}-python"[^>]*>(.*?)</pre>', text, re.DOTALL)
         assert python is not None

@@ -60,7 +60,7 @@ def test_two_jobs_of_the_list_are_compared(owner: Visitor, service: RunningServi
     page.get_by_label("Tags, with commas between").fill("final, board")
     page.get_by_role("textbox", name="Notes").fill("Chosen on Monday.")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("The better one: Moments")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("The better one: Pooled moments")
     expect(page.get_by_role("link", name="board", exact=True)).to_be_visible()
     page.get_by_text("Beside your own images").click()
     shown = page.locator("#beside img").evaluate(

@@ -114,7 +114,7 @@ def test_a_service_resolves_the_preset_or_names_those_it_has(
 ) -> None:
     dataset = datalens_json("datasets", "upload", npz, "--epsilon", 4, "--confirm-classes", *service.access)["id"]
     submit = ("jobs", "submit", dataset, "--epsilon", 1, "--dry-run", *service.access)
-    assert datalens_json(*submit, "--preset", "fast")["cost"]["method"] == "moments"
+    assert datalens_json(*submit, "--preset", "fast")["cost"]["method"] == "pooled_moments"
     unknown = datalens(*submit, "--preset", "fst")
     assert unknown.exit_code == 2
     assert "choose auto, fast" in " ".join(unknown.stderr.split())
