@@ -5,6 +5,7 @@ Whoever starts one and the program itself agree on what its exit status means.
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from datalens_service.errors import InvalidInput, StateConflict, WorkerUnavailab
 
 _AT_ONCE: Final = 2
 _WAIT_SECONDS: Final = 60
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 @final
@@ -52,6 +54,7 @@ def run_program(module: str, *arguments: object, seconds: int) -> None:
     Raises:
         WorkerUnavailable: It lacks something, was killed or took too long.
         InvalidInput: What was sent does not fit.
+        OSError: The disk is full.
         ChildProcessError: It broke.
     """
     command = [sys.executable, "-P", "-m", module, *map(str, arguments)]
@@ -66,6 +69,8 @@ def run_program(module: str, *arguments: object, seconds: int) -> None:
         raise WorkerUnavailable(said)
     if done.returncode == os.EX_DATAERR:
         raise InvalidInput(said)
+    if done.returncode == os.EX_CANTCREAT:
+        raise OSError(errno.ENOSPC, "The disk is full.")
     if done.returncode < 0:
         raise WorkerUnavailable(
             "The computation was ended by the machine, likely for lack of memory; ask for fewer images at once."
@@ -84,4 +89,8 @@ def end_with(work: Callable[[], None]) -> int:
     except (InvalidInput, StateConflict) as error:
         sys.stderr.write(error.text + "\n")
         return os.EX_DATAERR
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        return os.EX_CANTCREAT
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import zipfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from api.openapi.examples import ANSWERS
 from datalens_service.cli.downloads import FileFormat
 from datalens_service.client import Format
 from datalens_service.data.export import WRITERS
+from datalens_service.services import synthetic_files
 from datalens_service.store.access import keys
 from tests.extensions.drop_in import drop_in
 
@@ -42,6 +44,12 @@ def added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The file, and its line in the registry."""
     writer = drop_in(monkeypatch, tmp_path, "datalens_service.data.export", SOURCE).WRITER
     monkeypatch.setitem(WRITERS, writer.name, writer)
+    # The program that writes files would read the registry without it.
+    monkeypatch.setattr(synthetic_files, "run_program", run_here)
+
+
+def run_here(module: str, *arguments: object, seconds: int) -> None:
+    assert importlib.import_module(module).main([*map(str, arguments)]) == 0
 
 
 @pytest.fixture

@@ -93,9 +93,7 @@ def test_extra_members_cannot_replace_the_standard_ones() -> None:
 
 
 def test_budget_is_one_member() -> None:
-    figures = {"limit": 1.0, "spent": 0.1, "reserved": 0.2, "remaining": 0.5, "requested": 0.7, "delta": 1e-5}
-    problem = failing(BudgetExceeded("Too much.", extra=figures)).get("/").json()
-    assert problem["budget"] == {
+    figures = {
         "epsilon_limit": 1.0,
         "epsilon_spent": 0.1,
         "epsilon_reserved": 0.2,
@@ -103,6 +101,8 @@ def test_budget_is_one_member() -> None:
         "epsilon_requested": 0.7,
         "delta": 1e-5,
     }
+    problem = failing(BudgetExceeded("Too much.", extra=figures)).get("/").json()
+    assert problem["budget"] == figures
     assert set(problem) == {"type", "title", "status", "detail", "instance", "code", "budget"}
 
 

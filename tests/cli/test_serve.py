@@ -113,7 +113,7 @@ def test_the_whole_way_with_commands(service: RunningService, npz: Path, datalen
     assert submitted.exit_code == 0, submitted.output
     job = json.loads(submitted.stdout)
     assert (job["state"], job["priority"]) == ("succeeded", 2)
-    assert (job["spec"]["method"]["name"], job["spec"]["device"]) == ("moments", "cpu")
+    assert (job["spec"]["method"]["name"], job["spec"]["device"]) == ("pooled_moments", "cpu")
     assert datalens_json("jobs", "watch", job["id"], *service.access)["state"] == "succeeded"
     assert job["id"] in {item["id"] for item in datalens_json("jobs", "list", *service.access)["items"]}
     file = datalens_json("jobs", "download", job["id"], "--format", "parquet", *service.access)

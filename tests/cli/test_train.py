@@ -204,7 +204,7 @@ def test_other_settings_get_what_is_left_of_the_budget(datalens: Run, datalens_j
     assert result.exit_code == 3
     problem = json.loads(result.stdout)["error"]
     assert problem["code"] == "privacy-budget-exceeded"
-    assert problem["remaining"] < 0.05
+    assert problem["epsilon_remaining"] < 0.05
 
 
 def test_another_data_set_needs_another_folder(datalens: Run, datalens_json: Json, npz: Path, tmp_path: Path) -> None:
