@@ -12,7 +12,7 @@ NOT_RUN = {
     r"pip install |uv pip compile |\.venv/bin/pre-commit install": "asks a package index, and changes the environment",
     r"hf auth login|datalens jobs push \S+ --repo ": "needs an account at Hugging Face; tests/integrations/test_hub.py",
     r"python -m benchmarks": "measures for minutes to days; tests/test_benchmarks.py",
-    r"scripts/(test|check)$|\.ci/matrix$|\.venv/bin/python -m pytest ": "is what runs these tests",
+    r"scripts/(test( --fast)?|check)$|\.ci/matrix$|\.venv/bin/python -m pytest ": "is what runs these tests",
     r"scripts/(inventory|docs)\b": "run by .ci/run; by tests/docs/test_site.py",
     r"scripts/(soak|chaos|schemathesis|operations|privacy-gate)\b": "looks for rare events for minutes to days",
     r"scripts/unasync$|(\.venv/bin/)?python -m api\.documents$": "changes files; tests compare them with its output",
