@@ -47,7 +47,9 @@ def photographs(side: int, count: int, tests: int) -> Dataset:
     """
     schema = Schema(channels=3, height=side, width=side, class_names=tuple(PARTS), num_units=count)
     rng = np.random.default_rng(0)
-    return Dataset(schema, _cut(side, count, rng), _cut(side, tests, rng), partition_key=b"photographs".ljust(32, b"\0"))
+    return Dataset(
+        schema, _cut(side, count, rng), _cut(side, tests, rng), partition_key=b"photographs".ljust(32, b"\0")
+    )
 
 
 def _cut(side: int, count: int, rng: np.random.Generator) -> Split:
