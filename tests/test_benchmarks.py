@@ -14,6 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from benchmarks import panel
 from benchmarks.expectations import adopt
 from benchmarks.fixed_extractor import fixed_extractor
 from benchmarks.kept_models import KeptModels
@@ -166,3 +167,14 @@ def test_seeds_of_another_row_are_not_adopted(changes: dict[str, Any]) -> None:
     assert adopt(results, "mnist", 1.0).accuracies == (90.0,)
     with pytest.raises(SystemExit, match="such a first seed"):
         adopt(results, "mnist", 1.0, timed=1)
+
+
+def test_the_panel_names_the_cells_in_which_auto_loses(monkeypatch: pytest.MonkeyPatch) -> None:
+    baselines = {"method": "pooled_moments", "class_averages": 60.0, "moments": 50.0}
+    lines = [
+        {"cell": "mnist-500-1", "accuracy": 40.0} | baselines,
+        {"cell": "mnist-500-1", "accuracy": 59.0} | baselines,
+        {"cell": "mnist-2000-1", "accuracy": 58.9} | baselines,
+    ]
+    monkeypatch.setattr(panel, "read_results", lambda _name: lines)
+    assert [line.partition(":")[0] for line in panel.check()] == ["mnist-2000-1"], "the latest line of a cell counts"

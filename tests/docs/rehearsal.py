@@ -155,9 +155,8 @@ class Rehearsal:
         return found
 
     def _prepared_job(self) -> Job:
-        dataset = self._prepared_dataset()
-        found = next((job for job in self.client.jobs() if job.dataset_id == dataset.id), None)
-        return found or self.client.submit(dataset.id, _SMALL)
+        """The same for all pages; what another page has made may be a classifier."""
+        return self.client.submit(self._prepared_dataset().id, _SMALL, idempotency_key="prepared")
 
     def _download_release(self) -> None:
         self.client.download_bundle(self._newest_job().id, self._folder / "release.zip")
