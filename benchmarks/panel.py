@@ -1,0 +1,198 @@
+"""The panel: what an owner gets from `auto`, on sets of many sizes, kinds and budgets, beside what is simpler.
+
+    python -m benchmarks.panel --cell mnist-2000-1 >> benchmarks/results/panel.jsonl
+    python -m benchmarks.panel --check
+    python -m benchmarks.panel --list
+
+A cell is DATASET-RECORDS-EPSILON (δ = 10⁻⁵). Records are drawn by the seed. Accuracy is that of the standard CNN which
+learned from released images alone, on real test images; last epoch, mean over seeds. Balanced accuracy is the mean over
+classes. `--check` says of each kept cell whether `auto` is at most a point below the better baseline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import sys
+import time
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from benchmarks.environment import DATA, PARTITION_KEY, provenance
+from benchmarks.kept_results import print_result, read_results
+from datalens_service.data import read_upload
+from datalens_service.data.dataset import Dataset, Images, Labels, Split
+from datalens_service.data.digits import digits
+from datalens_service.evaluation.metrics.baselines import class_average_accuracy
+from datalens_service.evaluation.metrics.downstream import predicted
+from datalens_service.methods import AnyMethod
+from datalens_service.presets import moments_for, preset
+from datalens_service.privacy.budget import UnchargedAccount
+from datalens_service.run import run
+from datalens_service.spec import TrainingSpec
+
+DELTA: Final = 1e-5
+_FILES: Final = {
+    "mnist": "mnist.npz", "fashion_mnist": "fashion_mnist.npz", "cifar10": "cifar10.zip", "smiles64": "smiles64.npz",
+}  # fmt: skip
+_TEST_IMAGES: Final = 5_000
+_SMALL: Final = 10_000
+_WORSE: Final = 1.0
+_GREY: Final = ((500, 2_000, 10_000, 60_000), (1, 10))
+_SIZES: Final = {
+    "mnist": _GREY,
+    "fashion_mnist": _GREY,
+    "cifar10": ((5_000, 50_000), (1, 5, 10)),
+    "smiles64": ((2_000, 11_000), (1, 5)),
+    "digits": ((1_438,), (1, 5)),
+}
+
+
+class Cell(NamedTuple):
+    """A set, so many of its records, and a budget."""
+
+    dataset: str
+    records: int
+    epsilon: float
+
+    @property
+    def name(self) -> str:
+        """As `--cell` takes it."""
+        return f"{self.dataset}-{self.records}-{self.epsilon:g}"
+
+    @property
+    def seeds(self) -> range:
+        """Three where they are cheap."""
+        return range(3 if self.records <= _SMALL else 1)
+
+
+CELLS: Final = {
+    cell.name: cell
+    for name, (sizes, budgets) in _SIZES.items()
+    for cell in (Cell(name, size, budget) for size in sizes for budget in budgets)
+}
+
+
+class Score(NamedTuple):
+    """Percent of test images labelled rightly, and the mean of that over classes."""
+
+    accuracy: float
+    balanced: float
+
+
+def measure(cell: Cell, images: int, epochs: int) -> dict[str, Any]:
+    """A line of the table: `auto`, the baselines and the upper bound on the same records."""
+    draws = [draw(cell, seed) for seed in cell.seeds]
+    schema = draws[0].schema
+    auto = preset("auto", schema, cell.epsilon)
+    began = time.perf_counter()
+    scores = [released(auto, cell, data, seed, images, epochs) for seed, data in zip(cell.seeds, draws, strict=True)]
+    seconds = (time.perf_counter() - began) / len(scores)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    passes = max(epochs, epochs * images // cell.records)
+    baseline = released(moments_for(schema), cell, draws[0], 0, images, epochs)
+    ceiling = judged(draws[0].train.images, draws[0].train.labels, draws[0], passes, 0)
+    return {
+        "cell": cell.name,
+        "method": auto.name,
+        "accuracy": mean([score.accuracy for score in scores]),
+        "balanced": mean([score.balanced for score in scores]),
+        "accuracies": [round(score.accuracy, 1) for score in scores],
+        "class_averages": mean([averages(cell, data, seed) for seed, data in zip(cell.seeds, draws, strict=True)]),
+        "moments": round(baseline.accuracy, 1),
+        "majority": round(100 * float(np.bincount(tested(draws[0])[1]).max() / len(tested(draws[0])[1])), 1),
+        "real": round(ceiling.accuracy, 1),
+        "real_balanced": round(ceiling.balanced, 1),
+        "seconds": round(seconds, 1),
+        "peak_mib": round(peak / 1024),
+        "synthetic_images": images,
+        "epochs": epochs,
+    }
+
+
+def draw(cell: Cell, seed: int) -> Dataset:
+    """So many records of the set, and up to 5,000 test images."""
+    upload = digits() if cell.dataset == "digits" else read_upload(DATA / _FILES[cell.dataset])
+    schema, train, test = upload.schema, upload.train, upload.test
+    if test is None:
+        raise SystemExit("the set has no test images")
+    rows = np.sort(np.random.default_rng(seed).permutation(len(train))[: cell.records])
+    records = Split(train.images[rows], train.labels[rows])
+    judges = np.sort(np.random.default_rng(0).permutation(len(test))[:_TEST_IMAGES])
+    real = Split(test.images[judges], test.labels[judges])
+    return Dataset(schema.model_copy(update={"num_units": len(rows)}), records, real, PARTITION_KEY)
+
+
+def released(method: AnyMethod, cell: Cell, data: Dataset, seed: int, images: int, epochs: int) -> Score:
+    """Of a classifier that saw only what a job of `method` released."""
+    spec = TrainingSpec(method=method, epsilon=cell.epsilon, delta=DELTA, seed=seed)
+    generator = run(spec, data, account=UnchargedAccount()).generator
+    samples, labels = generator.sample(images, seed=seed)
+    return judged(samples, labels, data, epochs, seed)
+
+
+def judged(images: Images, labels: Labels, data: Dataset, epochs: int, seed: int) -> Score:
+    """Of the standard CNN after training on `images`."""
+    real, wanted = tested(data)
+    classes = data.schema.num_classes
+    found = predicted(images, labels, real, classes, epochs=epochs, seed=seed, device="cpu")
+    right = found == wanted
+    per_class = [right[wanted == label].mean() for label in np.unique(wanted)]
+    return Score(100 * float(right.mean()), 100 * float(np.mean(per_class)))
+
+
+def tested(data: Dataset) -> tuple[Images, Labels]:
+    """The real test images of a cell."""
+    if data.test is None:
+        raise SystemExit("the set has no test images")
+    return data.test.images, data.test.labels
+
+
+def averages(cell: Cell, data: Dataset, seed: int) -> float:
+    """The baseline of noisy class averages."""
+    real = Split(*tested(data))
+    return class_average_accuracy(
+        data.train, real, data.schema.num_classes, epsilon=cell.epsilon, delta=DELTA, seed=seed
+    )
+
+
+def mean(values: list[float]) -> float:
+    """In percent, with one digit."""
+    return round(statistics.mean(values), 1)
+
+
+def check() -> list[str]:
+    """Kept cells in which `auto` is more than a point below the better baseline."""
+    latest = {line["cell"]: line for line in read_results("panel")}
+    return [
+        f"{name}: {line['method']} {line['accuracy']}, class averages {line['class_averages']}, moments "
+        f"{line['moments']}"
+        for name, line in latest.items()
+        if line["accuracy"] < max(line["class_averages"], line["moments"]) - _WORSE
+    ]
+
+
+def main() -> None:
+    """Parse, measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--cell", choices=CELLS)
+    what.add_argument("--check", action="store_true")
+    what.add_argument("--list", action="store_true", help="all cells")
+    parser.add_argument("--images", type=int, default=20_000)
+    parser.add_argument("--epochs", type=int, default=3)
+    options = parser.parse_args()
+    if options.list:
+        sys.stdout.write("\n".join(CELLS) + "\n")
+    elif options.check:
+        worse = check()
+        sys.stdout.write("\n".join(worse) + "\n" if worse else "auto is nowhere below its baselines\n")
+        raise SystemExit(bool(worse))
+    else:
+        print_result({**provenance(), **measure(CELLS[options.cell], options.images, options.epochs)})
+
+
+if __name__ == "__main__":
+    main()
