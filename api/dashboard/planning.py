@@ -41,21 +41,21 @@ class Choice(BaseModel):
 
 _MEANINGS: Final = {
     "auto": (
-        "Images that look like the private ones: sharp, and right about what they show, because a privately trained "
-        "classifier says so. A first noisy count tells drawings from objects, which take several times as long. "
-        "Models learn from them, too."
+        "What suits your images by their number, size and colours, and ε; the plan says what that is. Many small grey "
+        "images give sharp ones, labelled by a privately trained classifier, and objects take several times as long "
+        "as drawings. Few images, large ones and those in colour give what Fast gives: soft ones."
     ),
     "fast": (
         "Measures how the images of each class look on the whole, once and with noise, and draws new ones from that. "
         "The images are soft."
     ),
     "diffusion": (
-        "What Best images does for objects, whatever the images show: a network learns from the records by noisy "
+        "What Best images does for many objects, whatever the images show: a network learns from the records by noisy "
         "gradients how they are drawn. Surfaces have texture, edges are rougher."
     ),
     "teach": (
-        "Images that models learn most from: wider, turned and textured samples, labelled by a privately trained "
-        "classifier. They look rough."
+        "Of many small grey images, wider, turned and textured samples that models learn from, labelled by a "
+        "privately trained classifier. They look rough. Of other images, the same as Fast."
     ),
     "balanced": "Starts like Fast, then thousands of small teacher networks vote on improvements.",
     "classifier": (

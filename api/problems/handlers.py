@@ -192,7 +192,8 @@ def _members(error: DatalensError) -> dict[str, Any]:
         return cast("dict[str, Any]", spoken(error.validation_errors))
     if not isinstance(error, BudgetExceeded):
         return error.extra
-    return {"budget": error.extra} if error.extra else {}
+    budget = {name: error.extra[name] for name in ProblemBudget.model_fields if name in error.extra}
+    return {"budget": budget} if budget else {}
 
 
 def _invalid(request: Request, error: Exception) -> ProblemResponse:

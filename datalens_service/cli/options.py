@@ -65,8 +65,8 @@ Purpose = Annotated[
     PurposeName,
     typer.Option(
         "--purpose",
-        help="Of the preset auto. look: images that look like the private ones; teach: images that vary more, "
-        "for classifiers to learn from, and look worse.",
+        help="Of the preset auto, for many small grey images; others are the same for both. look: images that look "
+        "like the private ones; teach: images that vary more, for classifiers to learn from, and look worse.",
         rich_help_panel=_SPEC,
     ),
 ]

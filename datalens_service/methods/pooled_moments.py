@@ -28,6 +28,7 @@ from datalens_service.methods.record_sums import (
     SummedImages,
     calibrated,
     list_sums,
+    visible_detail,
 )
 from datalens_service.models.generators.pooled_gaussian import PooledGaussianFit
 from datalens_service.privacy.accounting import mu_of_units
@@ -87,6 +88,14 @@ class PooledMoments(SummedImages):
                 calibrated(covariance, (1 - self.center_share - self.means_share) * units),
             )
         )
+
+    def warnings(self, plan: Plan, schema: Schema) -> tuple[str, ...]:
+        """How much detail is modelled, of images that are not brought to a working size anyway."""
+        summed = list_sums(plan)[0].dimensions
+        if summed >= schema.dimensions or schema.dimensions > MAXIMUM_DIMENSIONS:
+            return ()
+        width, height = visible_detail(schema, summed)
+        return (f"About the detail of {width} by {height} pixels is modelled; finer detail does not reach the result.",)
 
     def rationale(self) -> str:
         """They are for few or large images."""

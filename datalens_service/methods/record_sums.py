@@ -54,7 +54,7 @@ def describe_working_size(plan: Plan, schema: Schema) -> str:
     summed = max((mechanism.dimensions for mechanism in list_sums(plan)), default=schema.dimensions)
     if schema.dimensions <= MAXIMUM_DIMENSIONS or summed >= schema.dimensions:
         return ""
-    width, height = _visible_detail(schema, summed)
+    width, height = visible_detail(schema, summed)
     whole = MAXIMUM_DIMENSIONS // schema.channels
     limit = f" Images of at most {whole:,} pixels are summed whole." if summed == _FREQUENCIES else ""
     return (
@@ -64,8 +64,8 @@ def describe_working_size(plan: Plan, schema: Schema) -> str:
     )
 
 
-def _visible_detail(schema: Schema, summed: int) -> tuple[int, int]:
-    """Width and height of images that have so many frequencies: as wide as high, but for a side that is shorter."""
+def visible_detail(schema: Schema, summed: int) -> tuple[int, int]:
+    """Width and height of images that have `summed` frequencies: as wide as high, but for a side that is shorter."""
     pixels = summed // schema.channels
     side = math.isqrt(pixels)
     if schema.height < side:

@@ -13,6 +13,7 @@ from datalens_service.models.generators.pooled_gaussian import PooledGaussianFit
 from datalens_service.privacy.accounting import limit_units
 from datalens_service.privacy.budget import MemoryAccount
 from datalens_service.privacy.randomness import NoiseSource, TrainingRandomness
+from datalens_service.spec import TrainingSpec
 
 from .test_moments import CLASSES, COUNT, SIDE, NoNoise, blobs
 
@@ -104,9 +105,20 @@ def test_a_covariance_of_noise_alone_has_no_directions():
     assert fit.factor.shape == (200, 0)
     direction = np.zeros(200)
     direction[7] = 1
-    fit.estimate_covariance(noise + 400 * np.outer(direction, direction), stddev)
+    # Its eigenvalue is about 100 + 42²/100: what noise adds to it is taken away again.
+    fit.estimate_covariance(noise + 100 * np.outer(direction, direction), stddev)
     assert fit.factor.shape == (200, 1)
-    assert fit.factor[7, 0] ** 2 == pytest.approx(4.0, rel=0.1)
+    assert (fit.factor**2).sum() == pytest.approx(1.0, rel=0.1)
+
+
+def test_a_plan_says_how_much_detail_is_modelled():
+    schema = Schema(channels=1, height=64, width=64, class_names=("a", "b"), num_units=2_000)
+    method = PooledMoments(frequencies=256)
+    (warning,) = method.warnings(method.plan(schema, limit_units(1.0, 1e-5)), schema)
+    assert "16 by 16 pixels" in warning
+    large = schema.model_copy(update={"channels": 3})
+    spec = TrainingSpec(method=method, epsilon=1.0, delta=1e-5)
+    assert len(spec.price(large).warnings) == 1, "larger images are brought to a working size, and say so once"
 
 
 def test_a_class_without_records_gets_the_common_mean():
