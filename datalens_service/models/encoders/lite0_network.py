@@ -1,0 +1,135 @@
+"""The layers of EfficientNet-Lite0 (Tan and Le 2019, without squeeze and excitation), each with its normalisation.
+
+An average and a deviation of a batch norm are constants after training, so they are a part of the convolution before.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from datalens_service.models.encoders.network import EncoderNetwork
+
+SIDE: Final = 128
+"""To which images are brought, in pixels."""
+_CENTER, _SCALE = 127 / 255, 255 / 128
+_FLOOR: Final = 1e-3
+_LAST_MAPS: Final = 1280
+
+
+class _Stage(NamedTuple):
+    blocks: int
+    window: int
+    stride: int
+    widening: int
+    maps: int
+
+
+_FIRST_MAPS: Final = 32
+_STAGES: Final = (
+    _Stage(1, 3, 1, 1, 16),
+    _Stage(2, 3, 2, 6, 24),
+    _Stage(2, 5, 2, 6, 40),
+    _Stage(3, 3, 2, 6, 80),
+    _Stage(3, 5, 1, 6, 112),
+    _Stage(4, 5, 2, 6, 192),
+    _Stage(1, 3, 1, 6, 320),
+)
+
+
+class SameConvolution(nn.Conv2d):
+    """A convolution with ⌈side/stride⌉ results along a side; what padding cannot be halved is below and right."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(n, maps, rows, columns)."""
+        rows, columns = (self._padding(side) for side in images.shape[-2:])
+        padded = functional.pad(images, (columns // 2, -(-columns // 2), rows // 2, -(-rows // 2)))
+        return functional.conv2d(padded, self.weight, self.bias, self.stride, groups=self.groups)
+
+    def _padding(self, side: int) -> int:
+        window, stride = self.kernel_size[0], self.stride[0]
+        return max((-(-side // stride) - 1) * stride + window - side, 0)
+
+
+class Residual(nn.Sequential):
+    """Adds what its layers make of their input to it."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Of the same shape."""
+        added = maps
+        for layer in self:
+            added = layer(added)
+        return maps + added
+
+
+class Enlarged(nn.Module):
+    """RGB images of the size and range that the layers take."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(n, 3, 128, 128) of grey or RGB images in [0, 1]."""
+        enlarged = functional.interpolate(images, (SIDE, SIDE), mode="bilinear", align_corners=False)
+        return ((enlarged - _CENTER) * _SCALE).expand(-1, 3, -1, -1)
+
+
+class UnitLength(nn.Module):
+    """Vectors divided by their lengths."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Of the same shape."""
+        return functional.normalize(vectors, dim=1)
+
+
+class Lite0Network(EncoderNetwork):
+    """Images enlarged to 128×128; the 1,280 pooled features, of length 1."""
+
+    images_at_once: ClassVar[int] = 8
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [Enlarged(), *_rectified(SameConvolution(3, _FIRST_MAPS, 3, stride=2))]
+        maps = _FIRST_MAPS
+        for stage in _STAGES:
+            for block in range(stage.blocks):
+                layers.append(_block(maps, stage, stage.stride if block == 0 else 1))
+                maps = stage.maps
+        pooled = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), UnitLength())
+        self.layers = nn.Sequential(*layers, *_rectified(SameConvolution(maps, _LAST_MAPS, 1)), *pooled)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(n, 1280)."""
+        features: Tensor = self.layers(images)
+        return features
+
+
+@torch.no_grad()
+def fold_weights(network: Lite0Network, weights: dict[str, Tensor]) -> Lite0Network:
+    """Give a network the weights of the package, where convolutions and batch norms stand in the order of layers.
+
+    Args:
+        network: Without weights.
+        weights: As the package names them.
+    """
+    convolutions = [name for name, value in weights.items() if name.endswith("weight") and value.dim() == 4]
+    norms = [name.removesuffix("running_mean") for name in weights if name.endswith("running_mean")]
+    layers = [layer for layer in network.modules() if isinstance(layer, SameConvolution)]
+    for layer, convolution, norm in zip(layers, convolutions, norms, strict=True):
+        gain = weights[norm + "weight"] / (weights[norm + "running_var"] + _FLOOR).sqrt()
+        shift = weights[norm + "bias"] - gain * weights[norm + "running_mean"]
+        layer.load_state_dict({"weight": weights[convolution] * gain[:, None, None, None], "bias": shift})
+    return network.requires_grad_(False)
+
+
+def _block(maps: int, stage: _Stage, stride: int) -> nn.Sequential:
+    """Widen, filter each map, narrow."""
+    wide = maps * stage.widening
+    layers: list[nn.Module] = [] if stage.widening == 1 else _rectified(SameConvolution(maps, wide, 1))
+    layers += _rectified(SameConvolution(wide, wide, stage.window, stride=stride, groups=wide))
+    layers.append(SameConvolution(wide, stage.maps, 1))
+    return (Residual if stride == 1 and maps == stage.maps else nn.Sequential)(*layers)
+
+
+def _rectified(convolution: SameConvolution) -> list[nn.Module]:
+    return [convolution, nn.ReLU6()]

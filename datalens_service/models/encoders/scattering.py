@@ -1,0 +1,30 @@
+"""Scattering as an encoder: fixed wavelets, for images of any number of channels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from datalens_service.data.dataset import Schema
+from datalens_service.models.encoders.base import Encoder
+
+if TYPE_CHECKING:
+    from datalens_service.models.encoders.scattering_network import ScatteringNetwork
+
+
+class ScatteringEncoder(Encoder):
+    """Two scales and eight angles; built in, without weights."""
+
+    name: Literal["scattering"] = "scattering"
+
+    def check(self, schema: Schema) -> None:
+        """It takes every image."""
+
+    def dimensions(self, schema: Schema) -> int:
+        """81 maps of each channel, on a grid four times as coarse as the image."""
+        return 81 * schema.channels * -(-schema.height // 4) * -(-schema.width // 4)
+
+    def architecture(self, schema: Schema) -> ScatteringNetwork:
+        """Filters are made, not learnt."""
+        from datalens_service.models.encoders.scattering_network import ScatteringNetwork
+
+        return ScatteringNetwork(schema.channels)
